@@ -1,0 +1,1 @@
+"""The Spark jobs: one thin file per `spark-submit.sh` entry point."""

@@ -1,0 +1,1 @@
+"""What the jobs share: session, settings, distribution over executors, catalog tables, reports."""

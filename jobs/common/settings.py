@@ -1,0 +1,85 @@
+"""The settings file: read once on the driver, checked, then only passed on. Command line options win over it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from kidxlib.errors import UsageError
+from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
+
+
+def _is_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return text
+
+
+Pattern = Annotated[str, AfterValidator(_is_pattern)]
+#: Bytes, as Kafka checks `index.interval.bytes`; an int32.
+IntervalBytes = Annotated[int, Field(ge=0, le=2**31 - 1)]
+#: Bytes; room for one entry of each index at least.
+MaxIndexBytes = Annotated[int, Field(ge=12, le=2**31 - 1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class BuildSettings(_Strict):
+    """`[build]`: what build_index does where no option says otherwise."""
+
+    index_dir: str = "var/index"
+    catalog: str = "var/catalog"
+    topics: Pattern = ".*"
+    interval_bytes: IntervalBytes = INTERVAL_BYTES_DEFAULT
+    max_index_bytes: MaxIndexBytes = MAX_INDEX_BYTES_DEFAULT
+    verify_crc: bool = True
+
+
+class TopicSettings(_Strict):
+    """`[[topic]]`: what differs for the topics whose full name matches."""
+
+    match: Pattern
+    interval_bytes: IntervalBytes | None = None
+    max_index_bytes: MaxIndexBytes | None = None
+
+
+class Settings(_Strict):
+    """The whole file."""
+
+    build: BuildSettings = BuildSettings()
+    topic: tuple[TopicSettings, ...] = Field(default=(), strict=False)
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a settings file.
+
+    Raises:
+        UsageError: it cannot be read or parsed, has an unknown key (the nearest known one is named) or a wrong value.
+    """
+    try:
+        return Settings.model_validate(tomllib.loads(path.read_text()))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the settings: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = [name for model in (BuildSettings, TopicSettings, Settings) for name in model.model_fields]
+            nearest = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else f"; known: {', '.join(sorted(set(known)))}"
+            raise UsageError(f"{path}: unknown setting {where}{hint}") from error
+        raise UsageError(f"{path}: {where} = {first['input']!r}: {first['msg'].lower()}") from error

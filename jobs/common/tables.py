@@ -1,0 +1,143 @@
+"""The catalog's tables: every column's name, type and meaning, once.
+
+The tables in Delta, the rows that executors send back and `docs/catalog.md` all follow from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+#: Raised by one with every column that a release adds; the tables carry it as a property.
+CATALOG_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: t.DataType
+    comment: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the catalog; rows are unique by `key`, and files are clustered by `cluster_by`."""
+
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    cluster_by: tuple[str, ...]
+
+    @property
+    def column_names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+
+_STRING, _INT, _LONG, _BOOLEAN, _DOUBLE, _TIMESTAMP = (
+    t.StringType(),
+    t.IntegerType(),
+    t.LongType(),
+    t.BooleanType(),
+    t.DoubleType(),
+    t.TimestampType(),
+)
+
+#: What an executor knows about a segment after it was read and its indexes were published.
+_SEGMENT_FACTS: Final = (
+    Column("source", _STRING, "name of the log dir, backup or volume that holds the segment", nullable=False),
+    Column("topic", _STRING, "topic", nullable=False),
+    Column("partition", _INT, "partition number", nullable=False),
+    Column("base_offset", _LONG, "the segment's base offset, from its file name", nullable=False),
+    Column("next_offset", _LONG, "last offset of the last valid batch + 1; the base offset where there is no batch"),
+    Column("status", _STRING, "ok, truncated, quarantined, changed, unreadable or gone", nullable=False),
+    Column("reason", _STRING, "why the scan ended before the end of the log; null where it did not"),
+    Column("reason_position", _LONG, "byte of the log at which it ended; null where reason is null"),
+    Column("reason_detail", _STRING, "what was found there, and what was expected"),
+    Column(
+        "active", _BOOLEAN, "highest base offset of its partition in this source: a broker may still write to it", False
+    ),
+    Column("log_bytes", _LONG, "size of the .log"),
+    Column("valid_bytes", _LONG, "bytes of the .log up to the end of the last valid batch"),
+    Column("batches", _LONG, "record batches (magic 2) and messages, wrappers included (magic 0 and 1)"),
+    Column("records", _LONG, "records in them; null where compressed magic 0 or 1 wrappers hide their count"),
+    Column("max_timestamp_ms", _LONG, "largest batch timestamp, ms since the epoch, as Kafka keeps it; -1: none"),
+    Column("offset_of_max_timestamp", _LONG, "last offset of the first batch with that timestamp; null: none"),
+    Column("first_leader_epoch", _INT, "leader epoch of the first batch that carries one"),
+    Column("last_leader_epoch", _INT, "leader epoch of the last batch that carries one"),
+    Column("magics", t.ArrayType(_INT), "message formats seen, ascending; -1: not one of 0 to 62"),
+    Column("codecs", t.ArrayType(_STRING), "compression codecs seen"),
+    Column("transactional_batches", _LONG, "batches with the transactional attribute, markers included"),
+    Column("control_batches", _LONG, "batches with the control attribute"),
+    Column("interval_bytes", _INT, "index.interval.bytes that the indexes were built with", nullable=False),
+    Column("max_index_bytes", _INT, "segment.index.bytes that the indexes were built with", nullable=False),
+    Column("crc_checked", _BOOLEAN, "whether every batch's checksum was verified", nullable=False),
+    Column("offset_index_entries", _LONG, "entries in the .index; null where it was not published"),
+    Column("offset_index_bytes", _LONG, "size of the .index"),
+    Column("offset_index_crc32c", _LONG, "CRC-32C of the .index"),
+    Column("time_index_entries", _LONG, "entries in the .timeindex; null where it was not published"),
+    Column("time_index_bytes", _LONG, "size of the .timeindex"),
+    Column("time_index_crc32c", _LONG, "CRC-32C of the .timeindex"),
+    Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
+    Column("log_inode", _LONG, "inode number of the .log"),
+    Column("log_path", _STRING, "the .log", nullable=False),
+    Column("index_folder", _STRING, "folder of the .index and .timeindex", nullable=False),
+)
+
+SEGMENTS: Final = Table(
+    name="segments",
+    comment="One row per segment of each source: what its log holds, how its scan ended, and its index files.",
+    columns=(
+        *_SEGMENT_FACTS,
+        Column("max_timestamp", _TIMESTAMP, "max_timestamp_ms as a timestamp; null for -1 and outside years 1-9999"),
+        Column("log_mtime", _TIMESTAMP, "log_mtime_ns as a timestamp"),
+        Column(
+            "build_id",
+            _STRING,
+            "the build that found this row's facts; later builds that found the same left it",
+            False,
+        ),
+    ),
+    key=("source", "topic", "partition", "base_offset"),
+    cluster_by=("topic", "partition", "base_offset"),
+)
+
+BUILDS: Final = Table(
+    name="builds",
+    comment="One row per run of build_index.",
+    columns=(
+        Column("build_id", _STRING, "id of the run", nullable=False),
+        Column("started_at", _TIMESTAMP, "when it started (its --now)", nullable=False),
+        Column("seconds", _DOUBLE, "how long it took, listing to catalog", nullable=False),
+        Column("sources", t.MapType(_STRING, _STRING), "sources by name, with their paths", nullable=False),
+        Column("options", t.MapType(_STRING, _STRING), "options of the run", nullable=False),
+        Column("versions", t.MapType(_STRING, _STRING), "versions of the code and of what it ran on", nullable=False),
+        Column("partitions", _LONG, "partitions listed", nullable=False),
+        Column("segments", _LONG, "segments read", nullable=False),
+        Column("log_bytes", _LONG, "bytes of their logs", nullable=False),
+        Column("batches", _LONG, "batches in them", nullable=False),
+        Column("by_status", t.MapType(_STRING, _LONG), "segments by status", nullable=False),
+        Column("by_published", t.MapType(_STRING, _LONG), "segments by written, unchanged or none", nullable=False),
+        Column("left_alone", t.MapType(_STRING, _LONG), "files and folders that are no segments, by reason", False),
+        Column("rows_changed", _LONG, "rows of segments that this run added or changed", nullable=False),
+    ),
+    key=("build_id",),
+    cluster_by=(),
+)
+
+TABLES: Final = (SEGMENTS, BUILDS)
+
+
+def spark_schema(columns: tuple[Column, ...]) -> t.StructType:
+    return t.StructType([t.StructField(column.name, column.type, column.nullable) for column in columns])
+
+
+#: A row as an executor sends it back: the facts, and what publishing did in this run.
+RESULT_COLUMNS: Final = (*_SEGMENT_FACTS, Column("published", _STRING, "written, unchanged or none", nullable=False))
+RESULT_SCHEMA: Final = spark_schema(RESULT_COLUMNS)
+RESULT_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(RESULT_SCHEMA)

@@ -1,0 +1,137 @@
+"""Segments in, published indexes and one row of facts each out: what a task does with its share of the work.
+
+A row is given out after its index files are durable, so a row in the catalog always has its files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from kidxlib.discover import SegmentFile
+from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.publish import Published, Publisher
+from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
+from kidxlib.storage import ChunkedLog, FileVersion, LogChangedError, map_log, open_log
+
+#: Files published together, and rows held back until they are: one flush for all of them.
+GROUP_FILES: Final = 300
+GROUP_BYTES: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTask:
+    """One segment to index: what to read, how, and the folder below the index root that its indexes go to."""
+
+    segment: SegmentFile
+    options: RecoverOptions
+    index_folder: str
+
+    @property
+    def log_bytes(self) -> int:
+        """Size of the log as it was listed; 0 where it could not be looked at."""
+        return self.segment.version.size if self.segment.version else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSegment:
+    """What became of one segment.
+
+    Attributes:
+        version: the log as it was when it was read; where it was not opened, as it was listed.
+        recovered: None where the log was not read to the end (`end.status` is `unreadable` or `changed`).
+        offset_index_crc32c, time_index_crc32c: of the published bytes; None where nothing was published.
+    """
+
+    task: BuildTask
+    version: FileVersion | None
+    end: ScanEnd
+    recovered: RecoveredSegment | None
+    published: Published
+    offset_index_crc32c: int | None = None
+    time_index_crc32c: int | None = None
+
+
+def build(tasks: Iterable[BuildTask], index_root: Path, may_map: bool) -> Iterator[BuiltSegment]:
+    """Index segments one after the other and publish their offset and time indexes below `index_root`.
+
+    Args:
+        tasks: the segments; one that is damaged or vanishes never stops the others.
+        index_root: local folder; `<index_root>/<index_folder>/<base offset>.index|.timeindex` are written.
+        may_map: False reads every log in chunks. Mapping is faster, but a bad sector or a file that shrinks then kills
+            the process, so a second attempt should not map. Active segments are never mapped.
+
+    Raises:
+        PublishError: the index folder cannot be written.
+    """
+    with Publisher(index_root) as publisher:
+        waiting: list[BuiltSegment] = []
+        for task in tasks:
+            waiting.append(_build_one(task, publisher, may_map and not task.segment.active))
+            if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
+                publisher.commit()
+                yield from waiting
+                waiting.clear()
+        publisher.commit()
+        yield from waiting
+
+
+def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSegment:
+    version = task.segment.version
+    try:
+        with open_log(task.segment.path) as (descriptor, version):
+            recovered = _recover(descriptor, version.size, task, may_map)
+            version_after = FileVersion.of_descriptor(descriptor)
+    except LogChangedError as error:
+        return _not_read(task, version, Status.CHANGED, "log-changed", str(error))
+    except FileNotFoundError as error:
+        status = Status.UNREADABLE if os.path.lexists(task.segment.path) else Status.GONE
+        return _not_read(task, version, status, "no-such-file", str(error.strerror))
+    except OSError as error:
+        return _not_read(task, version, Status.UNREADABLE, "cannot-read", error.strerror or str(error))
+    if version_after != version:
+        detail = f"{version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing to it"
+        return _not_read(task, version, Status.CHANGED, "log-changed", detail)
+    if recovered.end.status is Status.QUARANTINED:
+        return BuiltSegment(
+            task=task, version=version, end=recovered.end, recovered=recovered, published=Published.NONE
+        )
+
+    base_offset = task.segment.base_offset
+    outcomes = {
+        publisher.stage(task.index_folder, segment_file(base_offset, suffix), content)
+        for suffix, content in (
+            (OFFSET_INDEX_SUFFIX, recovered.offset_index),
+            (TIME_INDEX_SUFFIX, recovered.time_index),
+        )
+    }
+    return BuiltSegment(
+        task=task,
+        version=version,
+        end=recovered.end,
+        recovered=recovered,
+        published=Published.WRITTEN if Published.WRITTEN in outcomes else Published.UNCHANGED,
+        offset_index_crc32c=google_crc32c.value(recovered.offset_index),
+        time_index_crc32c=google_crc32c.value(recovered.time_index),
+    )
+
+
+def _recover(descriptor: int, size: int, task: BuildTask, may_map: bool) -> RecoveredSegment:
+    base_offset, options = task.segment.base_offset, task.options
+    log = map_log(descriptor, size) if may_map else ChunkedLog(descriptor, size)
+    return recover(log, base_offset, options)
+
+
+def _not_read(task: BuildTask, version: FileVersion | None, status: Status, reason: str, detail: str) -> BuiltSegment:
+    return BuiltSegment(
+        task=task,
+        version=version,
+        end=ScanEnd(status, reason, 0, detail),
+        recovered=None,
+        published=Published.NONE,
+    )

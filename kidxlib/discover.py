@@ -1,0 +1,167 @@
+"""What segments are there: a Kafka log dir or one partition's folder → its segments, and what was left alone and why.
+
+This lists the source's folders and reads no log. It stands in the library, not in the jobs, because the command without
+Spark lists folders too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import UsageError
+from kidxlib.names import (
+    NotASegment,
+    TopicPartition,
+    parse_partition_folder,
+    parse_segment_log,
+    why_not_a_partition,
+    why_not_a_segment,
+)
+from kidxlib.storage import FileVersion
+
+_SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+#: What an operator did not expect to find in a log dir; each gets a line of its own.
+UNEXPECTED: Final = (
+    NotASegment.WRONG_SEGMENT_NAME,
+    NotASegment.NO_PARTITION_NUMBER,
+    NotASegment.UNLISTABLE_FOLDER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Kafka log dir or partition folder, and the name under which the catalog knows it."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """A segment's log as the listing shows it.
+
+    Attributes:
+        source: name of the source.
+        path: the `.log`.
+        version: None where the file could not be looked at.
+        active: it has the highest base offset of its partition in this source, so a broker may still be writing to it.
+    """
+
+    source: str
+    topic_partition: TopicPartition
+    base_offset: int
+    path: str
+    version: FileVersion | None
+    active: bool
+
+
+@dataclass(slots=True)
+class LeftAlone:
+    """What a listing passed over: how many of each kind, and the paths of those that nobody expects there."""
+
+    counts: Counter[NotASegment] = field(default_factory=Counter)
+    unexpected: list[tuple[str, NotASegment]] = field(default_factory=list)
+
+    def add(self, path: str, reason: NotASegment) -> None:
+        self.counts[reason] += 1
+        if reason in UNEXPECTED:
+            self.unexpected.append((path, reason))
+
+
+def parse_source(text: str, name_required: bool) -> Source:
+    """The source that `--source [NAME=]DIR` means; without a name it is called by its real path.
+
+    Raises:
+        UsageError: the folder is missing or cannot be listed, or the name is missing or malformed.
+    """
+    name, equals, path = text.partition("=")
+    if not equals or not _SOURCE_NAME.fullmatch(name):
+        if equals and not Path(text).exists():
+            raise UsageError(f"--source {text}: the name {name!r} may hold only letters, digits, '.', '_' and '-'")
+        name, path = "", text
+    if name_required and not name:
+        raise UsageError(f"--source {text}: with several sources each needs a name, as in --source broker1={text}")
+    folder = Path(os.path.realpath(path))
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise UsageError(
+            f"--source {path}: {error.strerror}; expected a Kafka log dir or a partition's folder"
+        ) from error
+    return Source(name or str(folder), folder)
+
+
+def list_partitions(source: Source, left_alone: LeftAlone) -> list[tuple[TopicPartition, Path]]:
+    """The partitions of a source and their folders, in order; what is not one is added to `left_alone`.
+
+    A folder that holds partitions is a log dir; else, if its own name is `<topic>-<partition>`, it is that partition.
+
+    Raises:
+        UsageError: the folder holds segments itself, but its name does not say of which partition.
+    """
+    partitions: list[tuple[TopicPartition, Path]] = []
+    passed_over = LeftAlone()
+    holds_segments = False
+    with os.scandir(source.path) as entries:
+        for entry in entries:
+            if not entry.is_dir():
+                holds_segments = holds_segments or parse_segment_log(entry.name) is not None
+                passed_over.add(entry.path, why_not_a_segment(entry.name))
+            elif (partition := parse_partition_folder(entry.name)) is not None:
+                partitions.append((partition, Path(entry.path)))
+            else:
+                passed_over.add(entry.path, why_not_a_partition(entry.name))
+    if not partitions and (partition := parse_partition_folder(source.path.name)) is not None:
+        return [(partition, source.path)]
+    if not partitions and holds_segments:
+        raise UsageError(
+            f"--source {source.path}: it holds segments, but its name is not <topic>-<partition>; rename the folder, "
+            "or give the log dir above it"
+        )
+    left_alone.counts.update(passed_over.counts)
+    left_alone.unexpected.extend(passed_over.unexpected)
+    return sorted(partitions)
+
+
+def list_segments(
+    source: Source, topic_partition: TopicPartition, folder: Path, left_alone: LeftAlone
+) -> Iterator[SegmentFile]:
+    """The segments of one partition by base offset; what is not one is added to `left_alone`.
+
+    A log that cannot be looked at is listed all the same: reading it will say why.
+    """
+    logs: list[tuple[int, str]] = []
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        left_alone.add(str(folder), NotASegment.UNLISTABLE_FOLDER)
+        return
+    for entry in entries:
+        base_offset = parse_segment_log(entry.name)
+        if base_offset is not None:
+            logs.append((base_offset, entry.path))
+        elif entry.is_dir():
+            left_alone.add(entry.path, NotASegment.OTHER)
+        else:
+            left_alone.add(entry.path, why_not_a_segment(entry.name))
+    logs.sort()
+    for base_offset, path in logs:
+        try:
+            version = FileVersion.of(os.stat(path))
+        except OSError:
+            version = None
+        yield SegmentFile(
+            source=source.name,
+            topic_partition=topic_partition,
+            base_offset=base_offset,
+            path=path,
+            version=version,
+            active=base_offset == logs[-1][0],
+        )

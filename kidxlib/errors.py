@@ -1,0 +1,26 @@
+"""Every error that a caller may see, in one tree.
+
+A damaged segment is not an error: why a scan ended is a value (`kidxlib.recover.ScanEnd`), which the catalog records.
+"""
+
+from __future__ import annotations
+
+
+class KidxError(Exception):
+    """Base of all errors; the message is one line that says what was found, what was expected and what to do."""
+
+
+class UsageError(KidxError):
+    """Options, settings or inputs are wrong; nothing was done. Commands exit with 2."""
+
+
+class CatalogError(KidxError):
+    """The catalog cannot be read or written by this version of the code."""
+
+
+class PublishError(KidxError):
+    """An index file could not be put in place; whatever stood under its final name is still there, whole."""
+
+
+class MissingLibraryError(KidxError):
+    """A compiled library that the scan calls (CRC-32C) was not found in its wheel."""

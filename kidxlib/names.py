@@ -1,0 +1,118 @@
+"""File and folder names ↔ values, as Kafka writes them.
+
+Source: `org.apache.kafka.storage.internals.log.LogFileUtils` and `UnifiedLog.parseTopicPartitionName`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
+OFFSET_MAX = 2**63 - 1
+PARTITION_MAX = 2**31 - 1
+TOPIC_LENGTH_MAX = 249
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
+_MOVED_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
+
+_SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
+_UNFINISHED_SUFFIXES = (".deleted", ".cleaned", ".swap")
+_CHECKPOINTS = (
+    "leader-epoch-checkpoint",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+_BROKER_FILES = ("partition.metadata", "meta.properties", "bootstrap.checkpoint", ".kafka_cleanshutdown", ".lock")
+
+
+class NotASegment(enum.StrEnum):
+    """Why something found in a Kafka log dir or a partition folder is left alone."""
+
+    SIDE_FILE = "index or snapshot beside a segment"
+    CHECKPOINT = "checkpoint file"
+    BROKER_FILE = "broker file"
+    DELETED = "file that Kafka is deleting (.deleted)"
+    CLEANED = "file that Kafka's cleaner is writing (.cleaned)"
+    SWAP = "file that Kafka is swapping in (.swap)"
+    FOLDER_DELETE = "partition that Kafka is deleting (-delete)"
+    FOLDER_FUTURE = "partition that Kafka is moving here (-future)"
+    FOLDER_STRAY = "partition that Kafka set aside (-stray)"
+    WRONG_SEGMENT_NAME = "a .log whose name is not a 20-digit base offset"
+    NO_PARTITION_NUMBER = "folder whose name is not <topic>-<partition>"
+    UNLISTABLE_FOLDER = "folder that cannot be listed"
+    OTHER = "not a file of Kafka's"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition of a topic; its folder is `<topic>-<partition>`."""
+
+    topic: str
+    partition: int
+
+    @property
+    def folder(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def parse_partition_folder(name: str) -> TopicPartition | None:
+    """The partition whose folder is called `name`; None where it is not a partition's folder.
+
+    The number stands behind the last dash, so topic names may hold dashes: `x-delete-0` is partition 0 of `x-delete`.
+    """
+    topic, dash, number = name.rpartition("-")
+    if not dash or not _NUMBER.fullmatch(number) or int(number) > PARTITION_MAX:
+        return None
+    if not _TOPIC.fullmatch(topic) or topic in (".", "..") or len(topic) > TOPIC_LENGTH_MAX:
+        return None
+    return TopicPartition(topic, int(number))
+
+
+def segment_file(base_offset: int, suffix: str) -> str:
+    """The name of a segment's file: the base offset, zero-padded to 20 digits, and the suffix with its dot."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_log(name: str) -> int | None:
+    """The base offset of the segment whose log is called `name`; None where that is no segment's log."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None or match[2] != LOG_SUFFIX or int(match[1]) > OFFSET_MAX:
+        return None
+    return int(match[1])
+
+
+def why_not_a_segment(name: str) -> NotASegment:
+    """Why the file called `name` in a partition's folder is not read as a segment."""
+    for suffix, reason in zip(
+        _UNFINISHED_SUFFIXES, (NotASegment.DELETED, NotASegment.CLEANED, NotASegment.SWAP), strict=True
+    ):
+        if name.endswith(suffix):
+            return reason
+    if name.endswith(LOG_SUFFIX):
+        return NotASegment.WRONG_SEGMENT_NAME
+    if name.endswith(_SIDE_FILE_SUFFIXES):
+        return NotASegment.SIDE_FILE
+    if name in _CHECKPOINTS or name.endswith(".checkpoint"):
+        return NotASegment.CHECKPOINT
+    return NotASegment.BROKER_FILE if name in _BROKER_FILES else NotASegment.OTHER
+
+
+def why_not_a_partition(name: str) -> NotASegment:
+    """Why the folder called `name` in a Kafka log dir is not read as a partition."""
+    match = _MOVED_FOLDER.fullmatch(name)
+    if match is None:
+        return NotASegment.NO_PARTITION_NUMBER
+    return {
+        "delete": NotASegment.FOLDER_DELETE,
+        "future": NotASegment.FOLDER_FUTURE,
+        "stray": NotASegment.FOLDER_STRAY,
+    }[match[1]]

@@ -1,0 +1,132 @@
+"""How the bytes of a segment's log are reached: mapped, or read in chunks. Logs are only ever opened for reading."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import KidxError
+
+#: Bytes read at a time where a log is not mapped.
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+
+class LogChangedError(KidxError):
+    """The log was changed by another process while it was read; its row says `changed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """What tells one state of a file from another: size in bytes, modification time in ns, inode number."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileVersion:
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+    @classmethod
+    def of_descriptor(cls, descriptor: int) -> FileVersion:
+        return cls.of(os.fstat(descriptor))
+
+
+class LogBytes(Protocol):
+    """The bytes of a log, a window at a time."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        ...
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """A read-only stretch of the file that holds the byte at `position`, and the position of its first byte.
+
+        It reaches as far as it conveniently can, and is valid until the next call.
+        """
+        ...
+
+
+class WholeLog:
+    """A log that lies in memory as a whole: mapped, or the bytes of a test."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data = data
+        self._data.setflags(write=False)
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        return 0, self._data
+
+
+class ChunkedLog:
+    """A log that is read piece by piece into one buffer, so that memory does not depend on its size."""
+
+    def __init__(self, descriptor: int, size: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._buffer = np.empty(min(chunk_bytes, size), np.uint8)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `LogBytes.window`.
+
+        Raises:
+            LogChangedError: the file is shorter than it was when it was opened.
+        """
+        wanted = min(len(self._buffer), self._size - position)
+        filled = 0
+        while filled < wanted:
+            count = os.preadv(self._descriptor, [self._buffer[filled:wanted].data], position + filled)
+            if count == 0:
+                raise LogChangedError(f"file ends at byte {position + filled}, it had {self._size} bytes when opened")
+            filled += count
+        window = self._buffer[:wanted]
+        window.setflags(write=False)
+        return position, window
+
+
+@contextlib.contextmanager
+def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
+    """Open a segment's log for reading: its descriptor, and the version of the file that it shows.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file (never waits on a pipe).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a regular file")
+        yield descriptor, FileVersion.of_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def map_log(descriptor: int, size: int) -> LogBytes:
+    """The whole file, mapped for as long as the result lives. A file that shrinks meanwhile kills the process (SIGBUS).
+
+    Raises:
+        LogChangedError: the file shrank before it was mapped.
+    """
+    if size == 0:
+        return WholeLog(np.empty(0, np.uint8))
+    try:
+        memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    except ValueError as error:
+        raise LogChangedError(f"file had {size} bytes when it was opened and has fewer now") from error
+    return WholeLog(np.frombuffer(memory, np.uint8))

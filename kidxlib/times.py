@@ -1,0 +1,32 @@
+"""Points in time as people give them: ISO 8601 with a zone, or milliseconds since the epoch."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from kidxlib.errors import UsageError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_time(text: str) -> datetime:
+    """The moment that `text` means, in UTC.
+
+    Raises:
+        UsageError: it is neither form, or has no zone, so that its meaning would depend on the machine.
+    """
+    if re.fullmatch(r"-?\d+", text):
+        try:
+            return _EPOCH + timedelta(milliseconds=int(text))
+        except OverflowError as error:
+            raise UsageError(f"{text}: milliseconds since the epoch outside the years 1 to 9999") from error
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{text!r} is not a time; expected ISO 8601 with a zone (2026-11-20T10:00Z) or milliseconds since the epoch"
+        ) from error
+    if moment.tzinfo is None:
+        raise UsageError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
+    return moment.astimezone(UTC)
