@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import time
 import uuid
-from collections import Counter
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -18,34 +19,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.filesize import decimal
 
-from jobs.common.catalog import open_catalog
-from jobs.common.command import ExitCode, run
-from jobs.common.distribute import Done, build_on_executors, pack
-from jobs.common.plan import (
-    BuildRequest,
-    Plan,
-    find_segments,
-    local_folder,
-    parse_sources,
-    parse_topics,
-    refuse_overlap,
-)
-from jobs.common.report import note, print_line, print_table, progress, rate, warn
+from jobs.common.catalog import Catalog, find_catalog, make_tables
+from jobs.common.distribute import Counters, build_on_executors
+from jobs.common.partitions import record_partitions
+from jobs.common.request import BuildOptions, BuildRequest, build_request
 from jobs.common.session import session
-from jobs.common.settings import PROJECT, SETTINGS_FILE, read_settings
-from kidxlib.discover import Source
+from jobs.common.settings import SETTINGS_FILE
+from kidxlib.build import BuildTask
+from kidxlib.command import ExitCode, run
+from kidxlib.console import note, print_line, progress, rate, warn
 from kidxlib.errors import UsageError
+from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
-from kidxlib.publish import Published
-from kidxlib.recover import Status
-from kidxlib.times import parse_time
+from kidxlib.pack import pack
+from kidxlib.plan import Changes, Plan, compare, find_segments
+from kidxlib.publish import sweep
+from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 
-SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
-#: Topics and segments shown on screen; the catalog has them all.
-TOPICS_SHOWN: Final = 40
-NOT_WELL_SHOWN: Final = 20
-#: Segments that are not well in the JSON object, which also gives their number.
-NOT_WELL_IN_JSON: Final = 1000
+#: Bytes a second and core that the very first wave is sized for; later ones use what was measured.
+FIRST_WAVE_RATE: Final = 100_000_000
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -61,6 +53,8 @@ NOT_WELL_IN_JSON: Final = 1000
     metavar="DIR",
     help="Where <topic>-<partition>/<base offset>.index and .timeindex go. [settings: build.index_dir]",
 )
+@click.option("--in-place", is_flag=True, help="Write beside the segments instead, under the log dir's lock.")
+@click.option("--accept-truncated", is_flag=True, help="In place, write the index of a corrupt log's valid prefix too.")
 @click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
 @click.option("--database", metavar="NAME", help="Keep the catalog in a database of Spark's metastore instead.")
 @click.option("--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]")
@@ -79,159 +73,181 @@ NOT_WELL_IN_JSON: Final = 1000
     default=None,
     help="Check every batch's checksum, or read batch headers only. [settings: build.verify_crc]",
 )
+@click.option("--rebuild", is_flag=True, help="Read every segment again, whatever the catalog says of it.")
+@click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing.")
 @click.option(
     "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
 )
 @click.option("--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-def build_index(
-    sources: tuple[str, ...],
-    index_dir: str | None,
-    catalog: str | None,
-    database: str | None,
-    topics: str | None,
-    interval_bytes: int | None,
-    max_index_bytes: int | None,
-    verify_crc: bool | None,
-    settings_file: Path,
-    now: str | None,
-    as_json: bool,
-) -> ExitCode:
+def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
     """Index raw Kafka segments: write .index and .timeindex byte for byte as Kafka's recovery would, without touching
-    a log, and record every segment in Delta tables.
+    a log, and record every segment in Delta tables. Segments that have not changed since the last build are not read.
 
     Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 done, but some segments are not well; 1 failed.
     """
-    settings = read_settings(settings_file)
-    if catalog and database:
-        raise UsageError("--catalog and --database: give one of them")
-    catalog_path = catalog or settings.build.catalog
-    request = BuildRequest(
-        sources=parse_sources(sources) or (SAMPLE,),
-        index_dir=local_folder("--index-dir", index_dir or settings.build.index_dir),
-        catalog=None if database else catalog_path if "://" in catalog_path else str(Path(catalog_path).resolve()),
-        database=database,
-        topics=parse_topics(settings.build.topics if topics is None else topics),
-        interval_bytes=interval_bytes,
-        max_index_bytes=max_index_bytes,
-        verify_crc=settings.build.verify_crc if verify_crc is None else verify_crc,
-        settings=settings,
-        now=parse_time(now) if now else datetime.now(UTC),
-    )
-    refuse_overlap(request.index_dir, request.catalog, request.sources)
-    plan = find_segments(request)
-    for path, reason in plan.left_alone.unexpected:
-        warn(f"{path}: left alone: {reason}")
-    for source in plan.empty_sources:
-        warn(f"{source.path}: no segment found")
-    summary = _build(request, plan)
+    request = build_request(BuildOptions(**options))
+    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
+    for warning in plan.warnings:
+        warn(warning)
+    return (_dry_run if dry_run else _build)(request, plan, as_json)
+
+
+def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
+    with session("build_index") as spark:
+        catalog = find_catalog(spark, request.catalog, request.database)
+        exists = catalog.exists()
+        changes = _changes(request, plan, catalog) if exists else Changes(to_read=plan.tasks)
+        last_rate = catalog.last_rate() if exists else None
+    log_bytes = sum(task.log_bytes for task in changes.to_read)
+    seconds = log_bytes / last_rate if last_rate else None
     if as_json:
-        print_line(json.dumps(summary.as_json(), indent=2))
-    else:
-        _print(summary, request)
-    return ExitCode.OK if summary.all_well else ExitCode.NOT_WELL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What a run did: its row in `builds`, and what the screen and the JSON object show besides."""
-
-    row: dict[str, Any]
-    topics: list[dict[str, Any]]
-    not_well: list[dict[str, Any]]
-    scan_seconds: float
-    catalog: str
-
-    @property
-    def all_well(self) -> bool:
-        unlistable = self.row["left_alone"].get(NotASegment.UNLISTABLE_FOLDER.value, 0)
-        return self.not_well_count == 0 and not unlistable
-
-    @property
-    def not_well_count(self) -> int:
-        return sum(count for status, count in self.row["by_status"].items() if status != Status.OK)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **self.row,
-            "started_at": self.row["started_at"].isoformat(),
-            "scan_seconds": round(self.scan_seconds, 3),
-            "catalog": self.catalog,
-            "topics": self.topics,
-            "not_well_count": self.not_well_count,
-            "not_well": self.not_well,
+        shown = {
+            "to_read": len(changes.to_read),
+            "to_read_bytes": log_bytes,
+            "unchanged": changes.unchanged,
+            "unchanged_bytes": changes.unchanged_bytes,
+            "gone": len(changes.gone),
+            "estimated_seconds": seconds,
         }
+        print_line(json.dumps(shown, indent=2))
+        return ExitCode.OK
+    print_line(f"would read {len(changes.to_read):,} segments, {decimal(log_bytes)}")
+    print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
+    print_line(f"gone:      {len(changes.gone):,} segments of the catalog")
+    if seconds is None:
+        print_line("estimate:  none, as no build of this catalog has read anything yet")
+    else:
+        print_line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
+    return ExitCode.OK
 
 
-def _build(request: BuildRequest, plan: Plan) -> Summary:
+def _changes(request: BuildRequest, plan: Plan, catalog: Catalog) -> Changes:
+    known = catalog.known_segments([source.name for source in request.sources], request.topics)
+    return compare(plan, known, explicit_interval=request.interval_bytes is not None, rebuild=request.rebuild)
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """What a build has read so far, wave by wave."""
+
+    counts: Counts = field(default_factory=Counts)
+    seconds: float = 0.0
+    waves: int = 0
+    rows_changed: int = 0
+
+
+def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     start = time.monotonic()
     build_id = f"{request.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
-    note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {plan.partitions:,} partitions")
-    with session("build_index") as spark:
-        catalog = open_catalog(spark, request.catalog, request.database)
-        bins = pack(plan.tasks, spark.sparkContext.defaultParallelism)
-        done = Done.start(spark)
-        with catalog.staging(build_id) as materialise:
-            scan_start = time.monotonic()
-            with progress(done, len(plan.tasks), plan.log_bytes):
-                results = materialise(build_on_executors(spark, bins, request.index_dir, done))
-            scan_seconds = time.monotonic() - scan_start
-            rows_changed = catalog.merge_segments(results, build_id)
-            topics = _by_topic(results)
-            not_well = _not_well(results) if any(topic["not_well"] for topic in topics) else []
+    note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
+    with contextlib.ExitStack() as stack:
+        if request.in_place:
+            for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
+                stack.enter_context(locked(log_dir))
+        spark = stack.enter_context(session("build_index"))
+        if request.in_place and not str(spark.sparkContext.master).startswith("local"):
+            raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
+        catalog = find_catalog(spark, request.catalog, request.database)
+        make_tables(catalog, request.database)
+        _sweep(request, plan, catalog)
+        changes = _changes(request, plan, catalog)
+        marked = catalog.mark(changes, build_id)
+        scanned = _scan(request, changes.to_read, catalog, build_id)
+        notes = record_partitions(catalog, plan, build_id, all_topics=request.all_topics)
         row = {
             "build_id": build_id,
             "started_at": request.now,
             "seconds": round(time.monotonic() - start, 3),
+            "scan_seconds": round(scanned.seconds, 3),
+            "waves": scanned.waves,
             "sources": {source.name: str(source.path) for source in request.sources},
             "options": request.recorded(),
             "versions": _versions(spark.version),
-            "partitions": plan.partitions,
-            **{name: sum(topic[name] for topic in topics) for name in ("segments", "log_bytes", "batches")},
-            "by_status": _added_up(topics, "by_status"),
-            "by_published": _added_up(topics, "by_published"),
+            "partitions": len(plan.partitions),
+            "segments": scanned.counts.segments,
+            "log_bytes": scanned.counts.log_bytes,
+            "batches": scanned.counts.batches,
+            "unchanged": changes.unchanged,
+            "gone": len(changes.gone),
+            "by_status": dict(scanned.counts.by_status),
+            "by_published": dict(scanned.counts.by_published),
             "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
-            "rows_changed": rows_changed,
+            "rows_changed": marked + scanned.rows_changed,
         }
         catalog.append_build(row)
-    return Summary(row=row, topics=topics, not_well=not_well, scan_seconds=scan_seconds, catalog=catalog.path)
+    if as_json:
+        shown = {**row, **scanned.counts.as_json(), "started_at": request.now.isoformat(), "notes": notes}
+        print_line(json.dumps({**shown, "catalog": catalog.path}, indent=2))
+    else:
+        _print(request, catalog, row, scanned.counts, notes)
+    all_well = scanned.counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
+    return ExitCode.OK if all_well else ExitCode.NOT_WELL
 
 
-def _by_topic(results: DataFrame) -> list[dict[str, Any]]:
-    """A row per topic, largest first: counts and bytes, and segments by status and by what publishing did."""
-    entries = F.col("offset_index_entries") + F.col("time_index_entries")
-    counted = results.groupBy("topic", "status", "published").agg(
-        F.count("*").alias("segments"),
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("log_bytes", "batches")),
-        F.coalesce(F.sum(entries), F.lit(0)).alias("entries"),
+def _sweep(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:
+    """Remove what killed runs left behind."""
+    longest_run = timedelta(hours=request.settings.build.longest_run_hours)
+    older_than_ms = int((request.now - longest_run).timestamp() * 1000)
+    for partition in plan.partitions:
+        sweep(partition.index_folder, older_than_ms * 1_000_000)
+    catalog.sweep_staging(older_than_ms)
+
+
+def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, build_id: str) -> _Scanned:
+    """Read segments in waves, each recorded in the catalog before the next begins."""
+    spark, settings = catalog.spark, request.settings.build
+    cores = spark.sparkContext.defaultParallelism
+    scanned = _Scanned()
+    if not tasks:
+        return scanned
+    bytes_a_second = catalog.last_rate() or FIRST_WAVE_RATE * cores
+    counters = Counters(spark)
+    position = 0
+    with progress(counters.done, len(tasks), sum(task.log_bytes for task in tasks)):
+        while position < len(tasks):
+            wave = _wave(tasks, position, min(settings.wave_bytes, int(bytes_a_second * settings.wave_seconds)))
+            position += len(wave)
+            scanned.waves += 1
+            with catalog.staging(f"{build_id}-{scanned.waves}") as materialise:
+                start = time.monotonic()
+                results = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
+                seconds = time.monotonic() - start
+                scanned.rows_changed += catalog.merge_segments(results, build_id)
+                _count(results, scanned.counts)
+            scanned.seconds += seconds
+            bytes_a_second = max(1.0, sum(task.log_bytes for task in wave) / seconds)
+    return scanned
+
+
+def _wave(tasks: Sequence[BuildTask], position: int, log_bytes: int) -> Sequence[BuildTask]:
+    """As many tasks from `position` on as stay within `log_bytes`, and one at least."""
+    end = position + 1
+    left = log_bytes - tasks[position].log_bytes
+    while end < len(tasks) and tasks[end].log_bytes <= left:
+        left -= tasks[end].log_bytes
+        end += 1
+    return tasks[position:end]
+
+
+def _count(results: DataFrame, counts: Counts) -> None:
+    """Add a wave's results to the counts."""
+    sums = {
+        "log_bytes": F.sum("log_bytes"),
+        "batches": F.sum("batches"),
+        "entries": F.sum(F.col("offset_index_entries") + F.col("time_index_entries")),
+    }
+    grouped = results.groupBy("topic", "status", "published").agg(
+        F.count("*").alias("segments"), *(F.coalesce(value, F.lit(0)).alias(name) for name, value in sums.items())
     )
-    topics: dict[str, dict[str, Any]] = {}
-    for row in counted.collect():
-        topic = topics.setdefault(
-            row["topic"],
-            {
-                "topic": row["topic"],
-                **dict.fromkeys(("segments", "log_bytes", "batches", "entries", "not_well"), 0),
-                "by_status": Counter(),
-                "by_published": Counter(),
-            },
-        )
-        for name in ("segments", "log_bytes", "batches", "entries"):
-            topic[name] += row[name]
-        topic["not_well"] += row["segments"] if row["status"] != Status.OK else 0
-        topic["by_status"][row["status"]] += row["segments"]
-        topic["by_published"][row["published"]] += row["segments"]
-    return sorted(topics.values(), key=lambda topic: (-topic["log_bytes"], topic["topic"]))
-
-
-def _added_up(topics: list[dict[str, Any]], name: str) -> dict[str, int]:
-    return dict(sum((topic[name] for topic in topics), Counter[str]()))
-
-
-def _not_well(results: DataFrame) -> list[dict[str, Any]]:
-    columns = ("source", "topic", "partition", "base_offset", "status", "reason", "reason_position", "reason_detail")
-    rows = results.where(F.col("status") != Status.OK.value).select(*columns, "log_path")
-    return [row.asDict() for row in rows.orderBy(*columns[:4]).limit(NOT_WELL_IN_JSON).collect()]
+    for row in grouped.collect():
+        values = row.asDict()
+        counts.topic(values.pop("topic")).add(**values)
+    room = NOT_WELL_KEPT - len(counts.not_well)
+    if counts.not_well_count > len(counts.not_well) and room > 0:
+        columns = list(NotWell.__dataclass_fields__)
+        not_well = results.where(~F.col("status").isin(*WELL)).select(*columns).orderBy(*columns[:4]).limit(room)
+        counts.not_well.extend(NotWell(**row.asDict()) for row in not_well.collect())
 
 
 def _versions(spark_version: str) -> dict[str, str]:
@@ -243,50 +259,19 @@ def _versions(spark_version: str) -> dict[str, str]:
     }
 
 
-def _print(summary: Summary, request: BuildRequest) -> None:
-    """Show what was made: a row per topic, what is not well, the rate, where things are and what to do next."""
-    row = summary.row
-    print_table(
-        f"build {row['build_id']}",
-        ("topic", "segments", "bytes", "batches", "entries", "written", "unchanged", "not well"),
-        [
-            (
-                topic["topic"],
-                topic["segments"],
-                topic["log_bytes"],
-                topic["batches"],
-                topic["entries"],
-                topic["by_published"][Published.WRITTEN],
-                topic["by_published"][Published.UNCHANGED],
-                topic["not_well"],
-            )
-            for topic in summary.topics[:TOPICS_SHOWN]
-        ],
-        text_columns=1,
-    )
-    if len(summary.topics) > TOPICS_SHOWN:
-        print_line(f"... and {len(summary.topics) - TOPICS_SHOWN:,} topics more: see the catalog")
-    for segment in summary.not_well[:NOT_WELL_SHOWN]:
-        print_line(
-            f"{segment['status']}: {segment['log_path']}: byte {segment['reason_position']}: "
-            f"{segment['reason']}: {segment['reason_detail']}"
-        )
-    if summary.not_well_count > NOT_WELL_SHOWN:
-        print_line(
-            f"... and {summary.not_well_count - NOT_WELL_SHOWN:,} segments more that are not well: see the catalog"
-        )
-    if row["left_alone"]:
-        left_alone = ", ".join(f"{count:,} {reason}" for reason, count in row["left_alone"].items())
-        print_line(f"left alone: {left_alone}")
-    scan_rate = rate(row["log_bytes"], summary.scan_seconds)
-    print_line(
-        f"read {decimal(row['log_bytes'])} in {summary.scan_seconds:.1f} s ({scan_rate}), "
-        f"{row['seconds']:.1f} s in all; "
-        f"{row['rows_changed']:,} catalog rows added or changed"
-    )
-    print_line(f"index files: {request.index_dir}")
-    print_line(f"catalog:     {summary.catalog} (tables segments and builds)")
-    print_line("next:        query the catalog, docs/catalog.md has a dozen questions with their SQL")
+def _print(request: BuildRequest, catalog: Catalog, row: dict[str, Any], counts: Counts, notes: list[str]) -> None:
+    """Show what was made, where it is, and what to do next."""
+    print_counts(f"build {row['build_id']}", counts)
+    if row["unchanged"] or row["gone"]:
+        print_line(f"not read: {row['unchanged']:,} segments are unchanged; {row['gone']:,} are gone from their source")
+    print_left_alone(row["left_alone"].items())
+    for text in notes:
+        print_line(f"note: {text}")
+    print_rate(row["log_bytes"], row["scan_seconds"], row["seconds"])
+    where = "beside the segments" if request.in_place else request.target.index_dir
+    print_line(f"index files: {where}")
+    print_line(f"catalog:     {catalog.path} ({row['rows_changed']:,} rows of segments added or changed)")
+    print_line("next:        ask the catalog; docs/catalog.md has a dozen questions with their SQL")
 
 
 if __name__ == "__main__":

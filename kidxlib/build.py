@@ -5,19 +5,27 @@ A row is given out after its index files are durable, so a row in the catalog al
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import google_crc32c
 
 from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.publish import Published, Publisher
+from kidxlib.publish import Folder, Owner, Published, Publisher
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
 from kidxlib.storage import ChunkedLog, FileVersion, LogChangedError, map_log, open_log
+
+
+class IntervalSource(enum.StrEnum):
+    """Who chose the interval that a segment's indexes have."""
+
+    SETTINGS = "settings"
+    COMPACTION = "compaction"
+
 
 #: Files published together, and rows held back until they are: one flush for all of them.
 GROUP_FILES: Final = 300
@@ -26,11 +34,25 @@ GROUP_BYTES: Final = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTask:
-    """One segment to index: what to read, how, and the folder below the index root that its indexes go to."""
+    """One segment to index.
+
+    Attributes:
+        segment: what to read.
+        topic_id: from `partition.metadata`; None where there is none.
+        options: what the indexes are built with.
+        interval_source: who chose their interval, `settings` (or an option) or `compaction`.
+        index_folder: where the indexes go.
+        in_place: that is the segment's own folder, so new files take the log's owner, group and mode.
+        publish_truncated: publish the index of a valid prefix too.
+    """
 
     segment: SegmentFile
+    topic_id: str | None
     options: RecoverOptions
-    index_folder: str
+    interval_source: IntervalSource
+    index_folder: Folder
+    in_place: bool
+    publish_truncated: bool
 
     @property
     def log_bytes(self) -> int:
@@ -57,19 +79,18 @@ class BuiltSegment:
     time_index_crc32c: int | None = None
 
 
-def build(tasks: Iterable[BuildTask], index_root: Path, may_map: bool) -> Iterator[BuiltSegment]:
-    """Index segments one after the other and publish their offset and time indexes below `index_root`.
+def build(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[BuiltSegment]:
+    """Index segments one after the other and publish `<base offset>.index` and `.timeindex` in their index folders.
 
     Args:
         tasks: the segments; one that is damaged or vanishes never stops the others.
-        index_root: local folder; `<index_root>/<index_folder>/<base offset>.index|.timeindex` are written.
         may_map: False reads every log in chunks. Mapping is faster, but a bad sector or a file that shrinks then kills
             the process, so a second attempt should not map. Active segments are never mapped.
 
     Raises:
-        PublishError: the index folder cannot be written.
+        PublishError: an index folder cannot be written.
     """
-    with Publisher(index_root) as publisher:
+    with Publisher() as publisher:
         waiting: list[BuiltSegment] = []
         for task in tasks:
             waiting.append(_build_one(task, publisher, may_map and not task.segment.active))
@@ -86,6 +107,7 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
     try:
         with open_log(task.segment.path) as (descriptor, version):
             recovered = _recover(descriptor, version.size, task, may_map)
+            owner = Owner.of(os.fstat(descriptor)) if task.in_place else None
             version_after = FileVersion.of_descriptor(descriptor)
     except LogChangedError as error:
         return _not_read(task, version, Status.CHANGED, "log-changed", str(error))
@@ -97,14 +119,14 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
     if version_after != version:
         detail = f"{version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing to it"
         return _not_read(task, version, Status.CHANGED, "log-changed", detail)
-    if recovered.end.status is Status.QUARANTINED:
-        return BuiltSegment(
-            task=task, version=version, end=recovered.end, recovered=recovered, published=Published.NONE
-        )
+    status = recovered.end.status
+    if status is Status.QUARANTINED or (status is Status.TRUNCATED and not task.publish_truncated):
+        outcome = Published.NONE if status is Status.QUARANTINED else Published.KEPT
+        return BuiltSegment(task=task, version=version, end=recovered.end, recovered=recovered, published=outcome)
 
     base_offset = task.segment.base_offset
     outcomes = {
-        publisher.stage(task.index_folder, segment_file(base_offset, suffix), content)
+        publisher.stage(task.index_folder, segment_file(base_offset, suffix), content, owner)
         for suffix, content in (
             (OFFSET_INDEX_SUFFIX, recovered.offset_index),
             (TIME_INDEX_SUFFIX, recovered.time_index),

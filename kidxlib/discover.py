@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -41,6 +40,20 @@ class Source:
 
     name: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFolder:
+    """A partition's folder in a source."""
+
+    source: Source
+    topic_partition: TopicPartition
+    path: Path
+
+    @property
+    def log_dir(self) -> Path:
+        """The folder above, where a broker keeps its lock and checkpoint files."""
+        return self.path.parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +111,15 @@ def parse_source(text: str, name_required: bool) -> Source:
     return Source(name or str(folder), folder)
 
 
-def list_partitions(source: Source, left_alone: LeftAlone) -> list[tuple[TopicPartition, Path]]:
-    """The partitions of a source and their folders, in order; what is not one is added to `left_alone`.
+def list_partitions(source: Source, left_alone: LeftAlone) -> list[PartitionFolder]:
+    """The partitions of a source, in order; what is not one is added to `left_alone`.
 
     A folder that holds partitions is a log dir; else, if its own name is `<topic>-<partition>`, it is that partition.
 
     Raises:
         UsageError: the folder holds segments itself, but its name does not say of which partition.
     """
-    partitions: list[tuple[TopicPartition, Path]] = []
+    partitions: list[PartitionFolder] = []
     passed_over = LeftAlone()
     holds_segments = False
     with os.scandir(source.path) as entries:
@@ -115,11 +128,11 @@ def list_partitions(source: Source, left_alone: LeftAlone) -> list[tuple[TopicPa
                 holds_segments = holds_segments or parse_segment_log(entry.name) is not None
                 passed_over.add(entry.path, why_not_a_segment(entry.name))
             elif (partition := parse_partition_folder(entry.name)) is not None:
-                partitions.append((partition, Path(entry.path)))
+                partitions.append(PartitionFolder(source, partition, Path(entry.path)))
             else:
                 passed_over.add(entry.path, why_not_a_partition(entry.name))
     if not partitions and (partition := parse_partition_folder(source.path.name)) is not None:
-        return [(partition, source.path)]
+        return [PartitionFolder(source, partition, source.path)]
     if not partitions and holds_segments:
         raise UsageError(
             f"--source {source.path}: it holds segments, but its name is not <topic>-<partition>; rename the folder, "
@@ -127,22 +140,23 @@ def list_partitions(source: Source, left_alone: LeftAlone) -> list[tuple[TopicPa
         )
     left_alone.counts.update(passed_over.counts)
     left_alone.unexpected.extend(passed_over.unexpected)
-    return sorted(partitions)
+    return sorted(partitions, key=lambda folder: folder.topic_partition)
 
 
-def list_segments(
-    source: Source, topic_partition: TopicPartition, folder: Path, left_alone: LeftAlone
-) -> Iterator[SegmentFile]:
+def list_segments(folder: PartitionFolder, left_alone: LeftAlone) -> list[SegmentFile] | None:
     """The segments of one partition by base offset; what is not one is added to `left_alone`.
 
     A log that cannot be looked at is listed all the same: reading it will say why.
+
+    Returns:
+        None where the folder itself cannot be listed.
     """
-    logs: list[tuple[int, str]] = []
     try:
-        entries = list(os.scandir(folder))
+        entries = list(os.scandir(folder.path))
     except OSError:
-        left_alone.add(str(folder), NotASegment.UNLISTABLE_FOLDER)
-        return
+        left_alone.add(str(folder.path), NotASegment.UNLISTABLE_FOLDER)
+        return None
+    logs: list[tuple[int, str]] = []
     for entry in entries:
         base_offset = parse_segment_log(entry.name)
         if base_offset is not None:
@@ -152,16 +166,21 @@ def list_segments(
         else:
             left_alone.add(entry.path, why_not_a_segment(entry.name))
     logs.sort()
-    for base_offset, path in logs:
-        try:
-            version = FileVersion.of(os.stat(path))
-        except OSError:
-            version = None
-        yield SegmentFile(
-            source=source.name,
-            topic_partition=topic_partition,
+    return [
+        SegmentFile(
+            source=folder.source.name,
+            topic_partition=folder.topic_partition,
             base_offset=base_offset,
             path=path,
-            version=version,
+            version=_version(path),
             active=base_offset == logs[-1][0],
         )
+        for base_offset, path in logs
+    ]
+
+
+def _version(path: str) -> FileVersion | None:
+    try:
+        return FileVersion.of(os.stat(path))
+    except OSError:
+        return None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import enum
+import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from types import TracebackType
 from typing import Final, Self
 
@@ -27,49 +29,73 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Published(enum.StrEnum):
-    """What publishing did with a file."""
+    """What publishing did with a segment's index files."""
 
     WRITTEN = "written"
-    UNCHANGED = "unchanged"  # the same bytes were there; the file was not touched
+    UNCHANGED = "unchanged"  # the same bytes were there; the files were not touched
+    KEPT = "kept"  # what was there stays on purpose
     NONE = "none"  # nothing to publish
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder for index files: `path` below `root`, each part of `path` opened without following links.
+
+    The root is made if it is missing, and so are the parts below it.
+    """
+
+    root: str
+    path: str
+
+    def __str__(self) -> str:
+        return os.path.join(self.root, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Owner, group and permission bits for a new file."""
+
+    user: int
+    group: int
+    mode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Owner:
+        return cls(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode))
+
+
+@dataclass(frozen=True, slots=True)
 class _Staged:
-    folder: str
+    folder: Folder
     name: str
     staging_name: str
     content: bytes
 
 
 class Publisher:
-    """Publishes files below one root folder. Use as a context: what was staged and not committed is removed at its end.
+    """Publishes files. Use as a context: what was staged and not committed is removed at its end.
 
-    Folders below the root are made as needed and never reached through a symbolic link. Several publishers may put the
-    same file in place at the same time; every reader then sees one of their versions, whole.
+    Several publishers may put the same file in place at the same time; every reader then sees one of their versions,
+    whole.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root_path = root
+    def __init__(self) -> None:
         self._attempt = uuid.uuid4().hex
+        self._roots: dict[str, int] = {}
         self._staged: list[_Staged] = []
         self._staged_bytes = 0
 
     def __enter__(self) -> Self:
-        try:
-            self._root_path.mkdir(parents=True, exist_ok=True)
-            self._root = os.open(self._root_path, _DIRECTORY)
-        except OSError as error:
-            raise PublishError(f"{self._root_path}: cannot be used as index folder: {error.strerror}") from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for staged in self._staged:
-            with contextlib.suppress(OSError), self._folder(staged.folder) as folder:
+            with contextlib.suppress(OSError), self._open(staged.folder) as folder:
                 os.unlink(staged.staging_name, dir_fd=folder)
-        os.close(self._root)
+        for descriptor in self._roots.values():
+            os.close(descriptor)
 
     @property
     def staged_files(self) -> int:
@@ -81,25 +107,25 @@ class Publisher:
         """Bytes of the files staged and not yet committed."""
         return self._staged_bytes
 
-    def stage(self, folder: str, name: str, content: bytes) -> Published:
-        """Write `content` under a staging name beside where `<root>/<folder>/<name>` is to stand.
+    def stage(self, folder: Folder, name: str, content: bytes, owner: Owner | None = None) -> Published:
+        """Write `content` under a staging name beside where `name` is to stand.
 
         Returns:
             `UNCHANGED` where the same bytes stand there already; else `WRITTEN`, true once `commit` has returned.
 
         Raises:
-            PublishError: the folder cannot be made or written, or the disk is full.
+            PublishError: the folder cannot be made or written, the disk is full, or the owner cannot be given.
         """
         try:
-            with self._folder(folder) as descriptor:
+            with self._open(folder) as descriptor:
                 if _read(descriptor, name, len(content) + 1) == content:
                     return Published.UNCHANGED
                 staging_name = f"{STAGING_PREFIX}{self._attempt}-{name}{STAGING_SUFFIX}"
                 self._staged.append(_Staged(folder, name, staging_name, content))
                 self._staged_bytes += len(content)
-                _write(descriptor, staging_name, content)
+                _write(descriptor, staging_name, content, owner)
         except OSError as error:
-            raise self._failed(folder, name, error) from error
+            raise _not_written(folder, name, error) from error
         return Published.WRITTEN
 
     def commit(self) -> None:
@@ -114,27 +140,30 @@ class Publisher:
         try:
             self._flush()
             for staged in self._staged:
-                with self._folder(staged.folder) as folder:
+                with self._open(staged.folder) as folder:
                     if _read(folder, staged.staging_name, len(staged.content) + 1) != staged.content:
                         raise PublishError(
-                            f"{self._path(staged.folder, staged.name)}: the staged file does not read back as it was "
-                            f"written ({len(staged.content)} bytes): check this disk"
+                            f"{staged.folder}/{staged.name}: the staged file does not read back as it was written "
+                            f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
                         )
             for staged in self._staged:
-                with self._folder(staged.folder) as folder:
+                with self._open(staged.folder) as folder:
                     os.replace(staged.staging_name, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
             self._flush()
         except OSError as error:
-            raise self._failed(staged.folder, staged.name, error) from error
+            raise _not_written(staged.folder, staged.name, error) from error
         self._staged.clear()
         self._staged_bytes = 0
 
     @contextlib.contextmanager
-    def _folder(self, folder: str) -> Iterator[int]:
-        """A descriptor of a folder below the root, made if missing, each part opened without following links."""
-        descriptor = os.dup(self._root)
+    def _open(self, folder: Folder) -> Iterator[int]:
+        """A descriptor of the folder, made if missing."""
+        if folder.root not in self._roots:
+            os.makedirs(folder.root, exist_ok=True)
+            self._roots[folder.root] = os.open(folder.root, _DIRECTORY)
+        descriptor = os.dup(self._roots[folder.root])
         try:
-            for part in Path(folder).parts:
+            for part in PurePath(folder.path).parts:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
                 below = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
@@ -146,17 +175,40 @@ class Publisher:
 
     def _flush(self) -> None:
         """Make all that was written so far durable: contents, names and folders."""
-        if not hasattr(_libc, "syncfs"):  # not Linux
-            os.sync()
-        elif _libc.syncfs(self._root) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        for root in self._roots.values():
+            if not hasattr(_libc, "syncfs"):  # not Linux
+                os.sync()
+            elif _libc.syncfs(root) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
 
-    def _path(self, folder: str, name: str) -> Path:
-        return self._root_path / folder / name
 
-    def _failed(self, folder: str, name: str, error: OSError) -> PublishError:
-        return PublishError(f"{self._path(folder, name)}: not written: {error.strerror}; what stood there is untouched")
+def sweep(folder: Folder, older_than_ns: int) -> int:
+    """Remove staging files that a killed run left in a folder: those last written before `older_than_ns`.
+
+    Returns:
+        How many were removed. A folder that does not exist has none.
+    """
+    removed = 0
+    try:
+        entries = list(os.scandir(str(folder)))
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    for entry in entries:
+        if not (entry.name.startswith(STAGING_PREFIX) and entry.name.endswith(STAGING_SUFFIX)):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime_ns < older_than_ns:
+                os.unlink(entry.path)
+                removed += 1
+    return removed
+
+
+def _not_written(folder: Folder, name: str, error: OSError) -> PublishError:
+    reason = error.strerror
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        reason = "a part of the path is a symbolic link or a file, expected folders only"
+    return PublishError(f"{folder}/{name}: not written: {reason}; what stood there is untouched")
 
 
 def _read(folder: int, name: str, limit: int) -> bytes | None:
@@ -169,11 +221,13 @@ def _read(folder: int, name: str, limit: int) -> bytes | None:
         return file.read(limit)
 
 
-def _write(folder: int, name: str, content: bytes) -> None:
-    descriptor = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
-    )
+def _write(folder: int, name: str, content: bytes, owner: Owner | None) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, 0o644 if owner is None else 0o600, dir_fd=folder)
     with open(descriptor, "wb", buffering=0) as file:
+        if owner is not None:
+            os.fchown(descriptor, owner.user, owner.group)
+            os.fchmod(descriptor, owner.mode)
         written = 0
         while written < len(content):
             written += file.write(content[written:])

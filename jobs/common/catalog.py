@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, TypeVar
@@ -21,16 +23,30 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.common.tables import BUILDS, CATALOG_VERSION, RESULT_SCHEMA, SEGMENTS, TABLES, Table, spark_schema
+from jobs.common.tables import (
+    BUILDS,
+    CATALOG_VERSION,
+    PARTITIONS,
+    RESULT_SCHEMA,
+    SEGMENTS,
+    TABLES,
+    Table,
+    spark_schema,
+)
+from kidxlib.build import IntervalSource
 from kidxlib.errors import CatalogError, UsageError
+from kidxlib.plan import Changes, Known, KnownSegment, PartitionKey
+from kidxlib.recover import RecoverOptions, Status
+from kidxlib.storage import FileVersion
 
 VERSION_PROPERTY: Final = "kidx.catalogVersion"
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.
-COMMIT_ATTEMPTS: Final = 8
+COMMIT_ATTEMPTS: Final = 10
 COMMIT_PAUSE_MAX: Final = 10.0
 
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
+_STAGING: Final = "_staging"
 
 _R = TypeVar("_R")
 
@@ -39,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """An opened catalog: its tables exist and have this version's columns."""
+    """A catalog by the path or URL of its folder."""
 
     spark: SparkSession
     path: str
@@ -47,10 +63,53 @@ class Catalog:
     def table_path(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
 
+    def exists(self) -> bool:
+        """Whether the tables are there, of any version."""
+        return all(DeltaTable.isDeltaTable(self.spark, self.table_path(table)) for table in TABLES)
+
+    def read(self, table: Table) -> DataFrame:
+        return self.spark.read.format("delta").load(self.table_path(table))
+
+    def known_segments(self, sources: Sequence[str], topics: re.Pattern[str]) -> Known:
+        """What the catalog says of the segments of some sources and topics."""
+        known: dict[PartitionKey, dict[int, KnownSegment]] = defaultdict(dict)
+        columns = (
+            *SEGMENTS.key,
+            *("log_bytes", "log_mtime_ns", "log_inode", "topic_id", "interval_bytes", "max_index_bytes", "crc_checked"),
+            *("interval_source", "status", "active", "index_folder", "offset_index_bytes", "time_index_bytes"),
+            "catalog_version",
+        )
+        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources)).select(*columns).toArrow()
+        for batch in rows.to_batches():
+            for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+                source, topic, partition, base_offset, size, mtime_ns, inode, topic_id, interval, room, crc = row[:11]
+                interval_source, status, active, index_folder, offset_index_bytes, time_index_bytes, version = row[11:]
+                if not topics.fullmatch(topic):
+                    continue
+                known[source, topic, partition][base_offset] = KnownSegment(
+                    version=None if size is None else FileVersion(size, mtime_ns, inode),
+                    topic_id=topic_id,
+                    options=RecoverOptions(interval_bytes=interval, max_index_bytes=room, verify_crc=crc),
+                    interval_source=IntervalSource(interval_source),
+                    status=Status(status),
+                    active=active,
+                    index_folder=index_folder,
+                    offset_index_bytes=offset_index_bytes,
+                    time_index_bytes=time_index_bytes,
+                    current=version == CATALOG_VERSION,
+                )
+        return known
+
+    def last_rate(self) -> float | None:
+        """Bytes a second at which the last build that read anything did so; None where none did."""
+        rows = self.read(BUILDS).where("log_bytes > 0 AND scan_seconds > 0").orderBy(F.desc("started_at")).limit(1)
+        row = rows.select((F.col("log_bytes") / F.col("scan_seconds")).alias("rate")).head()
+        return float(row["rate"]) if row else None
+
     @contextlib.contextmanager
-    def staging(self, build_id: str) -> Iterator[Callable[[DataFrame], DataFrame]]:
+    def staging(self, name: str) -> Iterator[Callable[[DataFrame], DataFrame]]:
         """A function that computes a DataFrame of `RESULT_SCHEMA` once, into a folder that goes at the end."""
-        path = f"{self.path}/_staging/{build_id}"
+        path = f"{self.path}/{_STAGING}/{name}"
 
         def materialise(results: DataFrame) -> DataFrame:
             results.write.parquet(path)
@@ -59,7 +118,22 @@ class Catalog:
         try:
             yield materialise
         finally:
-            _delete_folder(self.spark, path)
+            folder, file_system = self._hadoop_path(path)
+            file_system.delete(folder, True)
+
+    def sweep_staging(self, older_than_ms: int) -> None:
+        """Remove what killed runs left in the staging folder, where it was last written before `older_than_ms`."""
+        folder, file_system = self._hadoop_path(f"{self.path}/{_STAGING}")
+        if file_system.exists(folder):
+            for entry in file_system.listStatus(folder):
+                if entry.getModificationTime() < older_than_ms:
+                    file_system.delete(entry.getPath(), True)
+
+    def _hadoop_path(self, path: str) -> tuple[Any, Any]:
+        jvm = self.spark.sparkContext._jvm
+        assert jvm is not None
+        folder = jvm.org.apache.hadoop.fs.Path(path)
+        return folder, folder.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
 
     def merge_segments(self, results: DataFrame, build_id: str) -> int:
         """Bring the rows of `segments` up to date with `results`; rows that say the same are not touched.
@@ -68,46 +142,113 @@ class Catalog:
             How many rows were added or changed; where none was, no commit is made.
         """
         rows = (
-            results.withColumn("max_timestamp", _sql_timestamp("max_timestamp_ms"))
+            # A log that vanished before it was read is marked by the next listing, which keeps its facts.
+            results.where(F.col("status") != Status.GONE.value)
+            .withColumn("max_timestamp", _sql_timestamp("max_timestamp_ms"))
             .withColumn("log_mtime", F.timestamp_micros(F.expr("log_mtime_ns div 1000")))
             .withColumn("build_id", F.lit(build_id))
             .select(*SEGMENTS.column_names)
         )
-        return self._commit(SEGMENTS, lambda target: _merge(target, rows, SEGMENTS, same_but_for=("build_id",)))
+        return self._commit(SEGMENTS, lambda target: _merge(target, rows, SEGMENTS))
+
+    def merge_partitions(self, found: DataFrame, log_dirs: Collection[str], build_id: str) -> int:
+        """Bring the rows of `partitions` up to date.
+
+        Args:
+            found: a row per partition listed, without the two offsets that follow from `segments`, and `build_id`.
+            log_dirs: names of the sources that were listed as a whole, so that a partition not found there is gone.
+        """
+        by_base_offset = F.struct("base_offset", "next_offset")
+        offsets = (
+            self.read(SEGMENTS)
+            .where(F.col("status") != Status.GONE.value)
+            .groupBy(*PARTITIONS.key)
+            .agg(
+                F.min("base_offset").alias("first_base_offset"),
+                F.max(by_base_offset)["next_offset"].alias("log_end_offset"),
+            )
+        )
+        rows = found.join(offsets, list(PARTITIONS.key), "left").withColumn("build_id", F.lit(build_id))
+        rows = rows.select(*PARTITIONS.column_names)
+
+        def commit(target: DeltaTable) -> int:
+            missing = target.toDF().where(F.col("present") & F.col("source").isin(*log_dirs))
+            missing = missing.join(found, list(PARTITIONS.key), "left_anti")
+            gone = missing.withColumns({"present": F.lit(False), "build_id": F.lit(build_id)})
+            return _merge(target, rows.unionByName(gone), PARTITIONS)
+
+        return self._commit(PARTITIONS, commit)
+
+    def mark(self, changes: Changes, build_id: str) -> int:
+        """Write into `segments` what a listing alone shows: segments that are gone, or active now, or no longer.
+
+        Returns:
+            How many rows were changed.
+        """
+        marks: list[tuple[str, str, int, int, bool | None, bool]]
+        marks = [(*key, base_offset, None, True) for key, base_offset in changes.gone]
+        marks += [(*key, base_offset, active, False) for key, base_offset, active in changes.active]
+        if not marks:
+            return 0
+        rows = self.spark.createDataFrame(
+            marks, "source string, topic string, partition int, base_offset bigint, active boolean, gone boolean"
+        )
+
+        def commit(target: DeltaTable) -> None:
+            (
+                target.alias("old")
+                .merge(rows.alias("new"), _same_key(SEGMENTS))
+                .whenMatchedUpdate(
+                    set={
+                        "status": F.when(F.col("new.gone"), Status.GONE.value).otherwise(F.col("old.status")),
+                        "active": F.coalesce(F.col("new.active"), F.lit(False)),
+                        "build_id": F.lit(build_id),
+                    }
+                )
+                .execute()
+            )
+
+        self._commit(SEGMENTS, commit)
+        return len(marks)
 
     def append_build(self, build: dict[str, Any]) -> None:
-        """Add the row of one run."""
-        row = self.spark.createDataFrame(
-            [tuple(build[name] for name in BUILDS.column_names)], spark_schema(BUILDS.columns)
-        )
+        """Add the row of one run; `build` has a value for every column."""
+        values = tuple(build[name] for name in BUILDS.column_names)
+        row = self.spark.createDataFrame([values], spark_schema(BUILDS.columns)).coalesce(1)
         path = self.table_path(BUILDS)
         self._commit(BUILDS, lambda _: row.write.format("delta").mode("append").save(path))
 
     def _commit(self, table: Table, commit: Callable[[DeltaTable], _R]) -> _R:
-        return _while_others_commit(
-            self.table_path(table), lambda: commit(DeltaTable.forPath(self.spark, self.table_path(table)))
-        )
+        path = self.table_path(table)
+        return _while_others_commit(path, lambda: commit(DeltaTable.forPath(self.spark, path)))
 
 
-def open_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
-    """Open a catalog by folder or by database, making tables that are missing and adding columns that this version has.
+def find_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
+    """A catalog by its folder, or by the folder of a database; its tables need not exist.
 
     Raises:
         UsageError: there is no such database.
-        CatalogError: something else stands where a table should be, or a newer version wrote it.
     """
     if database is not None:
         if not spark.catalog.databaseExists(database):
             raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
         path = spark.catalog.getDatabase(database).locationUri
     assert path is not None
-    catalog = Catalog(spark, path.rstrip("/"))
+    return Catalog(spark, path.rstrip("/"))
+
+
+def make_tables(catalog: Catalog, database: str | None) -> None:
+    """Make the tables that are missing, add columns that this version has, and register them in the database if any.
+
+    Raises:
+        CatalogError: something else stands where a table should be, or a newer version wrote it.
+    """
     for table in TABLES:
         location = catalog.table_path(table)
-        _while_others_commit(location, partial(_make_or_upgrade, spark, location, table))
+        _while_others_commit(location, partial(_make_or_upgrade, catalog.spark, location, table))
         if database is not None:
-            spark.sql(f"CREATE TABLE IF NOT EXISTS `{database}`.`{table.name}` USING DELTA LOCATION '{location}'")
-    return catalog
+            name = f"`{database}`.`{table.name}`"
+            catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{_sql_text(location)}'")
 
 
 def _make_or_upgrade(spark: SparkSession, location: str, table: Table) -> None:
@@ -121,7 +262,7 @@ def _make_or_upgrade(spark: SparkSession, location: str, table: Table) -> None:
         raise CatalogError(f"{location}: a Delta table, but not one of this project's; give --catalog another folder")
     if int(version) > CATALOG_VERSION:
         raise CatalogError(
-            f"{location}: written with catalog version {version}, this code has {CATALOG_VERSION}: use a newer one"
+            f"{location}: written with catalog version {version}, this code has {CATALOG_VERSION}; use a newer release"
         )
     if int(version) < CATALOG_VERSION:
         _upgrade(spark, location, table, found.toDF().columns)
@@ -158,23 +299,22 @@ def _upgrade(spark: SparkSession, location: str, table: Table, present: list[str
     _log.warning("%s: brought to catalog version %d (added: %s)", location, CATALOG_VERSION, names)
 
 
-def _merge(target: DeltaTable, rows: DataFrame, table: Table, same_but_for: tuple[str, ...]) -> int:
-    def old(name: str) -> Column:
-        return F.col(f"old.{name}")
+def _same_key(table: Table) -> Column:
+    return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
 
-    def new(name: str) -> Column:
-        return F.col(f"new.{name}")
 
-    key = reduce(Column.__and__, [old(name) == new(name) for name in table.key])
-    compared = [name for name in table.column_names if name not in (*table.key, *same_but_for)]
-    same = reduce(Column.__and__, [old(name).eqNullSafe(new(name)) for name in compared])
-    changed = rows.alias("new").join(target.toDF().alias("old"), key, "left").where(old(table.key[0]).isNull() | ~same)
-    changed = changed.select("new.*")
+def _merge(target: DeltaTable, rows: DataFrame, table: Table) -> int:
+    """Add the rows that are new by key and replace those that differ in more than `build_id`; return their number."""
+    compared = [name for name in table.column_names if name not in (*table.key, "build_id")]
+    same = reduce(Column.__and__, [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in compared])
+    is_new = F.col(f"old.{table.key[0]}").isNull()
+    joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(table), "left")
+    changed = joined.where(is_new | ~same).select("new.*")
     count = changed.count()
     if count:
         (
             target.alias("old")
-            .merge(changed.alias("new"), key)
+            .merge(changed.alias("new"), _same_key(table))
             .whenMatchedUpdateAll(condition=~same)
             .whenNotMatchedInsertAll()
             .execute()
@@ -188,12 +328,11 @@ def _while_others_commit(location: str, commit: Callable[[], _R]) -> _R:
         try:
             return commit()
         except DeltaConcurrentModificationException as error:
-            lost = error
-        _log.info("%s: another job changed the table at the same moment (%s), attempt %d", location, lost, attempt)
+            _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
         time.sleep(random.uniform(0, min(COMMIT_PAUSE_MAX, 2.0**attempt)))
     raise CatalogError(
         f"{location}: other jobs changed the table at each of {COMMIT_ATTEMPTS} attempts to commit; "
-        "the index files are in place, run the same command again to record them"
+        "the index files are in place: run the same command again to record them"
     )
 
 
@@ -201,13 +340,6 @@ def _sql_timestamp(milliseconds: str) -> Column:
     """A column of Kafka's milliseconds as a SQL timestamp; null where Kafka has none (−1) or no calendar shows it."""
     value = F.col(milliseconds)
     return F.when((value != -1) & value.between(*_SQL_TIMESTAMP_MS), F.timestamp_millis(value))
-
-
-def _delete_folder(spark: SparkSession, path: str) -> None:
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    folder = jvm.org.apache.hadoop.fs.Path(path)
-    folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(folder, True)
 
 
 def _first_line(error: Exception) -> str:

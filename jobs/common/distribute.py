@@ -3,82 +3,64 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import socket
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.tables import RESULT_ARROW_SCHEMA, RESULT_SCHEMA
+from jobs.common.tables import CATALOG_VERSION, RESULT_ARROW_SCHEMA, RESULT_SCHEMA
 from kidxlib.build import BuildTask, BuiltSegment, build
-
-#: A bin is full at this many bytes of logs or this many segments: a second or so of work, so that progress is seen.
-BIN_BYTES: Final = 2 * 1024**3
-BIN_SEGMENTS: Final = 2000
-#: Bins per core at least, where there are segments enough, so that cores end at about the same time.
-BINS_PER_CORE: Final = 4
+from kidxlib.console import Done
+from kidxlib.discover import Source
+from kidxlib.errors import UsageError
 
 _ROWS_PER_ARROW_BATCH: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What executors have finished so far, counted as tasks end."""
+class Counters:
+    """How much executors have done so far, counted as tasks end."""
 
-    segments: Accumulator[int]
-    log_bytes: Accumulator[int]
+    def __init__(self, spark: SparkSession) -> None:
+        self.segments: Accumulator[int] = spark.sparkContext.accumulator(0)
+        self.log_bytes: Accumulator[int] = spark.sparkContext.accumulator(0)
 
-    @classmethod
-    def start(cls, spark: SparkSession) -> Done:
-        return cls(spark.sparkContext.accumulator(0), spark.sparkContext.accumulator(0))
-
-
-def pack(tasks: Iterable[BuildTask], cores: int) -> list[list[BuildTask]]:
-    """Bins of work for Spark's tasks: the biggest segments first, small ones together.
-
-    Starting with the biggest keeps a large segment from running on alone at the end.
-    """
-    ordered = sorted(tasks, key=lambda task: task.log_bytes, reverse=True)
-    total_bytes = sum(task.log_bytes for task in ordered)
-    bins_wanted = cores * BINS_PER_CORE
-    bin_bytes = min(BIN_BYTES, total_bytes // bins_wanted + 1)
-    bin_segments = min(BIN_SEGMENTS, len(ordered) // bins_wanted + 1)
-    bins: list[list[BuildTask]] = []
-    room_bytes = room_segments = 0
-    for task in ordered:
-        if room_segments == 0 or room_bytes < task.log_bytes:
-            bins.append([])
-            room_bytes, room_segments = bin_bytes, bin_segments
-        bins[-1].append(task)
-        room_bytes -= task.log_bytes
-        room_segments -= 1
-    return bins
+    def done(self) -> Done:
+        return Done(self.segments.value, self.log_bytes.value)
 
 
 def build_on_executors(
-    spark: SparkSession, bins: Sequence[Sequence[BuildTask]], index_root: Path, done: Done
+    spark: SparkSession, bins: Sequence[Sequence[BuildTask]], sources: Sequence[Source], counters: Counters
 ) -> DataFrame:
     """One row of `RESULT_COLUMNS` per segment, computed where it is used: write it somewhere once, and read that.
 
     Each bin is one Spark task. Running a task twice gives the same files and the same row, but for `published`.
+
+    Raises:
+        UsageError: in the task, where an executor does not see a source's folder.
     """
-    context = spark.sparkContext
-    pickled = context.parallelize([(pickle.dumps(bin_),) for bin_ in bins], max(1, len(bins)))
+    pickled = spark.sparkContext.parallelize([(pickle.dumps(bin_),) for bin_ in bins], max(1, len(bins)))
+    segments, log_bytes = counters.segments, counters.log_bytes
 
     def build_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for source in sources:
+            if not source.path.is_dir():
+                raise UsageError(
+                    f"executor {socket.gethostname()} does not see the source {source.path}; "
+                    "mount it at the same path on every executor"
+                )
         attempt = TaskContext.get()
         # The attempt before may have died of a mapped file that shrank or has a bad sector; reads cannot kill this one.
         may_map = attempt is None or attempt.attemptNumber() == 0
         rows: list[dict[str, Any]] = []
         for batch in batches:
             for work in batch.column("work"):
-                for built in build(pickle.loads(work.as_buffer()), index_root, may_map):
-                    rows.append(result_row(built, index_root))
-                    done.segments.add(1)
-                    done.log_bytes.add(built.task.log_bytes)
+                for built in build(pickle.loads(work.as_buffer()), may_map):
+                    rows.append(result_row(built))
+                    segments.add(1)
+                    log_bytes.add(built.task.log_bytes)
                     if len(rows) == _ROWS_PER_ARROW_BATCH:
                         yield pa.RecordBatch.from_pylist(rows, RESULT_ARROW_SCHEMA)
                         rows.clear()
@@ -88,7 +70,7 @@ def build_on_executors(
     return spark.createDataFrame(pickled, "work binary").mapInArrow(build_bins, RESULT_SCHEMA)
 
 
-def result_row(built: BuiltSegment, index_root: Path) -> dict[str, Any]:
+def result_row(built: BuiltSegment) -> dict[str, Any]:
     """The row of `RESULT_COLUMNS` that says what became of a segment."""
     segment, options, end, recovered = built.task.segment, built.task.options, built.end, built.recovered
     row: dict[str, Any] = {
@@ -96,6 +78,7 @@ def result_row(built: BuiltSegment, index_root: Path) -> dict[str, Any]:
         "topic": segment.topic_partition.topic,
         "partition": segment.topic_partition.partition,
         "base_offset": segment.base_offset,
+        "topic_id": built.task.topic_id,
         "status": end.status.value,
         "reason": end.reason,
         "reason_position": end.position if end.reason else None,
@@ -103,9 +86,11 @@ def result_row(built: BuiltSegment, index_root: Path) -> dict[str, Any]:
         "active": segment.active,
         "interval_bytes": options.interval_bytes,
         "max_index_bytes": options.max_index_bytes,
+        "interval_source": built.task.interval_source.value,
         "crc_checked": options.verify_crc,
         "log_path": segment.path,
-        "index_folder": str(index_root / built.task.index_folder),
+        "index_folder": str(built.task.index_folder),
+        "catalog_version": CATALOG_VERSION,
         "published": built.published.value,
     }
     if built.version is not None:

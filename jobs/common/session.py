@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
+from typing import Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from kidxlib import errors
+
+#: One of our own errors, as the last line of the traceback that Spark brings back from an executor.
+_OUR_ERROR: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
 def session(job: str) -> Iterator[SparkSession]:
-    """The session of one job, stopped at the end."""
+    """The session of one job, stopped at the end.
+
+    Raises:
+        KidxError: what a task on an executor raised as one, without Spark's stack trace around it.
+    """
     spark = (
         SparkSession.builder.appName(f"kidx {job}")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
@@ -22,5 +35,10 @@ def session(job: str) -> Iterator[SparkSession]:
     )
     try:
         yield spark
+    except (PySparkException, Py4JJavaError) as error:
+        raised = _OUR_ERROR.search(str(error))
+        if raised is None:
+            raise
+        raise getattr(errors, raised["name"])(raised["message"]) from error
     finally:
         spark.stop()

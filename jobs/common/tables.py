@@ -54,6 +54,7 @@ _SEGMENT_FACTS: Final = (
     Column("topic", _STRING, "topic", nullable=False),
     Column("partition", _INT, "partition number", nullable=False),
     Column("base_offset", _LONG, "the segment's base offset, from its file name", nullable=False),
+    Column("topic_id", _STRING, "topic id from partition.metadata; null where that file is absent"),
     Column("next_offset", _LONG, "last offset of the last valid batch + 1; the base offset where there is no batch"),
     Column("status", _STRING, "ok, truncated, quarantined, changed, unreadable or gone", nullable=False),
     Column("reason", _STRING, "why the scan ended before the end of the log; null where it did not"),
@@ -76,6 +77,9 @@ _SEGMENT_FACTS: Final = (
     Column("control_batches", _LONG, "batches with the control attribute"),
     Column("interval_bytes", _INT, "index.interval.bytes that the indexes were built with", nullable=False),
     Column("max_index_bytes", _INT, "segment.index.bytes that the indexes were built with", nullable=False),
+    Column(
+        "interval_source", _STRING, "who chose the interval: settings (or an option), or compaction", nullable=False
+    ),
     Column("crc_checked", _BOOLEAN, "whether every batch's checksum was verified", nullable=False),
     Column("offset_index_entries", _LONG, "entries in the .index; null where it was not published"),
     Column("offset_index_bytes", _LONG, "size of the .index"),
@@ -87,6 +91,7 @@ _SEGMENT_FACTS: Final = (
     Column("log_inode", _LONG, "inode number of the .log"),
     Column("log_path", _STRING, "the .log", nullable=False),
     Column("index_folder", _STRING, "folder of the .index and .timeindex", nullable=False),
+    Column("catalog_version", _INT, "version of the catalog's columns that this row was made with", nullable=False),
 )
 
 SEGMENTS: Final = Table(
@@ -107,6 +112,31 @@ SEGMENTS: Final = Table(
     cluster_by=("topic", "partition", "base_offset"),
 )
 
+PARTITIONS: Final = Table(
+    name="partitions",
+    comment="One row per partition of each source, as its log dir's checkpoint files and its segments had it last.",
+    columns=(
+        Column("source", _STRING, "name of the log dir, backup or volume that holds the partition", nullable=False),
+        Column("topic", _STRING, "topic", nullable=False),
+        Column("partition", _INT, "partition number", nullable=False),
+        Column("topic_id", _STRING, "topic id from partition.metadata; null where that file is absent"),
+        Column("first_base_offset", _LONG, "base offset of the first segment; null where there is none"),
+        Column("log_end_offset", _LONG, "next offset of the last segment; null where that is not known"),
+        Column(
+            "log_start_offset", _LONG, "from log-start-offset-checkpoint; null: not there, so the first base offset"
+        ),
+        Column("high_watermark", _LONG, "from replication-offset-checkpoint; null: not there, take the log end offset"),
+        Column("recovery_point", _LONG, "from recovery-point-offset-checkpoint; null: not there"),
+        Column("cleaner_offset", _LONG, "from cleaner-offset-checkpoint; null: not there"),
+        Column("clean_shutdown", _BOOLEAN, "the log dir says that its broker stopped cleanly", nullable=False),
+        Column("present", _BOOLEAN, "the folder was there when its source was last listed", nullable=False),
+        Column("folder", _STRING, "the partition's folder", nullable=False),
+        Column("build_id", _STRING, "the build that found this row's facts", nullable=False),
+    ),
+    key=("source", "topic", "partition"),
+    cluster_by=("topic", "partition"),
+)
+
 BUILDS: Final = Table(
     name="builds",
     comment="One row per run of build_index.",
@@ -114,6 +144,8 @@ BUILDS: Final = Table(
         Column("build_id", _STRING, "id of the run", nullable=False),
         Column("started_at", _TIMESTAMP, "when it started (its --now)", nullable=False),
         Column("seconds", _DOUBLE, "how long it took, listing to catalog", nullable=False),
+        Column("scan_seconds", _DOUBLE, "of these, reading logs and publishing indexes", nullable=False),
+        Column("waves", _INT, "commits of results to the catalog", nullable=False),
         Column("sources", t.MapType(_STRING, _STRING), "sources by name, with their paths", nullable=False),
         Column("options", t.MapType(_STRING, _STRING), "options of the run", nullable=False),
         Column("versions", t.MapType(_STRING, _STRING), "versions of the code and of what it ran on", nullable=False),
@@ -121,8 +153,12 @@ BUILDS: Final = Table(
         Column("segments", _LONG, "segments read", nullable=False),
         Column("log_bytes", _LONG, "bytes of their logs", nullable=False),
         Column("batches", _LONG, "batches in them", nullable=False),
-        Column("by_status", t.MapType(_STRING, _LONG), "segments by status", nullable=False),
-        Column("by_published", t.MapType(_STRING, _LONG), "segments by written, unchanged or none", nullable=False),
+        Column(
+            "unchanged", _LONG, "segments that were not read, because nothing about them had changed", nullable=False
+        ),
+        Column("gone", _LONG, "segments newly marked as gone", nullable=False),
+        Column("by_status", t.MapType(_STRING, _LONG), "segments read, by status", nullable=False),
+        Column("by_published", t.MapType(_STRING, _LONG), "segments read, by what publishing did", nullable=False),
         Column("left_alone", t.MapType(_STRING, _LONG), "files and folders that are no segments, by reason", False),
         Column("rows_changed", _LONG, "rows of segments that this run added or changed", nullable=False),
     ),
@@ -130,7 +166,7 @@ BUILDS: Final = Table(
     cluster_by=(),
 )
 
-TABLES: Final = (SEGMENTS, BUILDS)
+TABLES: Final = (SEGMENTS, PARTITIONS, BUILDS)
 
 
 def spark_schema(columns: tuple[Column, ...]) -> t.StructType:
@@ -138,6 +174,9 @@ def spark_schema(columns: tuple[Column, ...]) -> t.StructType:
 
 
 #: A row as an executor sends it back: the facts, and what publishing did in this run.
-RESULT_COLUMNS: Final = (*_SEGMENT_FACTS, Column("published", _STRING, "written, unchanged or none", nullable=False))
+RESULT_COLUMNS: Final = (
+    *_SEGMENT_FACTS,
+    Column("published", _STRING, "written, unchanged, kept or none", nullable=False),
+)
 RESULT_SCHEMA: Final = spark_schema(RESULT_COLUMNS)
 RESULT_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(RESULT_SCHEMA)

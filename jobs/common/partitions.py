@@ -1,0 +1,68 @@
+"""What log dirs and listings say of partitions, as rows of the table `partitions`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from jobs.common.catalog import Catalog
+from jobs.common.tables import PARTITIONS, spark_schema
+from kidxlib.errors import KidxError
+from kidxlib.log_dir import Checkpoints, read_checkpoints
+from kidxlib.names import TopicPartition
+from kidxlib.plan import Plan
+
+#: Columns that follow from `segments`, or are known only when rows are merged.
+_DERIVED: Final = ("first_base_offset", "log_end_offset", "build_id")
+_FOUND_SCHEMA: Final = spark_schema(tuple(column for column in PARTITIONS.columns if column.name not in _DERIVED))
+
+
+def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
+    """Bring `partitions` up to date with a listing and with the checkpoint files of its log dirs.
+
+    Args:
+        all_topics: the listing left no topic out, so what it does not have is gone.
+
+    Returns:
+        What a person should be told: files that are missing, and what is taken instead, or that cannot be read.
+    """
+    notes: list[str] = []
+    checkpoints = {log_dir: _read(log_dir, notes) for log_dir in sorted({p.folder.log_dir for p in plan.partitions})}
+    found: list[tuple[Any, ...]] = []
+    for partition in plan.partitions:
+        topic_partition, of_log_dir = partition.folder.topic_partition, checkpoints[partition.folder.log_dir]
+        values = {
+            **dict(zip(PARTITIONS.key, partition.key, strict=True)),
+            "topic_id": partition.topic_id,
+            "log_start_offset": _of(of_log_dir.log_start_offsets, topic_partition),
+            "high_watermark": _of(of_log_dir.high_watermarks, topic_partition),
+            "recovery_point": _of(of_log_dir.recovery_points, topic_partition),
+            "cleaner_offset": _of(of_log_dir.cleaner_offsets, topic_partition),
+            "clean_shutdown": of_log_dir.clean_shutdown,
+            "present": True,
+            "folder": str(partition.folder.path),
+        }
+        found.append(tuple(values[name] for name in _FOUND_SCHEMA.fieldNames()))
+    rows = catalog.spark.createDataFrame(found, _FOUND_SCHEMA)
+    catalog.merge_partitions(rows, plan.log_dirs if all_topics else (), build_id)
+    return notes
+
+
+def _of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartition) -> int | None:
+    return None if offsets is None else offsets.get(topic_partition)
+
+
+def _read(log_dir: Path, notes: list[str]) -> Checkpoints:
+    try:
+        checkpoints = read_checkpoints(log_dir)
+    except (KidxError, OSError) as error:
+        notes.append(f"{error}; none of the checkpoint files of {log_dir} is used")
+        return Checkpoints(None, None, None, None, clean_shutdown=False)
+    missing = []
+    if checkpoints.log_start_offsets is None:
+        missing.append("no log-start-offset-checkpoint, log start taken as the first base offset")
+    if checkpoints.high_watermarks is None:
+        missing.append("no replication-offset-checkpoint, high watermark taken as the log end")
+    if missing:
+        notes.append(f"{log_dir}: {'; '.join(missing)}")
+    return checkpoints

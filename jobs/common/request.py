@@ -1,0 +1,140 @@
+"""What a build is asked to do: the command line's options and the settings file, put together and checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from jobs.common.settings import PROJECT, Settings, TopicSettings, read_settings
+from kidxlib.discover import Source
+from kidxlib.errors import UsageError
+from kidxlib.plan import Target, local_folder, parse_sources, parse_topics, refuse_overlap
+from kidxlib.recover import RecoverOptions
+from kidxlib.times import parse_time
+
+SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """The options as they were given; None, empty or False where they were not."""
+
+    sources: tuple[str, ...]
+    index_dir: str | None
+    in_place: bool
+    accept_truncated: bool
+    catalog: str | None
+    database: str | None
+    topics: str | None
+    interval_bytes: int | None
+    max_index_bytes: int | None
+    verify_crc: bool | None
+    rebuild: bool
+    settings_file: Path
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What to do.
+
+    Attributes:
+        catalog: absolute path or URL of the catalog's folder; None where `database` names it.
+        interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
+        now: the time to record, and to tell left-overs of killed runs by.
+    """
+
+    sources: tuple[Source, ...]
+    target: Target
+    catalog: str | None
+    database: str | None
+    topics: re.Pattern[str]
+    interval_bytes: int | None
+    max_index_bytes: int | None
+    verify_crc: bool
+    rebuild: bool
+    settings: Settings
+    now: datetime
+
+    @property
+    def in_place(self) -> bool:
+        return self.target.index_dir is None
+
+    @property
+    def all_topics(self) -> bool:
+        return self.topics.pattern == ".*"
+
+    def recover_options(self, topic: str) -> RecoverOptions:
+        """What a topic's indexes are built with: the option, else the first matching [[topic]], else [build]."""
+        build = self.settings.build
+        matching = (entry for entry in self.settings.topic if re.fullmatch(entry.match, topic))
+        own = next(matching, TopicSettings(match=""))
+
+        def choose(*values: int | None) -> int:
+            return next(value for value in values if value is not None)
+
+        return RecoverOptions(
+            interval_bytes=choose(self.interval_bytes, own.interval_bytes, build.interval_bytes),
+            max_index_bytes=choose(self.max_index_bytes, own.max_index_bytes, build.max_index_bytes),
+            verify_crc=self.verify_crc,
+        )
+
+    def recorded(self) -> dict[str, str | None]:
+        """The options as the catalog keeps them."""
+        options = {
+            "index_dir": self.target.index_dir,
+            "in_place": self.in_place,
+            "topics": self.topics.pattern,
+            "interval_bytes": self.interval_bytes,
+            "max_index_bytes": self.max_index_bytes,
+            "verify_crc": self.verify_crc,
+            "rebuild": self.rebuild,
+        }
+        return {name: None if value is None else str(value) for name, value in options.items()}
+
+
+def build_request(options: BuildOptions) -> BuildRequest:
+    """Put options and settings together.
+
+    Raises:
+        UsageError: the settings file or an option is wrong, or two options contradict each other.
+    """
+    settings = read_settings(options.settings_file)
+    for wrong, message in (
+        (options.catalog and options.database, "--catalog and --database: give one of them"),
+        (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
+        (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
+        (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
+    ):
+        if wrong:
+            raise UsageError(message)
+    build = settings.build
+    sources = parse_sources(options.sources) or (SAMPLE,)
+    index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
+    catalog = None if options.database else _absolute(options.catalog or build.catalog)
+    refuse_overlap(index_dir, catalog, sources)
+    return BuildRequest(
+        sources=sources,
+        target=Target(
+            index_dir=index_dir,
+            by_source=len(sources) > 1,
+            publish_truncated=options.accept_truncated or not options.in_place,
+        ),
+        catalog=catalog,
+        database=options.database,
+        topics=parse_topics(build.topics if options.topics is None else options.topics),
+        interval_bytes=options.interval_bytes,
+        max_index_bytes=options.max_index_bytes,
+        verify_crc=build.verify_crc if options.verify_crc is None else options.verify_crc,
+        rebuild=options.rebuild,
+        settings=settings,
+        now=datetime.now(UTC) if options.now is None else parse_time(options.now),
+    )
+
+
+def _absolute(path: str) -> str:
+    """A path as executors know it, whatever folder the command was given in; a URL as it is."""
+    return path if "://" in path else str(Path(path).resolve())

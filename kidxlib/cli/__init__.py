@@ -1,0 +1,1 @@
+"""The `kidx` command: one machine, no Spark and no JVM."""

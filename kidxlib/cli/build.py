@@ -1,0 +1,146 @@
+"""`kidx build`: index a log dir or one partition with all cores of this machine, for someone with one broken disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import click
+
+from kidxlib.build import BuildTask
+from kidxlib.build import build as build_segments
+from kidxlib.command import ExitCode
+from kidxlib.console import Done, print_line, progress, warn
+from kidxlib.errors import KidxError, UsageError
+from kidxlib.log_dir import locked
+from kidxlib.names import NotASegment
+from kidxlib.pack import pack
+from kidxlib.plan import Plan, Target, find_segments, local_folder, parse_sources, parse_topics, refuse_overlap
+from kidxlib.publish import sweep
+from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
+from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
+
+#: No run takes longer; staging files of killed runs are swept when they are older.
+LONGEST_RUN: Final = timedelta(hours=24)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--index-dir", metavar="DIR", help="Write a mirror tree there.")
+@click.option("--in-place", is_flag=True, help="Write beside the segments, under the log dir's lock.")
+@click.option("--accept-truncated", is_flag=True, help="In place, write the index of a corrupt log's valid prefix too.")
+@click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")
+@click.option(
+    "--interval-bytes",
+    type=click.IntRange(0, 2**31 - 1),
+    default=INTERVAL_BYTES_DEFAULT,
+    show_default=True,
+    help="Kafka's index.interval.bytes.",
+)
+@click.option(
+    "--max-index-bytes",
+    type=click.IntRange(12, 2**31 - 1),
+    default=MAX_INDEX_BYTES_DEFAULT,
+    show_default=True,
+    help="Kafka's segment.index.bytes.",
+)
+@click.option("--verify-crc/--no-verify-crc", default=True, help="Check every batch's checksum, or read headers only.")
+@click.option("--processes", type=click.IntRange(1), help="How many processes read. [default: one a core]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def build(
+    folder: str,
+    index_dir: str | None,
+    in_place: bool,
+    accept_truncated: bool,
+    topics: str,
+    interval_bytes: int,
+    max_index_bytes: int,
+    verify_crc: bool,
+    processes: int | None,
+    as_json: bool,
+) -> ExitCode:
+    """Index the segments in DIR, a Kafka log dir or one partition's folder.
+
+    Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 done, but some segments are not well; 1 failed.
+    """
+    start = time.monotonic()
+    if in_place == (index_dir is not None):
+        raise UsageError("give --index-dir DIR for a mirror tree, or --in-place to write beside the segments")
+    sources = parse_sources([folder])
+    mirror = None if index_dir is None else local_folder("--index-dir", index_dir)
+    refuse_overlap(mirror, None, sources)
+    target = Target(index_dir=mirror, by_source=False, publish_truncated=accept_truncated or not in_place)
+    options = RecoverOptions(interval_bytes=interval_bytes, max_index_bytes=max_index_bytes, verify_crc=verify_crc)
+    plan = find_segments(sources, parse_topics(topics), target, lambda topic: options)
+    for warning in plan.warnings:
+        warn(warning)
+    with contextlib.ExitStack() as locks:
+        if in_place:
+            for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
+                locks.enter_context(locked(log_dir))
+        older_than_ns = int((datetime.now(UTC) - LONGEST_RUN).timestamp()) * 1_000_000_000
+        for partition in plan.partitions:
+            sweep(partition.index_folder, older_than_ns)
+        scan_start = time.monotonic()
+        counts = _build(plan, processes or os.cpu_count() or 1)
+    seconds = time.monotonic()
+    if as_json:
+        shown = {
+            "source": str(sources[0].path),
+            "index_dir": str(mirror) if mirror else None,
+            "seconds": round(seconds - start, 3),
+            "partitions": len(plan.partitions),
+            "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
+        }
+        print_line(json.dumps({**shown, **counts.as_json()}, indent=2))
+    else:
+        print_counts(str(sources[0].path), counts)
+        print_left_alone((reason.value, count) for reason, count in plan.left_alone.counts.items())
+        print_rate(counts.log_bytes, seconds - scan_start, seconds - start)
+        print_line(f"index files: {mirror or 'beside the segments'}")
+    all_well = counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
+    return ExitCode.OK if all_well else ExitCode.NOT_WELL
+
+
+def _build(plan: Plan, processes: int) -> Counts:
+    """Index every segment of a plan with several processes.
+
+    A worker that dies (a mapped file shrank, or has a bad sector) takes the others of its pool with it; what was not
+    finished is done again by processes that read instead of mapping, which nothing about a file can kill.
+    """
+    counts = Counts()
+    bins = pack(plan.tasks, processes)
+    with progress(lambda: Done(counts.segments, counts.log_bytes), len(plan.tasks), plan.log_bytes):
+        for may_map in (True, False):
+            unfinished = []
+            # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(min(processes, len(bins)), context) as pool:
+                futures = {pool.submit(_build_bin, bin_, may_map): bin_ for bin_ in bins}
+                for future in as_completed(futures):
+                    try:
+                        finished = future.result()
+                    except BrokenProcessPool:
+                        unfinished.append(futures[future])
+                        continue
+                    counts.merge(finished)
+            if not unfinished:
+                return counts
+            warn(f"a worker process died; {len(unfinished)} of {len(bins)} shares of the work are done again")
+            bins = unfinished
+    raise KidxError("worker processes die although they map no file; the machine's own log may say why (memory?)")
+
+
+def _build_bin(tasks: Sequence[BuildTask], may_map: bool) -> Counts:
+    counts = Counts()
+    for built in build_segments(tasks, may_map):
+        counts.add(built)
+    return counts

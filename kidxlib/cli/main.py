@@ -1,0 +1,24 @@
+"""`kidx`: the library from a shell."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from kidxlib.cli.build import build
+from kidxlib.command import run
+
+
+@click.group()
+@click.version_option(package_name="kidx")
+def kidx() -> None:
+    """Kafka segments and their sparse indexes, on one machine, without a broker."""
+
+
+kidx.add_command(build)
+
+
+def main() -> NoReturn:
+    """Run the command."""
+    run(kidx)

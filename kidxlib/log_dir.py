@@ -1,0 +1,152 @@
+"""What a Kafka log dir says about its partitions besides their segments, and how to be a guest in one.
+
+Sources: `OffsetCheckpointFile`, `PartitionMetadataFile`, `CleanShutdownFileHandler`, `LogManager.lockLogDirs`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import KidxError, UsageError
+from kidxlib.names import TopicPartition
+
+LOCK_FILE: Final = ".lock"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+
+#: File systems on which a lock of one machine says nothing to another.
+_REMOTE_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.")
+
+
+class CheckpointError(KidxError):
+    """A checkpoint or metadata file of a broker does not read as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What the files of one log dir say; each is None where its file is absent, and may lack partitions.
+
+    Attributes:
+        recovery_points: everything below was flushed; a broker recovers from there after an unclean stop.
+        log_start_offsets: written only for partitions whose log starts above their first segment's base.
+        high_watermarks: as the broker last wrote them.
+        cleaner_offsets: up to where the cleaner has compacted.
+        clean_shutdown: the broker stopped cleanly and has not started since.
+    """
+
+    recovery_points: dict[TopicPartition, int] | None
+    log_start_offsets: dict[TopicPartition, int] | None
+    high_watermarks: dict[TopicPartition, int] | None
+    cleaner_offsets: dict[TopicPartition, int] | None
+    clean_shutdown: bool
+
+
+def read_checkpoints(log_dir: Path) -> Checkpoints:
+    """Read the checkpoint files of a log dir.
+
+    Raises:
+        CheckpointError: one is malformed.
+        OSError: one cannot be read.
+    """
+    return Checkpoints(
+        recovery_points=read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint"),
+        log_start_offsets=read_offset_checkpoint(log_dir / "log-start-offset-checkpoint"),
+        high_watermarks=read_offset_checkpoint(log_dir / "replication-offset-checkpoint"),
+        cleaner_offsets=read_offset_checkpoint(log_dir / "cleaner-offset-checkpoint"),
+        clean_shutdown=(log_dir / CLEAN_SHUTDOWN_FILE).exists(),
+    )
+
+
+def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int] | None:
+    """The offsets by partition of an offset checkpoint (version 0); None where the file is absent.
+
+    Raises:
+        CheckpointError: a line is not what `OffsetCheckpointFile` writes, or their number is not what line 2 says.
+        OSError: it cannot be read.
+    """
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    if not lines:
+        return {}
+    if lines[0] != "0":
+        raise CheckpointError(f"{path}: line 1: version {lines[0]!r}, expected 0")
+    offsets: dict[TopicPartition, int] = {}
+    for number, line in enumerate(lines[2:], start=3):
+        try:
+            topic, partition, offset = line.split()
+            offsets[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: line {number}: {line!r}, expected <topic> <partition> <offset>") from error
+    if len(lines) < 2 or lines[1] != str(len(offsets)):
+        raise CheckpointError(f"{path}: line 2: {lines[1:2]!r} entries announced, {len(offsets)} found")
+    return offsets
+
+
+def read_topic_id(partition_folder: Path) -> str | None:
+    """The topic id in a partition's `partition.metadata`; None where the file is absent.
+
+    Raises:
+        CheckpointError: it holds no topic id.
+        OSError: it cannot be read.
+    """
+    path = partition_folder / "partition.metadata"
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if "topic_id" not in fields:
+        raise CheckpointError(f"{path}: no line 'topic_id: …' in it, expected 'version: 0' and 'topic_id: <id>'")
+    return fields["topic_id"]
+
+
+@contextlib.contextmanager
+def locked(log_dir: Path) -> Iterator[None]:
+    """Hold the lock that a broker takes on its log dir, so that neither works beside the other.
+
+    The lock file is made if it is missing and stays, as a broker leaves it.
+
+    Raises:
+        UsageError: another process holds the lock, the folder cannot be written, or it is not on a local file system.
+    """
+    file_system = _file_system(log_dir)
+    if file_system.startswith(_REMOTE_FILE_SYSTEMS):
+        raise UsageError(
+            f"{log_dir}: on a {file_system} file system, where a lock does not keep a broker on another machine out; "
+            "write to an --index-dir instead"
+        )
+    path = log_dir / LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be locked: {error.strerror}") from error
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"{path}: held by another process; stop the broker that uses {log_dir} first") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _file_system(path: Path) -> str:
+    """The type of the file system that holds `path`; empty where this system does not say."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for mount in mounts:
+        fields = mount.split()
+        if fields[2] == wanted:
+            return fields[fields.index("-") + 1]
+    return ""

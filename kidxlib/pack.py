@@ -1,0 +1,36 @@
+"""Bins of work: which segments one worker reads, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kidxlib.build import BuildTask
+
+#: A bin is full at this many bytes of logs or this many segments: a second or so of work, so that progress is seen.
+BIN_BYTES: Final = 2 * 1024**3
+BIN_SEGMENTS: Final = 2000
+#: Bins per core at least, where there are segments enough, so that cores end at about the same time.
+BINS_PER_CORE: Final = 4
+
+
+def pack(tasks: Iterable[BuildTask], cores: int) -> list[list[BuildTask]]:
+    """Bins of work: the biggest segments first, small ones together.
+
+    Starting with the biggest keeps a large segment from running on alone at the end.
+    """
+    ordered = sorted(tasks, key=lambda task: task.log_bytes, reverse=True)
+    total_bytes = sum(task.log_bytes for task in ordered)
+    bins_wanted = cores * BINS_PER_CORE
+    bin_bytes = min(BIN_BYTES, total_bytes // bins_wanted + 1)
+    bin_segments = min(BIN_SEGMENTS, len(ordered) // bins_wanted + 1)
+    bins: list[list[BuildTask]] = []
+    room_bytes = room_segments = 0
+    for task in ordered:
+        if room_segments == 0 or room_bytes < task.log_bytes:
+            bins.append([])
+            room_bytes, room_segments = bin_bytes, bin_segments
+        bins[-1].append(task)
+        room_bytes -= task.log_bytes
+        room_segments -= 1
+    return bins

@@ -1,0 +1,317 @@
+"""What a build has to do: sources listed, a task for each segment, and which of them the catalog knows already."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kidxlib.build import BuildTask, IntervalSource
+from kidxlib.discover import LeftAlone, PartitionFolder, Source, list_partitions, list_segments, parse_source
+from kidxlib.errors import UsageError
+from kidxlib.log_dir import CheckpointError, read_topic_id
+from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.publish import Folder
+from kidxlib.recover import RecoverOptions, Status
+from kidxlib.storage import FileVersion
+
+#: source, topic, partition
+PartitionKey = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where index files go.
+
+    Attributes:
+        index_dir: the root of a mirror tree; None writes beside the segments.
+        by_source: in the mirror, partitions stand below their source's name.
+        publish_truncated: publish the index of a valid prefix too.
+    """
+
+    index_dir: Path | None
+    by_source: bool
+    publish_truncated: bool
+
+    def folder(self, partition: PartitionFolder) -> Folder:
+        name = partition.topic_partition.folder
+        if self.index_dir is None:
+            return Folder(str(partition.log_dir), partition.path.name)
+        return Folder(str(self.index_dir), f"{partition.source.name}/{name}" if self.by_source else name)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """A partition as it was found, with its topic id (None: no `partition.metadata`) and its index folder."""
+
+    folder: PartitionFolder
+    topic_id: str | None
+    index_folder: Folder
+
+    @property
+    def key(self) -> PartitionKey:
+        topic_partition = self.folder.topic_partition
+        return self.folder.source.name, topic_partition.topic, topic_partition.partition
+
+
+@dataclass(slots=True)
+class Plan:
+    """What was found to index, what was left alone, and what a person should be told about it."""
+
+    tasks: list[BuildTask] = field(default_factory=list)
+    partitions: list[ListedPartition] = field(default_factory=list)
+    log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
+    unlistable: set[PartitionKey] = field(default_factory=set)
+    left_alone: LeftAlone = field(default_factory=LeftAlone)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(task.log_bytes for task in self.tasks)
+
+
+def find_segments(
+    sources: Iterable[Source],
+    topics: re.Pattern[str],
+    target: Target,
+    options_for: Callable[[str], RecoverOptions],
+) -> Plan:
+    """List the sources.
+
+    Args:
+        topics: matches the full names of the topics wanted.
+        options_for: what a topic's indexes are built with, by its name.
+
+    Raises:
+        UsageError: there is nothing to index in any source, or a folder to be written in is a link.
+    """
+    plan = Plan()
+    for source in sources:
+        tasks_before = len(plan.tasks)
+        partitions = list_partitions(source, plan.left_alone)
+        if all(partition.path != source.path for partition in partitions):
+            plan.log_dirs.add(source.name)
+        for partition in partitions:
+            topic = partition.topic_partition.topic
+            if topics.fullmatch(topic):
+                _add_partition(plan, partition, target, options_for(topic))
+        if len(plan.tasks) == tasks_before:
+            plan.warnings.append(f"{source.path}: no segment found")
+    if not plan.tasks and not plan.unlistable:
+        raise UsageError(_nothing_found(sources, topics, plan))
+    plan.warnings[:0] = [f"{path}: left alone: {reason}" for path, reason in plan.left_alone.unexpected]
+    return plan
+
+
+def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, options: RecoverOptions) -> None:
+    if target.index_dir is None and partition.path.is_symlink():
+        raise UsageError(
+            f"{partition.path}: a symbolic link; writing in place follows none: name the folder it leads to"
+        )
+    try:
+        topic_id = read_topic_id(partition.path)
+    except (CheckpointError, OSError) as error:
+        topic_id = None
+        plan.warnings.append(f"{error}; taken as if it were absent")
+    listed = ListedPartition(partition, topic_id, target.folder(partition))
+    plan.partitions.append(listed)
+    segments = list_segments(partition, plan.left_alone)
+    if segments is None:
+        plan.unlistable.add(listed.key)
+        return
+    plan.tasks.extend(
+        BuildTask(
+            segment=segment,
+            topic_id=topic_id,
+            options=options,
+            interval_source=IntervalSource.SETTINGS,
+            index_folder=listed.index_folder,
+            in_place=target.index_dir is None,
+            publish_truncated=target.publish_truncated,
+        )
+        for segment in segments
+    )
+
+
+def _nothing_found(sources: Iterable[Source], topics: re.Pattern[str], plan: Plan) -> str:
+    where = ", ".join(str(source.path) for source in sources)
+    if plan.partitions:
+        return f"{where}: no segment in {len(plan.partitions)} partition folders; expected files named <20 digits>.log"
+    of_topics = "" if topics.pattern == ".*" else f" of a topic that matches {topics.pattern}"
+    return f"{where}: no partition folder{of_topics}; expected folders named <topic>-<partition>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSegment:
+    """What the catalog says of a segment; see its columns of the same names."""
+
+    version: FileVersion | None
+    topic_id: str | None
+    options: RecoverOptions
+    interval_source: IntervalSource
+    status: Status
+    active: bool
+    index_folder: str
+    offset_index_bytes: int | None
+    time_index_bytes: int | None
+    current: bool  # the row has all columns of this version of the catalog
+
+
+#: The segments that the catalog knows, by base offset, by partition.
+Known = Mapping[PartitionKey, Mapping[int, KnownSegment]]
+
+
+@dataclass(slots=True)
+class Changes:
+    """A plan compared with the catalog.
+
+    Attributes:
+        to_read: segments whose logs must be read.
+        unchanged: how many need not be, and their bytes.
+        active: unchanged segments that have become, or are no longer, the active one.
+        gone: segments of the catalog that are in the listed sources no longer.
+    """
+
+    to_read: list[BuildTask] = field(default_factory=list)
+    unchanged: int = 0
+    unchanged_bytes: int = 0
+    active: list[tuple[PartitionKey, int, bool]] = field(default_factory=list)
+    gone: list[tuple[PartitionKey, int]] = field(default_factory=list)
+
+
+def compare(plan: Plan, known: Known, *, explicit_interval: bool, rebuild: bool) -> Changes:
+    """What has changed since the catalog was written.
+
+    Args:
+        known: the catalog's segments, of the plan's sources and topics only.
+        explicit_interval: the interval was given as an option, so what compaction chose does not stay.
+        rebuild: read every segment, whatever the catalog says.
+    """
+    changes = Changes()
+    listed: set[tuple[PartitionKey, int]] = set()
+    for task in plan.tasks:
+        segment = task.segment
+        key = (segment.source, segment.topic_partition.topic, segment.topic_partition.partition)
+        listed.add((key, segment.base_offset))
+        before = known.get(key, {}).get(segment.base_offset)
+        if before and before.interval_source is IntervalSource.COMPACTION and not (explicit_interval or rebuild):
+            task = replace(
+                task,
+                options=replace(task.options, interval_bytes=before.options.interval_bytes),
+                interval_source=IntervalSource.COMPACTION,
+            )
+        if rebuild or before is None or not _is_unchanged(task, before):
+            changes.to_read.append(task)
+            continue
+        changes.unchanged += 1
+        changes.unchanged_bytes += task.log_bytes
+        if before.active != segment.active:
+            changes.active.append((key, segment.base_offset, segment.active))
+    listed_partitions = {partition.key for partition in plan.partitions} - plan.unlistable
+    changes.gone = [
+        (key, base_offset)
+        for key, segments in known.items()
+        if key in listed_partitions or (key[0] in plan.log_dirs and key not in plan.unlistable)
+        for base_offset, before in segments.items()
+        if before.status is not Status.GONE and (key, base_offset) not in listed
+    ]
+    return changes
+
+
+def _is_unchanged(task: BuildTask, before: KnownSegment) -> bool:
+    """Whether reading the log again would give the same row and the same files as the catalog and the disk have."""
+    options, options_before = task.options, before.options
+    return (
+        before.current
+        and before.status in (Status.OK, Status.TRUNCATED, Status.QUARANTINED)
+        and before.version == task.segment.version
+        and before.topic_id == task.topic_id
+        and options_before.interval_bytes == options.interval_bytes
+        and options_before.max_index_bytes == options.max_index_bytes
+        and (options_before.verify_crc or not options.verify_crc)
+        and before.index_folder == str(task.index_folder)
+        and _files_are_there(task, before)
+    )
+
+
+def _files_are_there(task: BuildTask, before: KnownSegment) -> bool:
+    if before.offset_index_bytes is None or before.time_index_bytes is None:
+        # Nothing was published: right for a quarantined segment, and for a truncated one whose prefix is not wanted.
+        return before.status is Status.QUARANTINED or not task.publish_truncated
+    base_offset = task.segment.base_offset
+    folder = str(task.index_folder)
+    for suffix, size in (
+        (OFFSET_INDEX_SUFFIX, before.offset_index_bytes),
+        (TIME_INDEX_SUFFIX, before.time_index_bytes),
+    ):
+        try:
+            if os.lstat(os.path.join(folder, segment_file(base_offset, suffix))).st_size != size:
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def parse_sources(given: Iterable[str]) -> tuple[Source, ...]:
+    """The sources that the `--source` options mean.
+
+    Raises:
+        UsageError: one is no folder, or names are missing or given twice.
+    """
+    texts = tuple(given)
+    sources = tuple(parse_source(text, name_required=len(texts) > 1) for text in texts)
+    for name, count in Counter(source.name for source in sources).items():
+        if count > 1:
+            raise UsageError(f"--source: the name {name} is given {count} times; each source needs its own")
+    return sources
+
+
+def parse_topics(pattern: str) -> re.Pattern[str]:
+    """The regular expression of `--topics`.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--topics {pattern}: not a regular expression: {error}") from error
+
+
+def local_folder(option: str, path: str) -> Path:
+    """The absolute path of a folder on this machine or on a file system that every executor mounts.
+
+    Raises:
+        UsageError: it is a URL.
+    """
+    if "://" in path:
+        raise UsageError(f"{option} {path}: expected a path of a mounted file system, not a URL")
+    return Path(os.path.realpath(path))
+
+
+def refuse_overlap(index_dir: Path | None, catalog: str | None, sources: Iterable[Source]) -> None:
+    """Nothing is written into or around a source; and VACUUM would delete index files that stand among tables.
+
+    Args:
+        index_dir: None where index files go beside the segments on purpose.
+        catalog: a path or URL; None where there is no catalog folder.
+
+    Raises:
+        UsageError: two of the folders are the same, or one is inside the other.
+    """
+    folders = [(f"--source {source.path}", source.path) for source in sources]
+    written = []
+    if index_dir is not None:
+        written.append((f"--index-dir {index_dir}", index_dir))
+    if catalog is not None and "://" not in catalog:
+        written.append((f"--catalog {catalog}", Path(catalog)))
+    for number, (option, path) in enumerate(written):
+        for other_option, other in folders + written[:number]:
+            if path.is_relative_to(other) or other.is_relative_to(path):
+                raise UsageError(
+                    f"{option} and {other_option}: one is inside the other; keep them apart "
+                    "(--in-place writes beside the segments)"
+                )
