@@ -275,4 +275,4 @@ def _print(request: BuildRequest, catalog: Catalog, row: dict[str, Any], counts:
 
 
 if __name__ == "__main__":
-    run(build_index)
+    run(build_index, "./spark-submit.sh build_index")

@@ -230,6 +230,10 @@ def find_catalog(spark: SparkSession, path: str | None, database: str | None) ->
         UsageError: there is no such database.
     """
     if database is not None:
+        if database == "default":
+            raise UsageError(
+                "--database default: its folder is Spark's whole warehouse; make a database for the catalog"
+            )
         if not spark.catalog.databaseExists(database):
             raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
         path = spark.catalog.getDatabase(database).locationUri

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from kidxlib import errors
+from kidxlib.errors import UsageError
 
 #: One of our own errors, as the last line of the traceback that Spark brings back from an executor.
 _OUR_ERROR: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
@@ -22,17 +23,10 @@ def session(job: str) -> Iterator[SparkSession]:
     """The session of one job, stopped at the end.
 
     Raises:
+        UsageError: Spark does not take its options.
         KidxError: what a task on an executor raised as one, without Spark's stack trace around it.
     """
-    spark = (
-        SparkSession.builder.appName(f"kidx {job}")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        .config("spark.sql.session.timeZone", "UTC")
-        # Tasks publish files; they may run twice, but need not.
-        .config("spark.speculation", "false")
-        .getOrCreate()
-    )
+    spark = _start(job)
     try:
         yield spark
     except (PySparkException, Py4JJavaError) as error:
@@ -42,3 +36,20 @@ def session(job: str) -> Iterator[SparkSession]:
         raise getattr(errors, raised["name"])(raised["message"]) from error
     finally:
         spark.stop()
+
+
+def _start(job: str) -> SparkSession:
+    builder = (
+        SparkSession.builder.appName(f"kidx {job}")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.sql.session.timeZone", "UTC")
+        # Tasks publish files; they may run twice, but need not.
+        .config("spark.speculation", "false")
+    )
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise UsageError("Spark did not start; what it said of its options stands above") from error

@@ -21,4 +21,4 @@ kidx.add_command(build)
 
 def main() -> NoReturn:
     """Run the command."""
-    run(kidx)
+    run(kidx, "kidx")

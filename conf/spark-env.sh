@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# Spark's scripts read this just before they start a JVM. What is redirected here is the JVM's output, not the job's.
+
+# Spark asks every Java for the incubator's vector module and for a package that newer ones no longer have. Java reports
+# both at each start, and neither side has a switch for it.
+exec 2> >(exec sed -u -E \
+  -e '/^WARNING: Using incubator modules: jdk\.incubator\.vector$/d' \
+  -e '/^WARNING: package sun\.security\.action not in java\.base$/d' >&2)
+
+# A JVM that serves a Python process has nothing to say on stdout, but Delta's VACUUM does print there.
+[[ -z ${_PYSPARK_DRIVER_CONN_INFO_PATH:-} ]] || exec >&2

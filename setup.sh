@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# Puts what this project runs on into the project's own folder: Python packages into .venv, Java libraries into .jars.
+# spark-submit.sh and test.sh call this every time: where all is in place it compares checksums, says nothing and needs
+# no network.
+#
+#   ./setup.sh          .venv and Delta's jars
+#   ./setup.sh kafka    these and Kafka's jars, for tests and benchmarks that compare with Kafka itself
+#   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
+#   ./setup.sh lock     write requirements.lock anew from pyproject.toml
+#
+# KIDX_PYTHON names the Python to build .venv with, JAVA_HOME the Java to use; else both are looked for on PATH.
+set -euo pipefail
+CDPATH='' cd -- "$(dirname -- "$0")"
+
+say() { printf 'setup.sh: %s\n' "$*" >&2; }
+
+fail() { # EXIT_CODE MESSAGE: 2 when the machine lacks something, 1 when a step failed
+  say "${@:2}"
+  exit "$1"
+}
+
+sha256() { # FILE ...
+  if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi
+}
+
+# One set-up at a time; who comes second finds the work done. pip and Ivy inherit the descriptor: if this script alone
+# is killed, the next set-up waits until they have ended too. Where there is no flock we go on without.
+locked=
+one_at_a_time() {
+  [[ -z $locked ]] || return 0
+  mkdir -p .jars
+  exec 9>.jars/lock
+  if command -v flock >/dev/null && ! flock --nonblock 9; then
+    say "waiting for another set-up to end …"
+    flock 9
+  fi
+  locked=yes
+}
+
+# ---- Python ----
+
+# Every candidate is really started: a name on PATH may be a version manager's stub for a version that is not installed,
+# and Debian's python3 comes without the venv module's ensurepip.
+find_python() {
+  local fits='import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'
+  local candidate candidates=(python3.13 python3.12 python3.11 python3)
+  [[ -z ${KIDX_PYTHON:-} ]] || candidates=("$KIDX_PYTHON")
+  for candidate in "${candidates[@]}"; do
+    if "$candidate" -I -c "$fits" 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  fail 2 "no Python 3.11 to 3.13 with its venv module (tried: ${candidates[*]}); install one," \
+    "e.g. apt-get install python3 python3-venv, or set KIDX_PYTHON to its path"
+}
+
+# -I keeps the caller's PYTHONPATH and user packages out: pip would take what is there for installed.
+pip() {
+  .venv/bin/python -I -m pip --disable-pip-version-check --no-input "$@" >>.venv/setup.log 2>&1 && return
+  tail -n 15 .venv/setup.log >&2
+  fail 1 "pip failed; above is the end of .venv/setup.log"
+}
+
+# What .venv was built from. The folder counts too: scripts in .venv and the project's own entry there name it.
+packages_key() { echo "$PWD $(cat requirements.lock setup.sh | sha256)"; }
+project_key() { sha256 pyproject.toml; }
+
+stamped() { # NAME KEY: that step was finished, with exactly this key
+  [[ -x .venv/bin/python && -f .venv/$1.stamp && $(<".venv/$1.stamp") == "$2" ]]
+}
+
+set_up_venv() {
+  stamped packages "$(packages_key)" && stamped project "$(project_key)" && return
+  one_at_a_time
+  if ! stamped packages "$(packages_key)"; then
+    local python
+    python=$(find_python)
+    say "setting up .venv with $python (about a minute) …"
+    # From nothing each time: then .venv is the lock exactly, and what an interrupted set-up left behind does no harm.
+    # The stamps go first, so that a half-removed .venv does not look finished.
+    rm -f .venv/*.stamp
+    rm -rf .venv
+    "$python" -I -m venv .venv
+    pip install --require-hashes -r requirements.lock
+    packages_key >.venv/packages.stamp
+  fi
+  if ! stamped project "$(project_key)"; then
+    pip install --no-deps --no-build-isolation -e .
+    project_key >.venv/project.stamp
+  fi
+}
+
+# ---- Java ----
+
+# The Java that Spark's own scripts will take. Its `release` file tells the version without the tenth of a second that
+# `java -version` takes.
+java_command() {
+  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java path home about
+  local version='(version |JAVA_VERSION=)"((1\.)?([0-9]+)[^"]*)"' # 1.8.0_292 is Java 8
+  local needed="Spark needs Java 17 or newer:"
+  needed+=" install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+  path=$(type -P "$java") || fail 2 "$java not found; $needed"
+  home=$(readlink -f "$path")
+  home=${home%/bin/java}
+  about=$(cat "$home/release" 2>/dev/null || "$path" -version 2>&1) || true
+  [[ $about =~ $version ]] || fail 2 "$path does not tell its version; $needed"
+  ((BASH_REMATCH[4] >= 17)) || fail 2 "$path is Java ${BASH_REMATCH[2]}; $needed"
+  echo "$path"
+}
+
+jars_match() { # FOLDER NAME: it holds the jars of conf/jars/NAME.sha256, all of them and no other
+  (LC_ALL=C && cd "$1" && sha256 -- *.jar) 2>/dev/null | cmp -s - "conf/jars/$2.sha256"
+}
+
+# The jars that conf/jars/NAME.xml lists, into .jars/NAME, fetched by the Ivy that pyspark brings along.
+set_up_jars() { # NAME LABEL
+  jars_match ".jars/$1" "$1" && return
+  one_at_a_time
+  jars_match ".jars/$1" "$1" && return
+  say "fetching $2's jars …"
+  local ivy=(.venv/lib/python3.*/site-packages/pyspark/jars/ivy-*.jar) part=.jars/$1.part log=.jars/$1.log
+  rm -rf "$part"
+  "$java" -Divy.cache.dir="$PWD/.jars/ivy" -Divy.default.ivy.user.dir="$PWD/.jars/ivy" -jar "${ivy[0]}" -warn \
+    -settings conf/jars/ivysettings.xml -ivy "conf/jars/$1.xml" \
+    -retrieve "$PWD/$part/[artifact]-[revision].[ext]" >"$log" 2>&1 ||
+    fail 1 "cannot fetch $2's jars; is there a network? Ivy's output is in $log"
+  rm -rf .jars/ivy "$log" # Ivy keeps a second copy of all jars; after a failure the next try goes on from it
+  jars_match "$part" "$1" || fail 1 "the jars in $part are not those of conf/jars/$1.sha256"
+  rm -rf ".jars/$1"
+  mv "$part" ".jars/$1"
+}
+
+# ---- the lock file ----
+
+write_lock() {
+  local python folder
+  python=$(find_python)
+  folder=$(mktemp -d)
+  # shellcheck disable=SC2064  # the folder's name now, not when the trap runs
+  trap "rm -rf '$folder'" EXIT
+  "$python" -I -m venv "$folder"
+  "$folder/bin/python" -I -m pip --disable-pip-version-check --quiet install uv
+  "$folder/bin/uv" --quiet pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+    --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
+}
+
+case ${1-} in
+  '' | kafka)
+    java=$(java_command) # first: it would be a pity to say so after a minute
+    set_up_venv
+    set_up_jars delta Delta
+    [[ -z ${1-} ]] || set_up_jars kafka Kafka
+    ;;
+  venv) set_up_venv ;;
+  lock) write_lock ;;
+  *) fail 2 "no such target: $1; there are kafka, venv and lock, or none" ;;
+esac

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Runs one of the project's jobs on Spark: ./spark-submit.sh JOB [job options] [-- spark-submit options]
+#
+# Unless told otherwise Spark runs on this machine, with all its cores. SPARK_HOME, SPARK_CONF_DIR, SPARK_LOCAL_IP,
+# PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are respected where they are set.
+#
+# In client mode the job is an ordinary Python process that starts Spark's bin/spark-submit by itself, with the options
+# in PYSPARK_SUBMIT_ARGS. Started the other way round, spark-submit merges a job's stderr into its stdout, so that
+# `--json` could no longer be told from messages, hides the terminal from it, and boots a JVM before the job can say
+# that an option is misspelt. With --deploy-mode cluster the job runs elsewhere and there is only that way.
+set -euo pipefail
+root=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+
+fail() {
+  printf 'spark-submit.sh: %s\n' "$*" >&2
+  exit 2
+}
+
+list_jobs() {
+  local file
+  for file in "$root"/jobs/*.py; do
+    file=${file##*/}
+    [[ $file == __init__.py ]] || echo "${file%.py}"
+  done
+}
+
+usage() {
+  local job
+  printf 'Usage: ./spark-submit.sh JOB [job options] [-- spark-submit options]\n\nJobs, each with its own --help:\n'
+  for job in $(list_jobs); do
+    # The docstring's first line stands beside the quotes or below them.
+    printf '  %-15s %s\n' "$job" "$(sed -n '/^"""/{s/^"""\\\{0,1\}//;/^$/n;s/""".*//;p;q;}' "$root/jobs/$job.py")"
+  done
+  printf '\nFor a cluster, for example: -- --master spark://host:7077 --conf spark.executor.memory=4g\n'
+}
+
+# The project's modules, for executors elsewhere. ZipInfo's date is a fixed one: same sources, same bytes.
+zip_modules() { # TARGET
+  "$python" -I - "$root" "$1" <<'END'
+import os, sys, zipfile
+from pathlib import Path
+
+root, target = map(Path, sys.argv[1:])
+part = target.with_name(f"{target.name}.{os.getpid()}.part")
+with zipfile.ZipFile(part, "w") as archive:
+    for source in sorted([*root.glob("kidxlib/**/*.py"), *root.glob("jobs/**/*.py")]):
+        archive.writestr(zipfile.ZipInfo(source.relative_to(root).as_posix()), source.read_bytes())
+part.replace(target)
+END
+}
+
+# pyspark splits PYSPARK_SUBMIT_ARGS with Python's shlex, which knows these quotes but not those of bash's printf %q.
+quoted() { # WORD ...
+  local word
+  for word; do
+    word=${word//\\/\\\\}
+    printf '"%s" ' "${word//\"/\\\"}"
+  done
+}
+
+(($#)) || { usage >&2 && exit 2; }
+job=$1
+shift
+[[ $job != -h && $job != --help ]] || { usage && exit; }
+[[ $job != *[!a-z0-9_]* && $job != __init__ && -f $root/jobs/$job.py ]] ||
+  fail "no such job: $job; there are: $(list_jobs | paste -sd ' ' -)"
+
+python=$root/.venv/bin/python
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+export PYTHONSAFEPATH=1 # paths in options start at the caller's folder, imports do not
+
+command=(-m "jobs.$job")
+while (($#)) && [[ $1 != -- ]]; do
+  if [[ $1 == --help ]]; then
+    "$root/setup.sh" venv
+    exec "$python" "${command[@]}" --help
+  fi
+  command+=("$1")
+  shift
+done
+(($# == 0)) || shift # the --
+
+"$root/setup.sh"
+
+# Spark's options go on as they are, but for those that this script has its own share in.
+# The 4: locally too a task is tried again, so that a worker which a vanishing file killed costs one attempt.
+master='local[*,4]' deploy_mode=client py_files='' options=(--name "$job")
+printf -v jars '%s,' "$root"/.jars/delta/*.jar
+while (($#)); do
+  case $1 in
+    --master | --deploy-mode | --jars | --py-files | --conf | -c)
+      (($# > 1)) || fail "$1 needs a value"
+      set -- "${1/#-c/--conf}=$2" "${@:3}"
+      continue
+      ;;
+    --master=* | --conf=spark.master=*) master=${1##*master=} ;;
+    --deploy-mode=* | --conf=spark.submit.deployMode=*) deploy_mode=${1##*=} ;;
+    --jars=*) jars+=${1#*=}, ;;
+    --py-files=*) py_files+=,${1#*=} ;;
+    --conf=spark.pyspark.python=*) PYSPARK_PYTHON=${1##*=} options+=("$1") ;;
+    --conf=spark.pyspark.driver.python=*) PYSPARK_DRIVER_PYTHON=${1##*=} options+=("$1") ;;
+    *) options+=("$1") ;;
+  esac
+  shift
+done
+submit=(--master "$master" --deploy-mode "$deploy_mode" --jars "${jars%,}" "${options[@]}")
+
+if [[ $master == local* ]]; then
+  export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} # no port open to others, no look-up of this machine's name
+else
+  zip_modules "$root/.jars/kidx.zip"
+  submit+=(--py-files "$root/.jars/kidx.zip$py_files")
+fi
+
+if [[ -z ${SPARK_HOME:-} ]]; then
+  spark=("$root"/.venv/lib/python3.*/site-packages/pyspark)
+  export SPARK_HOME=${spark[0]} SPARK_CONF_DIR=${SPARK_CONF_DIR:-$root/conf}
+elif [[ -f $SPARK_HOME/python/pyspark/__init__.py ]]; then
+  # A Spark with a Python side of its own: both sides must be of one version.
+  py4j=("$SPARK_HOME"/python/lib/py4j-*-src.zip)
+  PYTHONPATH=$SPARK_HOME/python:${py4j[0]}:$PYTHONPATH
+fi
+export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python} PYSPARK_DRIVER_PYTHON=${PYSPARK_DRIVER_PYTHON:-$python}
+
+if [[ $deploy_mode == cluster ]]; then
+  exec "$SPARK_HOME/bin/spark-submit" "${submit[@]}" "$root/jobs/$job.py" "${command[@]:2}"
+fi
+export PYTHONHASHSEED=${PYTHONHASHSEED:-0} # as spark-submit has it
+PYSPARK_SUBMIT_ARGS="$(quoted "${submit[@]}")pyspark-shell" exec "$PYSPARK_DRIVER_PYTHON" "${command[@]}"

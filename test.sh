@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Runs the static checks, which take seconds, and then the tests. Options go to pytest: ./test.sh -k recover
+set -euo pipefail
+CDPATH='' cd -- "$(dirname -- "$0")"
+./setup.sh
+.venv/bin/ruff check --quiet
+.venv/bin/ruff format --check --quiet
+.venv/bin/mypy
+.venv/bin/lint-imports --no-logo
+exec .venv/bin/python -m pytest "$@"
