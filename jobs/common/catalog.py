@@ -232,7 +232,7 @@ def find_catalog(spark: SparkSession, path: str | None, database: str | None) ->
     if database is not None:
         if database == "default":
             raise UsageError(
-                "--database default: its folder is Spark's whole warehouse; make a database for the catalog"
+                "--database default: its folder is the whole warehouse; make a database for it"
             )
         if not spark.catalog.databaseExists(database):
             raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
