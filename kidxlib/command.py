@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -19,15 +20,16 @@ class ExitCode(enum.IntEnum):
     NOT_WELL = 3  # done, but some segments are not well and the summary names them
 
 
-def run(command: click.Command, program: str) -> NoReturn:
+def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave the process with its exit code. What is not a user's to mend keeps its stack trace.
 
     Args:
         program: how a user calls it, for the usage line.
+        arguments: its arguments; None takes the process's own.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     try:
-        code = int(command.main(prog_name=program, standalone_mode=False) or ExitCode.OK)
+        code = int(command.main(arguments, program, standalone_mode=False) or ExitCode.OK)
     except click.ClickException as error:
         code = _say(error.format_message(), ExitCode.USAGE)
     except click.Abort:

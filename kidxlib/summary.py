@@ -152,7 +152,10 @@ class Counts:
             "batches": self.batches,
             "by_status": self.by_status,
             "by_published": self.by_published,
-            "topics": [asdict(topic) for topic in self.largest_topics()],
+            "topics": [
+                {name: getattr(topic, name) for name in TopicCounts.__dataclass_fields__}
+                for topic in self.largest_topics()
+            ],
             "not_well_count": self.not_well_count,
             "not_well": [asdict(segment) for segment in self.not_well],
         }

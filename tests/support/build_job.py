@@ -1,0 +1,96 @@
+"""The job `build_index`, called as a user's shell would, or within this process, where Spark's JVM is started once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow
+import pyspark
+from deltalake import DeltaTable, QueryBuilder
+
+from jobs.build_index import build_index
+from kidxlib.command import run
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+def build_here(*arguments: str | Path) -> Ended:
+    """Run the job within this process."""
+    _use_pips_spark()
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            run(build_index, "build_index", [str(argument) for argument in arguments])
+        except SystemExit as exit_:
+            return Ended(int(str(exit_.code)), out.getvalue(), err.getvalue())
+    raise AssertionError("run() returned")
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    """Start ./spark-submit.sh build_index as a process group of its own."""
+    command = [str(PROJECT / "spark-submit.sh"), "build_index", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=clean_environment(),
+    )
+
+
+def build(*arguments: str | Path) -> Ended:
+    """Run ./spark-submit.sh build_index to its end."""
+    process = start(*arguments)
+    out, err = process.communicate()
+    return Ended(process.returncode, out, err)
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what `build_here` adds."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+
+
+def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
+    """Ask the catalog's tables (segments, partitions, builds) with a Delta reader that is not Spark."""
+    query = QueryBuilder()
+    for table in ("segments", "partitions", "builds"):
+        query = query.register(table, DeltaTable(catalog / table))
+    return pyarrow.table(query.execute(sql).read_all()).to_pylist()
+
+
+@functools.cache
+def _use_pips_spark() -> None:
+    """What ./spark-submit.sh sets before it starts a job."""
+    jars = ",".join(str(jar) for jar in sorted((PROJECT / ".jars" / "delta").glob("*.jar")))
+    os.environ.update(
+        SPARK_HOME=str(Path(pyspark.__file__).parent),
+        SPARK_CONF_DIR=str(PROJECT / "conf"),
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+        PYTHONPATH=str(PROJECT),
+        PYSPARK_SUBMIT_ARGS=f'--master "local[*,4]" --jars "{jars}" pyspark-shell',
+    )

@@ -1,0 +1,57 @@
+"""Which files were opened: the kernel's own word for it (inotify), so that "this log was not read" can be tested."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+_IN_OPEN: Final = 0x20
+_IN_Q_OVERFLOW: Final = 0x4000
+_EVENT: Final = struct.Struct("iIII")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class OpenedFiles:
+    """While the context lasts, notes every file opened directly in one of the folders, by any process."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._folders = list(folders)
+        self._opened: set[Path] = set()
+
+    def __enter__(self) -> Self:
+        self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watches = {
+            _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), _IN_OPEN): folder for folder in self._folders
+        }
+        assert self._descriptor >= 0 and -1 not in self._watches, os.strerror(ctypes.get_errno())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._drain()
+        os.close(self._descriptor)
+
+    def logs(self) -> list[Path]:
+        """The `.log` files opened so far, in order."""
+        return sorted(path for path in self._opened if path.suffix == ".log")
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                events = os.read(self._descriptor, 1 << 20)
+            except BlockingIOError:
+                return
+            position = 0
+            while position < len(events):
+                watch, mask, _, length = _EVENT.unpack_from(events, position)
+                position += _EVENT.size
+                assert not mask & _IN_Q_OVERFLOW, "too many files were opened to note them all"
+                name = events[position : position + length].rstrip(b"\0")
+                position += length
+                self._opened.add(self._watches[watch] / os.fsdecode(name))
