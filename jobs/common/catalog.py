@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, TypeVar
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta import exceptions as delta_exceptions
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +47,24 @@ COMMIT_PAUSE_MAX: Final = 10.0
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
 _STAGING: Final = "_staging"
+
+
+class _TableInTheMakingError(Exception):
+    """Another job is just making this table: its log folder is there, its first commit is not."""
+
+
+#: What a commit raises that another one overtook. In Python these have no base of their own.
+_CONFLICTS: Final = (
+    delta_exceptions.ConcurrentAppendException,
+    delta_exceptions.ConcurrentDeleteDeleteException,
+    delta_exceptions.ConcurrentDeleteReadException,
+    delta_exceptions.ConcurrentTransactionException,
+    delta_exceptions.ConcurrentWriteException,
+    delta_exceptions.DeltaConcurrentModificationException,
+    delta_exceptions.MetadataChangedException,
+    delta_exceptions.ProtocolChangedException,
+    _TableInTheMakingError,
+)
 
 _R = TypeVar("_R")
 
@@ -118,22 +136,16 @@ class Catalog:
         try:
             yield materialise
         finally:
-            folder, file_system = self._hadoop_path(path)
+            folder, file_system = hadoop_path(self.spark, path)
             file_system.delete(folder, True)
 
     def sweep_staging(self, older_than_ms: int) -> None:
         """Remove what killed runs left in the staging folder, where it was last written before `older_than_ms`."""
-        folder, file_system = self._hadoop_path(f"{self.path}/{_STAGING}")
+        folder, file_system = hadoop_path(self.spark, f"{self.path}/{_STAGING}")
         if file_system.exists(folder):
             for entry in file_system.listStatus(folder):
                 if entry.getModificationTime() < older_than_ms:
                     file_system.delete(entry.getPath(), True)
-
-    def _hadoop_path(self, path: str) -> tuple[Any, Any]:
-        jvm = self.spark.sparkContext._jvm
-        assert jvm is not None
-        folder = jvm.org.apache.hadoop.fs.Path(path)
-        return folder, folder.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
 
     def merge_segments(self, results: DataFrame, build_id: str) -> int:
         """Bring the rows of `segments` up to date with `results`; rows that say the same are not touched.
@@ -223,6 +235,14 @@ class Catalog:
         return _while_others_commit(path, lambda: commit(DeltaTable.forPath(self.spark, path)))
 
 
+def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """A path, and the file system that holds it, as Hadoop's own objects."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    folder = jvm.org.apache.hadoop.fs.Path(path)
+    return folder, folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+
 def find_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
     """A catalog by its folder, or by the folder of a database; its tables need not exist.
 
@@ -231,9 +251,7 @@ def find_catalog(spark: SparkSession, path: str | None, database: str | None) ->
     """
     if database is not None:
         if database == "default":
-            raise UsageError(
-                "--database default: its folder is the whole warehouse; make a database for it"
-            )
+            raise UsageError("--database default: its folder is the whole warehouse; make a database for it")
         if not spark.catalog.databaseExists(database):
             raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
         path = spark.catalog.getDatabase(database).locationUri
@@ -288,6 +306,9 @@ def _make(spark: SparkSession, location: str, table: Table) -> None:
     try:
         builder.execute()
     except AnalysisException as error:
+        folder, file_system = hadoop_path(spark, f"{location}/_delta_log")
+        if file_system.exists(folder):
+            raise _TableInTheMakingError(location) from error
         raise CatalogError(f"{location}: cannot make the table {table.name}: {_first_line(error)}") from error
 
 
@@ -331,7 +352,7 @@ def _while_others_commit(location: str, commit: Callable[[], _R]) -> _R:
     for attempt in range(1, COMMIT_ATTEMPTS + 1):
         try:
             return commit()
-        except DeltaConcurrentModificationException as error:
+        except _CONFLICTS as error:
             _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
         time.sleep(random.uniform(0, min(COMMIT_PAUSE_MAX, 2.0**attempt)))
     raise CatalogError(
