@@ -1,0 +1,76 @@
+"""A broker's checkpoint and metadata files, and its lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kidxlib.errors import UsageError
+from kidxlib.log_dir import CheckpointError, locked, read_checkpoints, read_offset_checkpoint, read_topic_id
+from kidxlib.names import TopicPartition
+from tests.kidxlib import golden
+
+
+def test_a_checkpoint_reads_as_kafka_writes_it(tmp_path: Path) -> None:
+    """Topics with dots and dashes, several lines; an absent file is not an empty one."""
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text("0\n2\na.b-c_d 12 9223372036854775807\n__consumer_offsets 3 0\n")
+    assert read_offset_checkpoint(path) == {
+        TopicPartition("a.b-c_d", 12): 2**63 - 1,
+        TopicPartition("__consumer_offsets", 3): 0,
+    }
+    checkpoints = read_checkpoints(tmp_path)
+    assert checkpoints.high_watermarks is not None and checkpoints.recovery_points is None
+    assert checkpoints.clean_shutdown is False
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("1\n0\n", "line 1: version '1', expected 0"),
+        ("0\n1\ntopic 0\n", "line 3: 'topic 0', expected <topic> <partition> <offset>"),
+        ("0\n1\ntopic zero 7\n", "line 3"),
+        ("0\n2\ntopic 0 7\n", "line 2: ['2'] entries announced, 1 found"),
+        ("0\n", "line 2"),
+    ],
+)
+def test_a_malformed_checkpoint_says_where(text: str, where: str, tmp_path: Path) -> None:
+    """The file, the line, what stands there and what was expected."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text(text)
+    with pytest.raises(CheckpointError) as raised:
+        read_offset_checkpoint(path)
+    assert str(raised.value).startswith(f"{path}: ") and where in str(raised.value)
+
+
+def test_a_topic_id_comes_from_a_real_brokers_file(tmp_path: Path) -> None:
+    """The sample has it; without the file there is none; a file without it is malformed."""
+    folder = golden.SAMPLES / "txn-mixed-0"
+    topic_id = read_topic_id(folder)
+    assert topic_id is not None and len(topic_id) == 22
+    assert read_topic_id(tmp_path) is None
+    (tmp_path / "partition.metadata").write_text("version: 0\n")
+    with pytest.raises(CheckpointError, match="topic_id"):
+        read_topic_id(tmp_path)
+
+
+def test_the_lock_keeps_a_second_process_out_and_is_given_back(tmp_path: Path) -> None:
+    """As a broker's `FileChannel.tryLock` does: one process at a time; the file itself stays."""
+    other = (
+        "import sys; from pathlib import Path; from kidxlib.log_dir import locked\n"
+        "with locked(Path(sys.argv[1])): print('locked')"
+    )
+    command = [sys.executable, "-c", other, str(tmp_path)]
+    with locked(tmp_path):
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "UsageError" in refused.stderr and "held by another process" in refused.stderr
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "locked\n"
+    assert (tmp_path / ".lock").exists()
+    (tmp_path / ".lock").unlink()
+    (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match=r"\.lock: cannot be locked"), locked(tmp_path):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
