@@ -161,17 +161,8 @@ class Publisher:
         if folder.root not in self._roots:
             os.makedirs(folder.root, exist_ok=True)
             self._roots[folder.root] = os.open(folder.root, _DIRECTORY)
-        descriptor = os.dup(self._roots[folder.root])
-        try:
-            for part in PurePath(folder.path).parts:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
-                below = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = below
+        with _below(self._roots[folder.root], folder.path, make=True) as descriptor:
             yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _flush(self) -> None:
         """Make all that was written so far durable: contents, names and folders."""
@@ -187,21 +178,41 @@ def sweep(folder: Folder, older_than_ns: int) -> int:
     """Remove staging files that a killed run left in a folder: those last written before `older_than_ns`.
 
     Returns:
-        How many were removed. A folder that does not exist has none.
+        How many were removed; none where the folder does not exist or cannot be opened.
     """
     removed = 0
-    try:
-        entries = list(os.scandir(str(folder)))
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    for entry in entries:
-        if not (entry.name.startswith(STAGING_PREFIX) and entry.name.endswith(STAGING_SUFFIX)):
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime_ns < older_than_ns:
-                os.unlink(entry.path)
-                removed += 1
+    with contextlib.ExitStack() as stack:
+        try:
+            root = os.open(folder.root, _DIRECTORY)
+            stack.callback(os.close, root)
+            descriptor = stack.enter_context(_below(root, folder.path, make=False))
+        except OSError:
+            return 0
+        for name in os.listdir(descriptor):
+            if not (name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime_ns < older_than_ns:
+                    os.unlink(name, dir_fd=descriptor)
+                    removed += 1
     return removed
+
+
+@contextlib.contextmanager
+def _below(root: int, path: str, *, make: bool) -> Iterator[int]:
+    """A descriptor of the folder `path` below an opened one; no part of it may be a link."""
+    descriptor = os.dup(root)
+    try:
+        for part in PurePath(path).parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _not_written(folder: Folder, name: str, error: OSError) -> PublishError:
