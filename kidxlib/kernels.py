@@ -210,7 +210,7 @@ def scan(
             end = EndReason.END_OF_FILE if position == file_size else EndReason.TRAILING_BYTES
             break
         if position + _HEADER_SIZE_UP_TO_MAGIC > chunk_end:
-            state.needed = _BATCH_V2_BYTES_MIN
+            state.needed = min(_BATCH_V2_BYTES_MIN, file_size - position)
             break
         at = position - chunk_position
         size = np.int64(_int32(chunk, at + _SIZE_AT))

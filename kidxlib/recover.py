@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib import checksums, formats, kernels
+from kidxlib.errors import UsageError
 from kidxlib.kernels import EndReason
 from kidxlib.storage import LogBytes
 
@@ -45,6 +46,13 @@ class RecoverOptions:
     max_index_bytes: int = MAX_INDEX_BYTES_DEFAULT
     verify_crc: bool = True
 
+    def __post_init__(self) -> None:
+        if self.interval_bytes < 0 or self.max_index_bytes < formats.TIME_INDEX_ENTRY.itemsize:
+            raise UsageError(
+                f"interval_bytes {self.interval_bytes} and max_index_bytes {self.max_index_bytes}: expected at least "
+                f"0 and {formats.TIME_INDEX_ENTRY.itemsize}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class ScanEnd:
@@ -72,7 +80,8 @@ class SegmentFacts:
         valid_bytes: length of the valid prefix.
         batches: batches of v2, and messages (wrappers included) of v0 and v1.
         records: records in them; None where compressed v0 or v1 wrappers hide their count.
-        max_timestamp_ms: the largest batch timestamp, −1 where there is none.
+        max_timestamp_ms: the largest batch timestamp, −1 where there is none; of a quarantined segment perhaps that
+            of the batch at which it failed, as in Kafka.
         offset_of_max_timestamp: last offset of the first batch that has it; None where there is none.
         first_leader_epoch, last_leader_epoch: of the batches that carry one; None where none does.
         magics: formats seen, ascending; −1 stands for any other than 0 to 62.

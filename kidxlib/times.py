@@ -16,10 +16,10 @@ def parse_time(text: str) -> datetime:
     Raises:
         UsageError: it is neither form, or has no zone, so that its meaning would depend on the machine.
     """
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?[0-9]+", text):
         try:
             return _EPOCH + timedelta(milliseconds=int(text))
-        except OverflowError as error:
+        except (OverflowError, ValueError) as error:  # int() refuses more than 4300 digits with a ValueError
             raise UsageError(f"{text}: milliseconds since the epoch outside the years 1 to 9999") from error
     try:
         moment = datetime.fromisoformat(text)
@@ -29,4 +29,7 @@ def parse_time(text: str) -> datetime:
         ) from error
     if moment.tzinfo is None:
         raise UsageError(f"{text!r} has no time zone; add Z for UTC or an offset such as +01:00")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise UsageError(f"{text!r} is outside the years 1 to 9999 in UTC") from error

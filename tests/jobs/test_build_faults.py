@@ -128,7 +128,7 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
     pytestconfig: pytest.Config,
 ) -> None:
-    """Kill -9 once the first wave is recorded. What is under a final name is whole; finished waves are not read again."""
+    """Kill -9 once a wave is recorded: what is under a final name is whole, finished waves are not read again."""
     if victim is jvm and not pytestconfig.getoption("exhaustive"):
         pytest.skip("with --exhaustive: takes as long as the other two")
     files, expected_rows = undisturbed

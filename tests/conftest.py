@@ -1,0 +1,65 @@
+"""What all tests share: the options `--golden` and `--exhaustive`, and how many examples Hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.kidxlib import golden
+
+#: The same examples each time: what continuous integration runs, and everybody before a commit.
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)
+#: Other examples each time, for as long as one cares to wait.
+hypothesis.settings.register_profile("exhaustive", max_examples=50_000, deadline=None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kidx")
+    group.addoption(
+        "--golden",
+        metavar="DIR",
+        default=os.environ.get("KIDX_FIXTURES"),
+        help="more golden segments: a folder with broker/, synthetic/, damaged/ and expected/ (or KIDX_FIXTURES)",
+    )
+    group.addoption(
+        "--exhaustive", action="store_true", help="many random Hypothesis examples in place of the same few"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
+def pytest_configure(config: pytest.Config) -> None:
+    exhaustive = config.getoption("exhaustive")
+    hypothesis.settings.load_profile("exhaustive" if exhaustive else "ci")
+    if exhaustive and config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    seed = config.getoption("hypothesis_seed")
+    examples = hypothesis.settings().max_examples
+    profile = f"exhaustive, --hypothesis-seed={seed}" if config.getoption("exhaustive") else "ci, the same each time"
+    folders = ["tests/data", "samples", *filter(None, [config.getoption("golden")])]
+    return [
+        f"generated segments: {profile}, {examples} examples a property",
+        f"golden segments: {len(_golden_segments(config))} in {', '.join(folders)}",
+    ]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "golden_segment" in metafunc.fixturenames:
+        segments = _golden_segments(metafunc.config)
+        metafunc.parametrize("golden_segment", segments, ids=[segment.name for segment in segments])
+
+
+def _golden_segments(config: pytest.Config) -> list[golden.GoldenSegment]:
+    more = config.getoption("golden")
+    try:
+        return golden.committed() + (golden.found_below(Path(more)) if more else [])
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--golden {more}: {error}; expected broker/, synthetic/, damaged/, expected/"
+        ) from error

@@ -1,0 +1,79 @@
+"""Segments whose indexes Kafka itself has written. tests/data/MANIFEST.md says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_log, segment_file
+from kidxlib.recover import RecoverOptions
+
+_TESTS: Final = Path(__file__).parent.parent
+DATA: Final = _TESTS / "data"
+SAMPLES: Final = _TESTS.parent / "samples" / "kafka-logs"
+
+#: `index.interval.bytes` of the folders where it is not Kafka's default.
+_INTERVAL_BYTES: Final = {"small-interval-0": 512}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenSegment:
+    """A segment's log, and what Kafka's recovery made of it: two index files and how many bytes it cut off."""
+
+    name: str
+    log: Path
+    base_offset: int
+    options: RecoverOptions
+    offset_index: bytes
+    time_index: bytes
+    cut_bytes: int
+
+
+def committed() -> list[GoldenSegment]:
+    """What the repository holds: tests/data, and the sample log dir with its expected files in tests/data."""
+    return _segments("data", DATA / "logs", DATA / "expected") + _segments("samples", SAMPLES, DATA / "expected")
+
+
+def found_below(folder: Path) -> list[GoldenSegment]:
+    """A bigger tree: broker/, synthetic/ and damaged/ with partition folders, expected/ with what Kafka made of each.
+
+    Raises:
+        FileNotFoundError: it is no such tree.
+    """
+    parts = ("broker", "synthetic", "damaged")
+    return [segment for part in parts for segment in _segments(part, folder / part, folder / "expected")]
+
+
+def _segments(label: str, logs: Path, expected: Path) -> list[GoldenSegment]:
+    return [
+        segment
+        for folder in sorted(logs.iterdir())
+        for segment in _partition(
+            f"{label}/{folder.name}", sorted(folder.glob(f"*{LOG_SUFFIX}")), expected / folder.name
+        )
+    ]
+
+
+def _partition(name: str, logs: Iterable[Path], expected: Path) -> list[GoldenSegment]:
+    rows = [line.split("\t") for line in (expected / "recover.tsv").read_text().splitlines() if line[0] != "#"]
+    cut_bytes = {int(base_offset): int(cut) for base_offset, _bytes, cut, error in rows if not error}
+    interval_bytes = _INTERVAL_BYTES.get(expected.name)
+    options = RecoverOptions() if interval_bytes is None else RecoverOptions(interval_bytes=interval_bytes)
+    segments = []
+    for log in logs:
+        base_offset = parse_segment_log(log.name)
+        assert base_offset is not None, log
+        segments.append(
+            GoldenSegment(
+                name=f"{name}/{base_offset}",
+                log=log,
+                base_offset=base_offset,
+                options=options,
+                offset_index=(expected / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).read_bytes(),
+                time_index=(expected / segment_file(base_offset, TIME_INDEX_SUFFIX)).read_bytes(),
+                cut_bytes=cut_bytes[base_offset],
+            )
+        )
+    return segments
