@@ -36,7 +36,7 @@ from kidxlib.plan import Changes, Plan, compare, find_segments
 from kidxlib.publish import sweep
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 
-#: Bytes a second and core that the very first wave is sized for; later ones use what was measured.
+#: Bytes a second and core that the first wave is sized for; later ones use what was measured.
 FIRST_WAVE_RATE: Final = 100_000_000
 
 
@@ -201,7 +201,7 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
     scanned = _Scanned()
     if not tasks:
         return scanned
-    bytes_a_second = catalog.last_rate() or FIRST_WAVE_RATE * cores
+    bytes_a_second: float = FIRST_WAVE_RATE * cores
     counters = Counters(spark)
     position = 0
     with progress(counters.done, len(tasks), sum(task.log_bytes for task in tasks)):

@@ -12,7 +12,7 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, TypeVar
@@ -161,35 +161,32 @@ class Catalog:
             .withColumn("build_id", F.lit(build_id))
             .select(*SEGMENTS.column_names)
         )
-        return self._commit(SEGMENTS, lambda target: _merge(target, rows, SEGMENTS))
+        return self._commit(SEGMENTS, lambda target: _merge_segments(target, rows))
 
-    def merge_partitions(self, found: DataFrame, log_dirs: Collection[str], build_id: str) -> int:
-        """Bring the rows of `partitions` up to date.
+    def known_partitions(self, sources: Collection[str]) -> list[dict[str, Any]]:
+        """The rows of `partitions` of some sources."""
+        return self.read(PARTITIONS).where(F.col("source").isin(*sources)).toArrow().to_pylist()
 
-        Args:
-            found: a row per partition listed, without the two offsets that follow from `segments`, and `build_id`.
-            log_dirs: names of the sources that were listed as a whole, so that a partition not found there is gone.
-        """
-        by_base_offset = F.struct("base_offset", "next_offset")
-        offsets = (
-            self.read(SEGMENTS)
-            .where(F.col("status") != Status.GONE.value)
-            .groupBy(*PARTITIONS.key)
-            .agg(
-                F.min("base_offset").alias("first_base_offset"),
-                F.max(by_base_offset)["next_offset"].alias("log_end_offset"),
-            )
-        )
-        rows = found.join(offsets, list(PARTITIONS.key), "left").withColumn("build_id", F.lit(build_id))
-        rows = rows.select(*PARTITIONS.column_names)
+    def offsets(self, sources: Collection[str]) -> dict[PartitionKey, tuple[int, int | None]]:
+        """By partition, the first segment's base offset and the last segment's next offset, of what is not gone."""
+        last = F.max(F.struct("base_offset", "next_offset"))["next_offset"]
+        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & (F.col("status") != Status.GONE.value))
+        rows = rows.groupBy(*PARTITIONS.key).agg(F.min("base_offset").alias("first"), last.alias("next"))
+        return {
+            (row["source"], row["topic"], row["partition"]): (row["first"], row["next"])
+            for row in rows.toArrow().to_pylist()
+        }
 
-        def commit(target: DeltaTable) -> int:
-            missing = target.toDF().where(F.col("present") & F.col("source").isin(*log_dirs))
-            missing = missing.join(found, list(PARTITIONS.key), "left_anti")
-            gone = missing.withColumns({"present": F.lit(False), "build_id": F.lit(build_id)})
-            return _merge(target, rows.unionByName(gone), PARTITIONS)
+    def merge_partitions(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add or replace rows of `partitions`; each has a value for every column."""
+        values = [tuple(row[name] for name in PARTITIONS.column_names) for row in rows]
+        new = self.spark.createDataFrame(values, spark_schema(PARTITIONS.columns))
 
-        return self._commit(PARTITIONS, commit)
+        def commit(target: DeltaTable) -> None:
+            merge = target.alias("old").merge(new.alias("new"), _same_key(PARTITIONS))
+            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+        self._commit(PARTITIONS, commit)
 
     def mark(self, changes: Changes, build_id: str) -> int:
         """Write into `segments` what a listing alone shows: segments that are gone, or active now, or no longer.
@@ -328,22 +325,16 @@ def _same_key(table: Table) -> Column:
     return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
 
 
-def _merge(target: DeltaTable, rows: DataFrame, table: Table) -> int:
+def _merge_segments(target: DeltaTable, rows: DataFrame) -> int:
     """Add the rows that are new by key and replace those that differ in more than `build_id`; return their number."""
-    compared = [name for name in table.column_names if name not in (*table.key, "build_id")]
+    compared = [name for name in SEGMENTS.column_names if name not in (*SEGMENTS.key, "build_id")]
     same = reduce(Column.__and__, [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in compared])
-    is_new = F.col(f"old.{table.key[0]}").isNull()
-    joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(table), "left")
-    changed = joined.where(is_new | ~same).select("new.*")
+    joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(SEGMENTS), "left")
+    changed = joined.where(F.col("old.source").isNull() | ~same).select("new.*")
     count = changed.count()
     if count:
-        (
-            target.alias("old")
-            .merge(changed.alias("new"), _same_key(table))
-            .whenMatchedUpdateAll(condition=~same)
-            .whenNotMatchedInsertAll()
-            .execute()
-        )
+        merge = target.alias("old").merge(changed.alias("new"), _same_key(SEGMENTS))
+        merge.whenMatchedUpdateAll(condition=~same).whenNotMatchedInsertAll().execute()
     return count
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from jobs.common.catalog import Catalog
-from jobs.common.tables import PARTITIONS, spark_schema
+from jobs.common.tables import PARTITIONS
 from kidxlib.errors import KidxError
 from kidxlib.log_dir import Checkpoints, read_checkpoints
 from kidxlib.names import TopicPartition
 from kidxlib.plan import Plan
-
-#: Columns that follow from `segments`, or are known only when rows are merged.
-_DERIVED: Final = ("first_base_offset", "log_end_offset", "build_id")
-_FOUND_SCHEMA: Final = spark_schema(tuple(column for column in PARTITIONS.columns if column.name not in _DERIVED))
 
 
 def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
@@ -28,12 +24,19 @@ def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics
     """
     notes: list[str] = []
     checkpoints = {log_dir: _read(log_dir, notes) for log_dir in sorted({p.folder.log_dir for p in plan.partitions})}
-    found: list[tuple[Any, ...]] = []
+    sources = sorted({partition.folder.source.name for partition in plan.partitions})
+    offsets = catalog.offsets(sources)
+    known = {tuple(row[name] for name in PARTITIONS.key): row for row in catalog.known_partitions(sources)}
+
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for partition in plan.partitions:
-        topic_partition, of_log_dir = partition.folder.topic_partition, checkpoints[partition.folder.log_dir]
-        values = {
+        of_log_dir, topic_partition = checkpoints[partition.folder.log_dir], partition.folder.topic_partition
+        first_base_offset, log_end_offset = offsets.get(partition.key, (None, None))
+        rows[partition.key] = {
             **dict(zip(PARTITIONS.key, partition.key, strict=True)),
             "topic_id": partition.topic_id,
+            "first_base_offset": first_base_offset,
+            "log_end_offset": log_end_offset,
             "log_start_offset": _of(of_log_dir.log_start_offsets, topic_partition),
             "high_watermark": _of(of_log_dir.high_watermarks, topic_partition),
             "recovery_point": _of(of_log_dir.recovery_points, topic_partition),
@@ -42,9 +45,17 @@ def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics
             "present": True,
             "folder": str(partition.folder.path),
         }
-        found.append(tuple(values[name] for name in _FOUND_SCHEMA.fieldNames()))
-    rows = catalog.spark.createDataFrame(found, _FOUND_SCHEMA)
-    catalog.merge_partitions(rows, plan.log_dirs if all_topics else (), build_id)
+    if all_topics:
+        for key, row in known.items():
+            if key not in rows and key[0] in plan.log_dirs:
+                rows[key] = {**row, "present": False}
+    changed = [
+        {**row, "build_id": build_id}
+        for key, row in rows.items()
+        if key not in known or {**row, "build_id": known[key]["build_id"]} != known[key]
+    ]
+    if changed:
+        catalog.merge_partitions(changed)
     return notes
 
 
