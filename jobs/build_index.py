@@ -19,12 +19,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.filesize import decimal
 
-from jobs.common.catalog import Catalog, find_catalog, make_tables
+from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors
+from jobs.common.open_catalog import catalog_version, find_catalog, make_tables
 from jobs.common.partitions import record_partitions
 from jobs.common.request import BuildOptions, BuildRequest, build_request
 from jobs.common.session import session
 from jobs.common.settings import SETTINGS_FILE
+from jobs.common.tables import CATALOG_VERSION
 from kidxlib.build import BuildTask
 from kidxlib.command import ExitCode, run
 from kidxlib.console import note, print_line, progress, rate, warn
@@ -32,7 +34,7 @@ from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import pack
-from kidxlib.plan import Changes, Plan, compare, find_segments
+from kidxlib.plan import Changes, Plan, compare, find_segments, refuse_overlap
 from kidxlib.publish import sweep
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 
@@ -96,9 +98,9 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
 def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     with session("build_index") as spark:
         catalog = find_catalog(spark, request.catalog, request.database)
-        exists = catalog.exists()
-        changes = _changes(request, plan, catalog) if exists else Changes(to_read=plan.tasks)
-        last_rate = catalog.last_rate() if exists else None
+        current = catalog_version(catalog) == CATALOG_VERSION
+        changes = _changes(request, plan, catalog) if current else Changes(to_read=plan.tasks)
+        last_rate = catalog.last_rate() if current else None
     log_bytes = sum(task.log_bytes for task in changes.to_read)
     seconds = log_bytes / last_rate if last_rate else None
     if as_json:
@@ -115,6 +117,8 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     print_line(f"would read {len(changes.to_read):,} segments, {decimal(log_bytes)}")
     print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
     print_line(f"gone:      {len(changes.gone):,} segments of the catalog")
+    if not changes.to_read:
+        return ExitCode.OK
     if seconds is None:
         print_line("estimate:  none, as no build of this catalog has read anything yet")
     else:
@@ -123,7 +127,15 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
 
 
 def _changes(request: BuildRequest, plan: Plan, catalog: Catalog) -> Changes:
-    known = catalog.known_segments([source.name for source in request.sources], request.topics)
+    sources = [source.name for source in request.sources]
+    others = catalog.index_folders_of_others(sources)
+    for partition in plan.partitions:
+        if (other := others.get(str(partition.index_folder))) is not None:
+            raise UsageError(
+                f"{partition.index_folder}: holds the index files of the same partition of source {other}; "
+                "give each source its own --index-dir, or all of them in one run"
+            )
+    known = catalog.known_segments(sources, request.topics)
     return compare(plan, known, explicit_interval=request.interval_bytes is not None, rebuild=request.rebuild)
 
 
@@ -149,9 +161,10 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         if request.in_place and not str(spark.sparkContext.master).startswith("local"):
             raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
         catalog = find_catalog(spark, request.catalog, request.database)
-        make_tables(catalog, request.database)
+        refuse_overlap(request.target.index_dir, catalog.path, request.sources)
+        is_new = make_tables(catalog, request.database)
         _sweep(request, plan, catalog)
-        changes = _changes(request, plan, catalog)
+        changes = Changes(to_read=plan.tasks) if is_new else _changes(request, plan, catalog)
         marked = catalog.mark(changes, build_id)
         scanned = _scan(request, changes.to_read, catalog, build_id)
         notes = record_partitions(catalog, plan, build_id, all_topics=request.all_topics)

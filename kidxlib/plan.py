@@ -154,6 +154,7 @@ class KnownSegment:
     interval_source: IntervalSource
     status: Status
     active: bool
+    log_path: str
     index_folder: str
     offset_index_bytes: int | None
     time_index_bytes: int | None
@@ -171,14 +172,14 @@ class Changes:
     Attributes:
         to_read: segments whose logs must be read.
         unchanged: how many need not be, and their bytes.
-        active: unchanged segments that have become, or are no longer, the active one.
+        relisted: unchanged segments whose row says something else of their path, or of whether they are active.
         gone: segments of the catalog that are in the listed sources no longer.
     """
 
     to_read: list[BuildTask] = field(default_factory=list)
     unchanged: int = 0
     unchanged_bytes: int = 0
-    active: list[tuple[PartitionKey, int, bool]] = field(default_factory=list)
+    relisted: list[BuildTask] = field(default_factory=list)
     gone: list[tuple[PartitionKey, int]] = field(default_factory=list)
 
 
@@ -208,8 +209,8 @@ def compare(plan: Plan, known: Known, *, explicit_interval: bool, rebuild: bool)
             continue
         changes.unchanged += 1
         changes.unchanged_bytes += task.log_bytes
-        if before.active != segment.active:
-            changes.active.append((key, segment.base_offset, segment.active))
+        if (before.active, before.log_path) != (segment.active, segment.path):
+            changes.relisted.append(task)
     listed_partitions = {partition.key for partition in plan.partitions} - plan.unlistable
     changes.gone = [
         (key, base_offset)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from jobs.common.open_catalog import local_path, refuse_unusable
 from jobs.common.settings import PROJECT, Settings, TopicSettings, read_settings
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
@@ -116,6 +117,8 @@ def build_request(options: BuildOptions) -> BuildRequest:
     index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
     catalog = None if options.database else _absolute(options.catalog or build.catalog)
     refuse_overlap(index_dir, catalog, sources)
+    if catalog is not None:
+        refuse_unusable(catalog)
     return BuildRequest(
         sources=sources,
         target=Target(
@@ -135,6 +138,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
     )
 
 
-def _absolute(path: str) -> str:
+def _absolute(location: str) -> str:
     """A path as executors know it, whatever folder the command was given in; a URL as it is."""
+    path = local_path(location)
     return path if "://" in path else str(Path(path).resolve())

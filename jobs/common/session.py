@@ -44,6 +44,8 @@ def _start(job: str) -> SparkSession:
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.sql.session.timeZone", "UTC")
+        # Spark's default, INT96, holds nanoseconds: other readers of a table see years beyond 2262 wrong.
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         # Tasks publish files; they may run twice, but need not.
         .config("spark.speculation", "false")
     )

@@ -258,6 +258,22 @@ def test_waves_and_several_sources_give_the_same_rows_as_one_wave_of_each(
     ]
 
 
+def test_a_moved_source_is_not_read_again_and_another_source_may_not_share_its_index_folder(
+    place: Place, log_dir: Path, tmp_path: Path
+) -> None:
+    """Same name, other path: the rows follow. Same partitions, other name: their files would overwrite each other."""
+    place.build("--source", f"broker={log_dir}", "--topics", "compacted")
+    moved = log_dir.rename(tmp_path / "moved")
+    ended, opened = read_while_building(place, moved, "--topics", "compacted")
+    assert (opened, ended.json["unchanged"]) == ([], 4)
+    assert {Path(row["log_path"]).parent for row in place.segments()} == {moved / "compacted-0"}
+
+    files = tree(place.index_dir)
+    refused = build_here("--source", f"other={moved}", "--index-dir", place.index_dir, "--catalog", place.catalog)
+    assert refused.code == 2 and "of source broker" in refused.err.splitlines()[-1]
+    assert tree(place.index_dir) == files
+
+
 def test_a_dry_run_writes_nothing_and_says_what_would_be_read(place: Place, log_dir: Path) -> None:
     """Before any build, and after one, when a segment has changed and there is a rate to estimate by."""
     ended = place.build("--source", f"broker={log_dir}", "--dry-run")

@@ -39,7 +39,7 @@ class Ended:
 
 def build_here(*arguments: str | Path) -> Ended:
     """Run the job within this process."""
-    _use_pips_spark()
+    use_pips_spark()
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -83,7 +83,7 @@ def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
 
 
 @functools.cache
-def _use_pips_spark() -> None:
+def use_pips_spark() -> None:
     """What ./spark-submit.sh sets before it starts a job."""
     jars = ",".join(str(jar) for jar in sorted((PROJECT / ".jars" / "delta").glob("*.jar")))
     os.environ.update(

@@ -1,0 +1,161 @@
+"""Finding a catalog, and making its tables or bringing them up to this version's columns."""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from jobs.common.catalog import Catalog
+from jobs.common.commits import TableInTheMakingError, while_others_commit
+from jobs.common.hadoop import hadoop_path
+from jobs.common.tables import CATALOG_VERSION, TABLES, Table
+from kidxlib.errors import CatalogError, UsageError
+
+VERSION_PROPERTY: Final = "kidx.catalogVersion"
+
+_log = logging.getLogger(__name__)
+
+
+def find_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
+    """A catalog by its folder, or by the folder of a database; its tables need not exist.
+
+    Raises:
+        UsageError: there is no such database, or Spark has no access to the folder's file system.
+    """
+    if database is not None:
+        if database == "default":
+            raise UsageError("--database default: its folder is the whole warehouse; make a database for it")
+        if not spark.catalog.databaseExists(database):
+            raise UsageError(f"--database {database}: no such database; make it with CREATE DATABASE {database}")
+        path = local_path(spark.catalog.getDatabase(database).locationUri)
+    assert path is not None
+    try:
+        hadoop_path(spark, path)
+    except Py4JJavaError as error:
+        raise UsageError(
+            f"--catalog {path}: {error.java_exception.getMessage()}; give Spark its jars behind --"
+        ) from error
+    return Catalog(spark, path.rstrip("/"))
+
+
+def local_path(location: str) -> str:
+    """A `file:` URL as the path that it means; anything else as it is."""
+    return unquote(urlsplit(location).path) if location.startswith("file:") else location
+
+
+def refuse_unusable(path: str) -> None:
+    """Say before Spark is started that a catalog cannot be made there.
+
+    Raises:
+        UsageError: something else than a folder stands there, or it cannot be written.
+    """
+    if "://" in path:
+        return
+    nearest = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
+    if not nearest.is_dir():
+        raise UsageError(f"--catalog {path}: {nearest} is a file; expected a folder, or a place where one can be made")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(f"--catalog {path}: {nearest} cannot be written by this user")
+
+
+def catalog_version(catalog: Catalog) -> int | None:
+    """The version of a catalog's columns; None where not all of its tables are there. Nothing is changed.
+
+    Raises:
+        CatalogError: something else stands where a table should be, or a newer version wrote it.
+    """
+    versions = [_version(catalog.spark, catalog.table_path(table)) for table in TABLES]
+    return None if None in versions else min(version for version in versions if version is not None)
+
+
+def make_tables(catalog: Catalog, database: str | None) -> bool:
+    """Make the tables that are missing, add columns that this version has, and register them in the database if any.
+
+    Returns:
+        Whether the catalog is new.
+
+    Raises:
+        CatalogError: something else stands where a table should be, or a newer version wrote it.
+    """
+    found = catalog_version(catalog)
+    for table in TABLES:
+        location = catalog.table_path(table)
+        if found is None or found < CATALOG_VERSION:
+            while_others_commit(location, partial(_make_or_upgrade, catalog.spark, location, table))
+        if database is not None:
+            name = f"`{database}`.`{table.name}`"
+            catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{_sql_text(location)}'")
+    return found is None
+
+
+def _version(spark: SparkSession, location: str) -> int | None:
+    if not DeltaTable.isDeltaTable(spark, location):
+        return None
+    properties = DeltaTable.forPath(spark, location).detail().select("properties").head()
+    version = properties[0].get(VERSION_PROPERTY) if properties else None
+    if version is None:
+        raise CatalogError(f"{location}: a Delta table, but not one of this project's; give --catalog another folder")
+    if int(version) > CATALOG_VERSION:
+        raise CatalogError(
+            f"{location}: written with catalog version {version}, this code has {CATALOG_VERSION}; use a newer release"
+        )
+    return int(version)
+
+
+def _make_or_upgrade(spark: SparkSession, location: str, table: Table) -> None:
+    version = _version(spark, location)
+    if version is None:
+        _make(spark, location, table)
+    elif version < CATALOG_VERSION:
+        _upgrade(spark, location, table)
+
+
+def _make(spark: SparkSession, location: str, table: Table) -> None:
+    builder = (
+        DeltaTable.createIfNotExists(spark)
+        .location(location)
+        .comment(table.comment)
+        .property(VERSION_PROPERTY, str(CATALOG_VERSION))
+        # Every Delta reader can open a table without them.
+        .property("delta.enableDeletionVectors", "false")
+    )
+    for column in table.columns:
+        builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
+    if table.cluster_by:
+        builder = builder.clusterBy(*table.cluster_by)
+    try:
+        builder.execute()
+    except AnalysisException as error:
+        folder, file_system = hadoop_path(spark, f"{location}/_delta_log")
+        if file_system.exists(folder):
+            raise TableInTheMakingError(location) from error
+        reason = str(error).strip().splitlines()[0]
+        raise CatalogError(
+            f"{location}: cannot make the table {table.name}: {reason}; give --catalog a new or empty folder"
+        ) from error
+
+
+def _upgrade(spark: SparkSession, location: str, table: Table) -> None:
+    present = DeltaTable.forPath(spark, location).toDF().columns
+    missing = [column for column in table.columns if column.name not in present]
+    if missing:
+        columns = ", ".join(
+            f"`{column.name}` {column.type.simpleString()} COMMENT '{_sql_text(column.comment)}'" for column in missing
+        )
+        spark.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS ({columns})")
+    spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '{CATALOG_VERSION}')")
+    names = ", ".join(column.name for column in missing) or "no column"
+    _log.warning("%s: brought to catalog version %d (added: %s)", location, CATALOG_VERSION, names)
+
+
+def _sql_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,77 @@
+"""The project's pages, and the blocks in them that tests run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+CATALOG_PAGE: Final = "docs/catalog.md"
+#: In the order in which their commands are run: what the README makes is there for the others.
+PAGES: Final = ("README.md", *sorted(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md")))
+
+_BLOCK: Final = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_QUESTION: Final = re.compile(r"^\*\*(?P<question>[^\n]+)\*\*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page.
+
+    Attributes:
+        language: the first word behind the fence; `sh` and `python` are run, `sql` is asked, others are for reading.
+        exit_code: what a command that is run must end with: `exit=3` behind the language, else 0.
+        output: lines that it must print, from a block `text output` right below it; `…` stands for anything.
+    """
+
+    page: str
+    line: int
+    language: str
+    text: str
+    exit_code: int = 0
+    output: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def read(page: str) -> str:
+    return (PROJECT / page).read_text()
+
+
+def blocks(page: str) -> list[Block]:
+    """All blocks of a page, in order."""
+    text = read(page)
+    found: list[Block] = []
+    end_of_last = -1
+    for match in _BLOCK.finditer(text):
+        language, *words = match["info"].split() or [""]
+        options = dict(word.partition("=")[::2] for word in words)
+        line = text.count("\n", 0, match.start()) + 1
+        if "output" in options:
+            assert not text[end_of_last : match.start()].strip(), f"{page}:{line}: the output of which block?"
+            last = found.pop()
+            output = tuple(match["text"].splitlines())
+            found.append(Block(last.page, last.line, last.language, last.text, last.exit_code, output))
+        else:
+            found.append(Block(page, line, language, match["text"], int(options.get("exit", 0))))
+        end_of_last = match.end()
+    return found
+
+
+def runnable(page: str) -> list[Block]:
+    return [block for block in blocks(page) if block.language in ("sh", "python")]
+
+
+def queries() -> Iterator[tuple[str, str]]:
+    """The questions of the catalog's page, each with its SQL."""
+    text = read(CATALOG_PAGE)
+    questions = list(_QUESTION.finditer(text))
+    for block in blocks(CATALOG_PAGE):
+        if block.language == "sql":
+            above = [match for match in questions if text.count("\n", 0, match.start()) + 1 < block.line]
+            yield above[-1]["question"], block.text

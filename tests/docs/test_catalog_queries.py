@@ -1,0 +1,366 @@
+"""The questions on the catalog's page: each runs as it stands, and answers what the log dirs themselves say."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.common.session import session
+from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
+from tests.docs.conftest import Workspace
+from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
+from tests.docs.pages import queries
+from tests.kidxlib.golden import SAMPLES
+from tests.support.build_job import build_here, rows
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A catalog after three builds: the README's of the sample, and two of `broker` and `volume`.
+
+    `then` and `now` are the segments that the last two found in all sources, `gone` those of `then` that are not in
+    `now`.
+    """
+
+    catalog: Path
+    then: list[Found]
+    now: list[Found]
+    second_at: datetime
+    third_at: datetime
+
+    @property
+    def gone(self) -> list[Found]:
+        left = {found.key for found in self.now}
+        return [found for found in self.then if found.key not in left]
+
+
+@pytest.fixture(scope="module")
+def built(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    workspace.run_until("README.md")
+    folder = tmp_path_factory.mktemp("catalog")
+    catalog, broker, volume = folder / "catalog", folder / "broker", folder / "volume"
+    shutil.copytree(workspace.folder / "var" / "catalog", catalog)
+    make_broker(broker)
+    make_volume(volume)
+    second_at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    third_at = second_at + timedelta(hours=1)
+
+    def build(now: datetime) -> list[Found]:
+        found = [*find("broker", broker), *find("sample", SAMPLES), *find("volume", volume)]
+        for each in found:
+            assert each.log_bytes and each.log_mtime_ns and each.recovered  # as it is now, not when it is asked for
+        sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", folder / "index")
+        ended = build_here(*sources, "--catalog", catalog, "--now", now.isoformat())
+        assert ended.code == 3, ended.err
+        return found
+
+    then = build(second_at)
+    change_broker(broker)
+    return Built(catalog, then, build(third_at), second_at, third_at)
+
+
+@pytest.fixture(scope="module")
+def spark(built: Built) -> Iterator[SparkSession]:
+    """A session with the catalog's tables, opened as the page says."""
+    with session("docs") as spark:
+        for table in TABLES:
+            spark.sql(f"CREATE TABLE {table.name} USING delta LOCATION '{built.catalog}/{table.name}'")
+        yield spark
+
+
+def by(key: Callable[[Found], Any], segments: Iterable[Found]) -> dict[Any, list[Found]]:
+    groups = defaultdict(list)
+    for found in segments:
+        groups[key(found)].append(found)
+    return groups
+
+
+def partition_of(found: Found) -> tuple[str, str, int]:
+    return found.key[:3]
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """SQL's sum."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def end_of(segments: list[Found]) -> tuple[int, int | None]:
+    return segments[0].base_offset, segments[-1].next_offset
+
+
+def floor_segments(built: Built) -> Rows:
+    candidates = [found for found in built.now if found.topic == "txn-mixed" and found.base_offset <= 6000]
+    floors = [max(group, key=lambda found: found.base_offset) for group in by(partition_of, candidates).values()]
+    assert [(found.source, found.base_offset) for found in floors] == [("broker", 84), ("sample", 5891), ("volume", 84)]
+    return [(found.source, found.base_offset, found.next_offset, str(found.path)) for found in floors]
+
+
+def largest_partitions(built: Built) -> Rows:
+    sizes = [
+        (*key, len(group), total(found.log_bytes for found in group), total(found.records for found in group))
+        for key, group in by(partition_of, built.now).items()
+    ]
+    return sorted(sizes, key=lambda row: (-row[4], row))
+
+
+def topic_sizes(built: Built) -> Rows:
+    sizes = [
+        (topic, len(group), total(found.log_bytes for found in group), sorted(set().union(*(f.codecs for f in group))))
+        for topic, group in by(lambda found: found.topic, built.now).items()
+    ]
+    return sorted(sizes, key=lambda row: (-row[2], row[0]))
+
+
+def bytes_lost(built: Built) -> Rows:
+    [flipped, *behind] = [found for found in built.now if found.topic == "flipped"]
+    assert flipped.recovered.reason == "crc-mismatch" and len(behind) == 2
+    lost = flipped.log_bytes - flipped.recovered.valid_bytes + sum(found.log_bytes for found in behind)
+    return [("broker", "flipped", 0, 0, 2, lost)]
+
+
+def to_be_recovered(built: Built) -> Rows:
+    recovered = []
+    for (source, topic, partition), group in by(partition_of, built.now).items():
+        recovery_point = 35 if (source, topic) == ("broker", "clock") else None
+        from_here = [found for found in group if found.base_offset >= 30] if recovery_point else group
+        if source != "volume":
+            size = sum(found.log_bytes for found in from_here)
+            recovered.append((source, topic, partition, recovery_point, len(from_here), size))
+    return sorted(recovered, key=lambda row: (-row[5], row[:3]))
+
+
+def expired(built: Built) -> Rows:
+    limit = datetime(2025, 12, 25, tzinfo=UTC).timestamp() * 1000
+    return [
+        (*found.key, found.log_bytes, found.max_timestamp)
+        for found in built.now
+        if found.recovered.reason in (None, "crc-mismatch") and found.readable and not found.active
+        if (found.max_timestamp_ms if found.max_timestamp_ms >= 0 else found.log_mtime_ns // 1_000_000) < limit
+    ]
+
+
+def timeless(built: Built) -> Rows:
+    found = [found for found in built.now if found.batches and found.max_timestamp_ms == -1]
+    assert {each.topic for each in found} == {"old", "clock", "overflow"}
+    return [(*each.key, len(each.batches), each.magics, mtime(each)) for each in found]
+
+
+def old_formats(built: Built) -> Rows:
+    old = by(lambda found: (found.source, found.topic), (found for found in built.now if {0, 1} & set(found.magics)))
+    assert list(old) == [("broker", "old")]
+    return [
+        (
+            *key,
+            len(group),
+            sum(found.log_bytes for found in group),
+            max(f.max_timestamp for f in group if f.max_timestamp),
+        )
+        for key, group in old.items()
+    ]
+
+
+def index_sizes(built: Built) -> Rows:
+    indexed = [found for found in built.now if found.readable and found.topic != "overflow"]
+    sizes = []
+    for topic, group in by(lambda found: found.topic, indexed).items():
+        log_bytes = sum(found.log_bytes for found in group)
+        offset_index_bytes = sum(len(found.recovered.offset_index) for found in group)
+        time_index_bytes = sum(len(found.recovered.time_index) for found in group)
+        percent = round(100 * (offset_index_bytes + time_index_bytes) / log_bytes, 3)
+        sizes.append((topic, log_bytes, offset_index_bytes, time_index_bytes, percent))
+    return sorted(sizes, key=lambda row: (-row[1], row[0]))
+
+
+def not_joined(built: Built) -> Rows:
+    gaps = []
+    for before, after in pairwise(built.now):
+        if partition_of(before) == partition_of(after) and before.next_offset not in (None, after.base_offset):
+            status = "truncated" if before.recovered.reason else "ok"
+            missing = after.base_offset - (before.next_offset or 0)
+            gaps.append((*before.key, status, before.next_offset, after.base_offset, missing))
+    assert {row[1] for row in gaps} == {"clock", "compacted", "flipped"}
+    return gaps
+
+
+def active(built: Built) -> Rows:
+    return [(*found.key, found.next_offset, found.log_bytes, mtime(found)) for found in built.now if found.active]
+
+
+def leader_epochs(built: Built) -> Rows:
+    spans = []
+    for key, group in by(partition_of, built.now).items():
+        epochs = [epoch for found in group for epoch in found.leader_epochs]
+        spans.append((*key, min(epochs, default=None), max(epochs, default=None)))
+    return spans
+
+
+def copies_with_other_bounds(built: Built) -> Rows:
+    copies = by(partition_of, [found for found in built.now if found.topic == "txn-mixed"])
+    assert len({end_of(group) for group in copies.values()}) == 2
+    return [
+        ("txn-mixed", 0, source, *end_of(group), 5800 if source == "broker" else None)
+        for (source, _, _), group in copies.items()
+    ]
+
+
+def made_again(built: Built) -> Rows:
+    metadata = (SAMPLES / "txn-mixed-0" / "partition.metadata").read_text()
+    ids = sorted(["AAAAAAAAAAAAAAAAAAAAAA", metadata.partition("topic_id: ")[2].strip()])
+    return [("txn-mixed", ids, ["broker", "sample", "volume"])]
+
+
+def found_by_last_build(built: Built) -> Rows:
+    seen = [(*found.key, "gone", False, found.log_bytes) for found in built.gone]
+    grown_or_active_now = (("broker", "clock", 0, 70), ("broker", "txn-mixed", 0, 84))
+    seen += [(*found.key, "ok", True, found.log_bytes) for found in built.now if found.key in grown_or_active_now]
+    return sorted(seen)
+
+
+def changed_since(built: Built) -> Rows:
+    rows = [(*found.key, None, status_of(found), None, found.log_bytes) for found in built.now]
+    rows += [(*found.key, None, "gone", None, found.log_bytes) for found in built.gone]
+    return sorted(row for row in rows if row[0] != "sample")
+
+
+def gone(built: Built) -> Rows:
+    return [(*found.key, found.log_bytes, found.max_timestamp, built.third_at) for found in built.gone]
+
+
+def not_well(built: Built) -> set[tuple[Any, ...]]:
+    return {
+        (status_of(found), found.recovered.reason or "cannot-read", *found.key, found.recovered.valid_bytes)
+        for found in built.now
+        if status_of(found) != "ok"
+    }
+
+
+def status_of(found: Found) -> str:
+    if not found.readable:
+        return "unreadable"
+    return {None: "ok", "crc-mismatch": "truncated", "offset-overflow": "quarantined"}[found.recovered.reason]
+
+
+def mtime(found: Found) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found.log_mtime_ns // 1000)
+
+
+QUERIES: Final = dict(queries())
+
+#: Answers by question; a question that is not here is asked in a test of its own.
+ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
+    "Which segment holds offset 6000 of a partition?": floor_segments,
+    "Which partitions are the largest?": largest_partitions,
+    "How large are the topics, and how are they compressed?": topic_sizes,
+    "What would be lost if a broker recovered these partitions?": bytes_lost,
+    "Which partitions would a broker recover at its next start, and how much would it read?": to_be_recovered,
+    "Which segments hold nothing younger than seven days, seen from a given time?": expired,
+    "Which segments have no timestamps at all?": timeless,
+    "Where is the old message format, magic 0 or 1, still around?": old_formats,
+    "How large are the indexes, compared with their logs?": index_sizes,
+    "Where do consecutive segments not join?": not_joined,
+    "Which segments are active?": active,
+    "Which leader epochs does each partition span?": leader_epochs,
+    "Which partitions stand in several sources, with other bounds?": copies_with_other_bounds,
+    "Which topics were deleted and made again, so that their sources hold different ones of one name?": made_again,
+    "Which segments did the last build find new, changed or gone?": found_by_last_build,
+    "What has changed since an earlier state of the catalog?": changed_since,
+    "When did segments go?": gone,
+}
+NOT_WELL: Final = "Which segments are not well, and why?"
+LAST_BUILD: Final = "What did the last build do, and how fast?"
+
+
+def test_every_question_has_its_answer_tested() -> None:
+    assert set(QUERIES) == {*ANSWERS, NOT_WELL, LAST_BUILD}
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_question_is_answered_right(question: str, spark: SparkSession, built: Built) -> None:
+    """The SQL as it stands on the page, against log dirs that were listed and read without Spark or compiled code."""
+    answered = spark.sql(QUERIES[question])
+    expected = ANSWERS[question](built)
+    assert expected, "nothing is asked of these log dirs"
+    assert_df_equality(answered, spark.createDataFrame(expected, answered.schema), ignore_nullable=True)
+
+
+def test_what_is_not_well_is_named_with_where_and_why(spark: SparkSession, built: Built) -> None:
+    answered = spark.sql(QUERIES[NOT_WELL]).collect()
+    assert {row[:7] for row in answered} == not_well(built)
+    assert {row.status for row in answered} == {"truncated", "quarantined", "unreadable"}
+    assert all(row.reason_detail for row in answered)
+
+
+def test_the_last_build_tells_what_it_did(spark: SparkSession, built: Built) -> None:
+    """It read the segment that had grown and the one that it never can, and saw two that are gone."""
+    [row] = spark.sql(QUERIES[LAST_BUILD]).collect()
+    assert row.started_at == built.third_at.replace(tzinfo=None)
+    assert (row.segments, row.gone, row.by_status) == (2, len(built.gone), {"ok": 1, "unreadable": 1})
+    assert row.unchanged == sum(found.source != "sample" for found in built.now) - 2
+    assert row.partitions == len({partition_of(found) for found in built.now if found.source != "sample"})
+    assert row.mb_per_second >= 0 and row.seconds > 0
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, built: Built) -> None:
+    """All columns of all rows, by deltalake and by Spark: 64-bit numbers, arrays, maps and instants."""
+    order = f"SELECT * FROM {table.name} ORDER BY {', '.join(f'`{name}`' for name in table.key)}"
+    ours = spark.sql(order).toArrow().to_pylist()
+    theirs = rows(built.catalog, order.replace("`", '"'))
+    for row in ours + theirs:
+        for name, value in row.items():
+            if isinstance(value, list) and value and isinstance(value[0], tuple):  # a map; its entries have no order
+                row[name] = sorted(value)
+    assert theirs == ours and ours
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_tables_are_as_declared(table: Table, spark: SparkSession, built: Built) -> None:
+    """Types, comments and not null for each column, clustering, and no feature that keeps a reader out."""
+    declared = [(column.name, column.type, column.nullable, column.comment) for column in table.columns]
+    schema = spark.table(table.name).schema
+    assert [(field.name, field.dataType, field.nullable, field.metadata["comment"]) for field in schema] == declared
+    [detail] = spark.sql(f"DESCRIBE DETAIL {table.name}").collect()
+    assert tuple(detail.clusteringColumns) == table.cluster_by
+    assert (detail.minReaderVersion, detail.description) == (1, table.comment)
+    assert detail.properties == {"kidx.catalogVersion": str(CATALOG_VERSION), "delta.enableDeletionVectors": "false"}
+    assert not {"deletionVectors", "columnMapping"} & set(detail.tableFeatures)
+    assert DeltaTable(built.catalog / table.name).to_pyarrow_table().num_rows == spark.table(table.name).count()
+
+
+def test_rows_of_segments_are_unique_by_key(spark: SparkSession, built: Built) -> None:
+    every = spark.table(SEGMENTS.name)
+    assert every.select(*SEGMENTS.key).distinct().count() == every.count() == len(built.now) + len(built.gone)
+
+
+def test_timestamps_mean_utc_and_are_null_where_no_calendar_has_them(spark: SparkSession, built: Built) -> None:
+    """Under ANSI, where an overflow is an error: −1, −5, the largest long and the year 10000 give null, 0 does not."""
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+    clock = spark.sql(
+        "SELECT base_offset, max_timestamp_ms, string(max_timestamp) AS text FROM segments WHERE topic = 'clock'"
+    )
+    found = {row.base_offset: (row.max_timestamp_ms, row.text) for row in clock.collect()}
+    assert found == {
+        0: (1_790_000_000_000, "2026-09-21 14:13:20"),
+        10: (2**63 - 1, None),
+        20: (-1, None),
+        30: (-1, None),
+        40: (253_402_300_800_000, None),
+        50: (253_402_300_799_999, "9999-12-31 23:59:59.999"),
+        60: (0, "1970-01-01 00:00:00"),
+        70: (1_790_000_000_002, "2026-09-21 14:13:20.002"),
+    }

@@ -1,0 +1,148 @@
+"""The catalog's tables from version to version, and what a build says to tables that it must not touch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.common import open_catalog
+from jobs.common.catalog import Catalog
+from jobs.common.open_catalog import VERSION_PROPERTY, find_catalog, make_tables
+from jobs.common.session import session
+from jobs.common.tables import BUILDS, CATALOG_VERSION, SEGMENTS, TABLES, spark_schema
+from kidxlib.errors import UsageError
+from tests.docs.log_dirs import put
+from tests.kidxlib.segments import Batch
+from tests.support.build_job import build_here, use_pips_spark
+
+#: Columns that an older version did not have, for want of one that really did not.
+NEW_COLUMNS: Final = {"segments": {"codecs", "max_timestamp"}, "partitions": {"cleaner_offset"}, "builds": set[str]()}
+
+
+@pytest.fixture(scope="module")
+def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables as a first build makes them, without rows."""
+    path = tmp_path_factory.mktemp("tables") / "catalog"
+    with _a_session() as spark:
+        make_tables(Catalog(spark, str(path)), None)
+    return path
+
+
+def newer(spark: SparkSession, catalog: Path) -> None:
+    spark.sql(f"ALTER TABLE delta.`{catalog}/builds` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '99')")
+
+
+def foreign(spark: SparkSession, catalog: Path) -> None:
+    shutil.rmtree(catalog / "partitions")
+    spark.sql(f"CREATE TABLE delta.`{catalog}/partitions` (customer STRING) USING delta")
+
+
+def no_delta_table(spark: SparkSession, catalog: Path) -> None:
+    shutil.rmtree(catalog / "segments")
+    (catalog / "segments").mkdir()
+    (catalog / "segments" / "photos.zip").touch()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (newer, "builds: written with catalog version 99, this code has 1; use a newer release"),
+        (foreign, "partitions: a Delta table, but not one of this project's; give --catalog another folder"),
+        (no_delta_table, "give --catalog a new or empty folder"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_tables_that_are_not_ours_to_write_are_refused_in_one_line(
+    spoil: Callable[[SparkSession, Path], None], message: str, empty_catalog: Path, tmp_path: Path
+) -> None:
+    """Exit code 1, the table and what to do about it, no stack trace; nothing is committed and nothing indexed."""
+    catalog, log_dir, index_dir = (tmp_path / name for name in ("catalog", "log-dir", "index"))
+    shutil.copytree(empty_catalog, catalog)
+    put(log_dir / "topic-0", 0, [Batch()])
+    with _a_session() as spark:
+        spoil(spark, catalog)
+    before = sorted(catalog.rglob("*"))
+    ended = build_here("--source", f"it={log_dir}", "--index-dir", index_dir, "--catalog", catalog)
+    assert (ended.code, ended.out) == (1, "")
+    [error] = [line for line in ended.err.splitlines() if not line.startswith("1 segments, ")]
+    assert error.startswith(f"error: {catalog}/") and error.endswith(message)
+    assert sorted(catalog.rglob("*")) == before and not index_dir.exists()
+
+
+def test_tables_of_an_older_version_get_the_columns_that_they_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All columns of a table in one commit, with their comments, then the version; rows stay; done once."""
+    path = tmp_path / "catalog"
+    old = [
+        replace(table, columns=tuple(column for column in table.columns if column.name not in NEW_COLUMNS[table.name]))
+        for table in TABLES
+    ]
+    with _a_session() as spark:
+        catalog = Catalog(spark, str(path))
+        with monkeypatch.context() as earlier:
+            earlier.setattr(open_catalog, "TABLES", old)
+            earlier.setattr(open_catalog, "CATALOG_VERSION", CATALOG_VERSION - 1)
+            make_tables(catalog, None)
+            spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build()}")
+        make_tables(catalog, None)
+        make_tables(catalog, None)
+        for table in TABLES:
+            now, wanted = catalog.read(table).schema, spark_schema(table.columns)
+            assert {field.name: field.dataType for field in now} == {field.name: field.dataType for field in wanted}
+            assert {field.name: field.metadata["comment"] for field in now} == {
+                column.name: column.comment for column in table.columns
+            }
+        assert [row.build_id for row in catalog.read(BUILDS).collect()] == ["earlier"]
+    added = {name: [op for op in operations(path / name) if op == "ADD COLUMNS"] for name in NEW_COLUMNS}
+    assert added == {"segments": ["ADD COLUMNS"], "partitions": ["ADD COLUMNS"], "builds": []}
+    for table in TABLES:
+        assert operations(path / table.name)[-1] == "SET TBLPROPERTIES"
+        assert DeltaTable(path / table.name).metadata().configuration[VERSION_PROPERTY] == str(CATALOG_VERSION)
+    said = [record.getMessage() for record in caplog.records if "brought to catalog version" in record.getMessage()]
+    assert len(said) == len(TABLES) and "(added: codecs, max_timestamp)" in said[0]
+
+
+def test_a_database_holds_the_same_tables(tmp_path: Path) -> None:
+    """Registered by name below the database's folder, found again by it, and made once; a wrong name is one line."""
+    with _a_session() as spark:
+        with pytest.raises(UsageError, match=r"^--database kidx_test: no such database; make it with CREATE DATABASE"):
+            find_catalog(spark, None, "kidx_test")
+        spark.sql(f"CREATE DATABASE kidx_test LOCATION '{tmp_path}/it''s'")
+        for _ in range(2):
+            make_tables(find_catalog(spark, None, "kidx_test"), "kidx_test")
+        assert [row.tableName for row in spark.sql("SHOW TABLES IN kidx_test").collect()] == sorted(
+            table.name for table in TABLES
+        )
+        assert spark.table("kidx_test.segments").columns == SEGMENTS.column_names
+    assert operations(tmp_path / "it's" / "segments") == ["CREATE TABLE"]
+
+
+def operations(table: Path) -> list[str]:
+    """What each commit of a Delta table did, by its log."""
+    commits = sorted((table / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
+    return [action["commitInfo"]["operation"] for action in actions if "commitInfo" in action]
+
+
+def _any_build() -> str:
+    values = {"build_id": "'earlier'", "started_at": "TIMESTAMP '2026-01-01 00:00:00 UTC'"}
+    expressions = [
+        f"{values.get(column.name, 'map()' if column.type.typeName() == 'map' else '0')} AS `{column.name}`"
+        for column in BUILDS.columns
+    ]
+    return f"SELECT {', '.join(expressions)}"
+
+
+def _a_session() -> contextlib.AbstractContextManager[SparkSession]:
+    use_pips_spark()
+    return session("test")

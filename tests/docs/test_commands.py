@@ -1,0 +1,21 @@
+"""Every command and program on the pages runs as it stands there, and prints what they say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.conftest import Workspace
+from tests.docs.pages import PAGES, Block, runnable
+
+
+@pytest.mark.parametrize("block", [block for page in PAGES for block in runnable(page)], ids=lambda block: block.name)
+def test_block_runs_as_it_stands(block: Block, workspace: Workspace) -> None:
+    """The exit code that the page promises, and each line of output that it shows."""
+    ended = workspace.run_until(block.page)[block.name]
+    assert ended.returncode == block.exit_code, ended.stdout + ended.stderr
+    printed = (ended.stdout + ended.stderr).splitlines()
+    for line in block.output:
+        pattern = ".*".join(re.escape(part) for part in line.split("…"))
+        assert any(re.fullmatch(pattern, each.rstrip()) for each in printed), f"not printed: {line}\n{ended.stdout}"

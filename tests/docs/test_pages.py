@@ -1,0 +1,58 @@
+"""What the pages say of the code is what the code says, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+
+import pytest
+
+import kidxlib.build
+from kidxlib import recover
+from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
+from tests.docs.render import rendered
+
+_LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_STATUS_ROW = re.compile(r"^\| `([a-z]+)` \|", re.MULTILINE)
+_REASON_ROW = re.compile(r"^\| `([a-z]+)` \| `([a-z-]+)` \|", re.MULTILINE)
+ALL_PAGES = [*PAGES, "CONTRIBUTING.md"]
+
+
+def test_tables_and_columns_are_those_of_the_code() -> None:
+    page = read(CATALOG_PAGE)
+    assert page == rendered(page), "jobs/common/tables.py has changed; run: .venv/bin/python -m tests.docs.render"
+
+
+def test_every_status_and_reason_is_explained() -> None:
+    """The words of the code, no more and no fewer: those of a scan's end, and those of a log that was not read."""
+    in_code = {(status.value, word) for status, word, _ in recover._ENDS.values() if word is not None}
+    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build))):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_not_read":
+            status, word = call.args[2:4]
+            assert isinstance(word, ast.Constant)
+            # Where the status is decided above, it is `gone` (no row is written) or, for a dangling link, `unreadable`.
+            name = status.attr.lower() if isinstance(status, ast.Attribute) else "unreadable"
+            in_code.add((name, str(word.value)))
+    page = read(CATALOG_PAGE)
+    section = page[page.index("## How a segment stands") : page.index("## Timestamps")]
+    assert set(_REASON_ROW.findall(section)) == in_code
+    assert set(_STATUS_ROW.findall(section)) == {status.value for status in recover.Status}
+
+
+@pytest.mark.parametrize("page", ALL_PAGES)
+def test_links_lead_to_what_is_there(page: str) -> None:
+    """Files of the repository, and headings in pages."""
+    for target in _LINK.findall(read(page)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        found = ((PROJECT / page).parent / path).resolve() if path else PROJECT / page
+        assert found.exists(), f"{page}: {target}"
+        if anchor:
+            anchors = {
+                re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-")
+                for title in _HEADING.findall(found.read_text())
+            }
+            assert anchor in anchors, f"{page}: {target}"
