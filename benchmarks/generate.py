@@ -1,0 +1,171 @@
+"""Segments of any size, written in seconds and valid down to the records: what the benchmarks read.
+
+Batch sizes vary by a quarter around the nominal one, and timestamps go back now and then, as with several producers.
+What a batch holds is drawn once per `CYCLE_BYTES` of file and then repeated under new offsets, timestamps and
+checksums.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from kidxlib import formats
+from kidxlib.checksums import extend_crc32, extend_crc32c
+
+#: Enough that the contents of two equal batches never lie in the CPU's cache together.
+CYCLE_BYTES: Final = 64 * 1024 * 1024
+#: A batch holds records of about this size, or a single smaller one.
+RECORD_BYTES: Final = 1000
+FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
+#: How far batch timestamps stray from their order.
+DISORDER_MS: Final = 100
+
+_MESSAGE_V0: Final = np.dtype(
+    [(name, formats.MESSAGE_V1[name]) for name in formats.MESSAGE_V1.names or () if name != "timestamp"]
+)
+_HEADERS: Final = {0: _MESSAGE_V0, 1: formats.MESSAGE_V1, formats.MAGIC_V2: formats.BATCH_V2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentContent:
+    """What a generated segment holds. The same content and size give the same bytes.
+
+    Attributes:
+        magic: 0, 1 or 2.
+        batch_bytes: nominal size of a batch, or of a message of magic 0 and 1, before compression.
+        codec: none, gzip or zstd; magic 0 and 1 know none only.
+        seed: of the random numbers.
+    """
+
+    magic: int
+    batch_bytes: int
+    codec: Literal["none", "gzip", "zstd"] = "none"
+    seed: int = 0
+
+
+def write_segment(path: Path, content: SegmentContent, file_bytes: int) -> None:
+    """Write a segment with base offset 0 of at most `file_bytes`, in whole batches; interrupted, it leaves no `path`.
+
+    It is on disk when this returns: writing back hundreds of megabytes would disturb what is measured next.
+    """
+    random = np.random.default_rng(content.seed)
+    cycle = _Cycle(content, min(file_bytes, CYCLE_BYTES), random)
+    partial = path.with_suffix(".part")
+    position, offset, whole = 0, 0, True
+    with partial.open("wb") as file:
+        while whole:
+            data = cycle.continued(offset, random)
+            batches = int(np.searchsorted(cycle.ends, file_bytes - position, side="right"))
+            position += file.write(data[: cycle.ends[batches - 1] if batches else 0])
+            offset += cycle.records
+            whole = batches == len(cycle.ends)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+
+
+class _Cycle:
+    """A stretch of batches that is written again and again, each time with the headers that follow on the last.
+
+    Attributes:
+        ends: where each batch ends within the stretch.
+        records: how many records, and offsets, it takes up.
+    """
+
+    def __init__(self, content: SegmentContent, nominal_bytes: int, random: np.random.Generator) -> None:
+        layout = _HEADERS[content.magic]
+        nominal = np.full(max(1, nominal_bytes // content.batch_bytes), content.batch_bytes)
+        sizes = random.integers(nominal * 3 // 4, nominal * 5 // 4, endpoint=True) - layout.itemsize
+        contents = [_records(content, max(1, int(size)), random) for size in sizes]
+        counts = np.array([count for _, count in contents])
+        lengths = np.array([layout.itemsize + len(data) for data, _ in contents])
+
+        self.ends = np.cumsum(lengths)
+        self.records = int(counts.sum())
+        self._starts = self.ends - lengths
+        self._magic = content.magic
+        self._counts = counts
+        self._first_offsets = np.cumsum(counts) - counts
+        self._headers = _constant_headers(content, lengths, counts)
+        self._header_bytes = self._starts[:, np.newaxis] + np.arange(layout.itemsize)
+        self._data = np.frombuffer(bytearray().join(bytes(layout.itemsize) + data for data, _ in contents), np.uint8)
+
+    def continued(self, offset: int, random: np.random.Generator) -> bytes:
+        """The stretch, starting at this offset."""
+        headers = self._headers
+        offsets = offset + self._first_offsets
+        timestamps = FIRST_TIMESTAMP_MS + offsets + random.integers(0, DISORDER_MS, len(offsets))
+        if self._magic >= formats.MAGIC_V2:
+            headers["base_offset"] = offsets
+            headers["base_timestamp"] = timestamps
+            headers["max_timestamp"] = timestamps + self._counts - 1
+            checksum, covered = extend_crc32c, formats.field_position(formats.BATCH_V2, "attributes")
+        else:
+            headers["offset"] = offsets
+            if self._magic == 1:
+                headers["timestamp"] = timestamps
+            checksum, covered = extend_crc32, formats.field_position(formats.MESSAGE_V1, "magic")
+        self._place_headers()
+        data = self._data.tobytes()
+        headers["crc"] = [
+            checksum(0, data[start + covered : end]) for start, end in zip(self._starts, self.ends, strict=True)
+        ]
+        self._place_headers()
+        return self._data.tobytes()
+
+    def _place_headers(self) -> None:
+        self._data[self._header_bytes] = self._headers.view(np.uint8).reshape(self._header_bytes.shape)
+
+
+def _constant_headers(
+    content: SegmentContent, lengths: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Headers with all that does not depend on the offset."""
+    headers = np.zeros(len(lengths), _HEADERS[content.magic])
+    headers["magic"] = content.magic
+    if content.magic < formats.MAGIC_V2:
+        headers["size"] = lengths - formats.LOG_OVERHEAD
+        return headers
+    headers["batch_length"] = lengths - formats.LOG_OVERHEAD
+    headers["attributes"] = formats.CODECS.index(content.codec)
+    headers["last_offset_delta"] = counts - 1
+    headers["records_count"] = counts
+    for field in ("producer_id", "producer_epoch", "base_sequence"):
+        headers[field] = -1
+    return headers
+
+
+def _records(content: SegmentContent, size: int, random: np.random.Generator) -> tuple[bytes, int]:
+    """About `size` bytes of records, as they follow the header, and how many they are."""
+    letters = random.integers(ord("a"), ord("z"), size, np.uint8, endpoint=True).tobytes()
+    if content.magic < formats.MAGIC_V2:
+        value = letters[8:]
+        return (-1).to_bytes(4, "big", signed=True) + len(value).to_bytes(4, "big") + value, 1
+    values = [letters[start : start + RECORD_BYTES - 10] for start in range(0, size, RECORD_BYTES)]
+    records = b"".join(itertools.starmap(_record_v2, enumerate(values)))
+    if content.codec != "none":
+        records = pa.compress(records, codec=content.codec, asbytes=True)
+    return records, len(values)
+
+
+def _record_v2(delta: int, value: bytes) -> bytes:
+    """A `DefaultRecord` without key and headers; `delta` is that of its offset and of its timestamp."""
+    no_attributes, no_key, no_headers = b"\0", _varint(-1), _varint(0)
+    record = no_attributes + _varint(delta) * 2 + no_key + _varint(len(value)) + value + no_headers
+    return _varint(len(record)) + record
+
+
+def _varint(value: int) -> bytes:
+    """A zigzag varint of 32 bits."""
+    rest, encoded = (value << 1) ^ (value >> 31), bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*encoded, rest])

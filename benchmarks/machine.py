@@ -1,0 +1,35 @@
+"""What a figure was measured on: without it, it says nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+#: The packages that decide how fast the scan is.
+_PACKAGES = ("numpy", "numba", "llvmlite", "google-crc32c", "deflate")
+
+
+def describe() -> dict[str, str | int]:
+    """When and where this process runs, and on what versions."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count() or 0,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in _PACKAGES},
+    }
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return platform.processor()
+    pairs = (line.partition(":") for line in cpuinfo.read_text().splitlines())
+    fields = {key.strip(): value.strip() for key, _, value in pairs}
+    # Hypervisors like to shorten the name; the family tells the generation.
+    return f"{fields.get('model name', platform.machine())}, family {fields.get('cpu family', 'unknown')}"

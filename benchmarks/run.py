@@ -1,0 +1,21 @@
+"""Every benchmark as a command: `.venv/bin/python -m benchmarks.run --help`."""
+
+from __future__ import annotations
+
+import click
+
+from benchmarks.incremental import incremental
+from benchmarks.scan import scan
+from kidxlib.command import run
+
+
+@click.group()
+def benchmarks() -> None:
+    """Measure this project on this machine. What the figures mean stands in docs/performance.md."""
+
+
+benchmarks.add_command(scan)
+benchmarks.add_command(incremental)
+
+if __name__ == "__main__":
+    run(benchmarks, "python -m benchmarks.run")

@@ -1,0 +1,164 @@
+"""One segment, one core: this project's scan beside Kafka's, and beside what the memory allows."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.generate import SegmentContent, write_segment
+from benchmarks.kafka import Kafka
+from kidxlib import names
+from kidxlib.console import note, print_line, print_table
+from kidxlib.errors import KidxError
+from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
+from kidxlib.storage import ChunkedLog, LogBytes, map_log, open_log
+
+CASES: Final = {
+    "v2-16KiB": SegmentContent(magic=2, batch_bytes=16 * 1024),
+    "v2-900B": SegmentContent(magic=2, batch_bytes=900),
+    "v2-64KiB": SegmentContent(magic=2, batch_bytes=64 * 1024),
+    "v1-200B": SegmentContent(magic=1, batch_bytes=200),
+}
+#: After these the JVM has compiled what it runs and the file lies in the page cache.
+WARM_UP_PASSES: Final = 2
+
+KAFKA: Final = "Kafka's LogSegment.recover"
+_WAYS_TO_READ: Final[Mapping[str, Callable[[int, int], LogBytes]]] = {"mapped": map_log, "in chunks": ChunkedLog}
+
+
+@click.command()
+@click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), help="Repeatable. [default: all]")
+@click.option("--mib", type=click.IntRange(1, 2047), default=1024, show_default=True, help="Size of the segment.")
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Passes of each, in turn.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("var/benchmarks"),
+    show_default=True,
+    help="Where the segments are kept for the next run, and scan.json goes. Holds --mib for each case.",
+)
+def scan(cases: Sequence[str], mib: int, rounds: int, folder: Path) -> None:
+    """Rebuild the indexes of one segment again and again, with a hot page cache and on one core.
+
+    Checks that the bytes are Kafka's, prints medians, and writes all passes to scan.json.
+    """
+    report: dict[str, Any] = {"machine": machine.describe(), "warm_up_passes": WARM_UP_PASSES, "cases": {}}
+    for case in cases or CASES:
+        log = _segment(folder / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
+        with Kafka() as kafka:
+            report["machine"] |= kafka.versions
+            seconds = _measure(log, kafka, rounds)
+        report["cases"][case] = {"log_bytes": log.stat().st_size, "seconds": seconds}
+        _print_case(case, log.stat().st_size, seconds)
+    result = folder / "scan.json"
+    result.write_text(json.dumps(report, indent=2) + "\n")
+    print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all passes: {result}")
+
+
+def _segment(folder: Path, content: SegmentContent, file_bytes: int) -> Path:
+    """The log of this content and size: that of an earlier run, or a new one."""
+    log = folder / "bench-0" / names.segment_file(0, names.LOG_SUFFIX)
+    if not log.exists():
+        note(f"writing {log} …")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        write_segment(log, content, file_bytes)
+    return log
+
+
+def _measure(log: Path, kafka: Kafka, rounds: int) -> dict[str, list[float]]:
+    """Seconds of every pass, the warm-up first, by what was measured.
+
+    All are run in turn in every round, so that whatever else the machine does then hits them alike.
+
+    Raises:
+        KidxError: Kafka's indexes are not the same bytes as ours.
+    """
+    runs: dict[str, Callable[[], float]] = {}
+    for what, work in (("kidx", _recover), ("kidx, headers only", _recover_headers), ("sum of the bytes", _sum)):
+        for way, read in _WAYS_TO_READ.items():
+            runs[f"{what}, {way}"] = functools.partial(_timed, str(log), read, work)
+    runs[KAFKA] = lambda: kafka.recover(log.parent)
+
+    _leave_page_cache(log)
+    expected = _expected_indexes(log)
+    seconds: dict[str, list[float]] = {what: [] for what in runs}
+    for _ in range(WARM_UP_PASSES + rounds):
+        for what, run in runs.items():
+            seconds[what].append(run())
+    for index, data in expected.items():
+        if index.read_bytes() != data:
+            raise KidxError(f"{index}: Kafka wrote {index.stat().st_size} bytes, expected our {len(data)}")
+    return seconds
+
+
+def _leave_page_cache(log: Path) -> None:
+    """Let the first pass read the file from disk. What the kernel kept of it from an earlier run may lie in small
+    pieces, which can double the cost of every pass over it.
+    """
+    with open_log(str(log)) as (descriptor, _):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _timed(path: str, read: Callable[[int, int], LogBytes], work: Callable[[LogBytes], object]) -> float:
+    """Seconds to open a log, do the work and close it again; a map is made and taken down in each pass."""
+    start = time.perf_counter()
+    with open_log(path) as (descriptor, version):
+        work(read(descriptor, version.size))
+    return time.perf_counter() - start
+
+
+def _recover(log: LogBytes) -> RecoveredSegment:
+    return recover(log, 0, RecoverOptions())
+
+
+def _recover_headers(log: LogBytes) -> RecoveredSegment:
+    return recover(log, 0, RecoverOptions(verify_crc=False))
+
+
+def _sum(log: LogBytes) -> int:
+    """Read every byte and do next to nothing with it: no scan that reads them all can be much faster."""
+    total = position = 0
+    while position < log.size:
+        start, window = log.window(position)
+        total += int(window[: len(window) // 8 * 8].view(np.int64).sum())
+        position = start + len(window)
+    return total
+
+
+def _expected_indexes(log: Path) -> dict[Path, bytes]:
+    """What Kafka is to write; taken before Kafka runs, because it cuts a log that it finds corrupt."""
+    with open_log(str(log)) as (descriptor, version):
+        ours = _recover(map_log(descriptor, version.size))
+    if ours.end.status is not Status.OK:
+        raise KidxError(f"{log}: expected a valid segment, the scan ended with {ours.end}; remove the file")
+    return {
+        log.with_suffix(names.OFFSET_INDEX_SUFFIX): ours.offset_index,
+        log.with_suffix(names.TIME_INDEX_SUFFIX): ours.time_index,
+    }
+
+
+def _print_case(case: str, log_bytes: int, seconds: Mapping[str, Sequence[float]]) -> None:
+    measured = {what: passes[WARM_UP_PASSES:] for what, passes in seconds.items()}
+    medians = {what: statistics.median(passes) for what, passes in measured.items()}
+    rows = [
+        (
+            what,
+            f"{medians[what] * 1000:.1f}",
+            f"{min(passes) * 1000:.1f}–{max(passes) * 1000:.1f}",
+            f"{log_bytes / medians[what] / 1e9:.2f}",
+            f"{medians[KAFKA] / medians[what]:.2f}",
+        )
+        for what, passes in measured.items()
+    ]
+    columns = ("", "median ms", "min–max", "GB/s", "times Kafka")
+    print_table(f"{case}: {log_bytes:,} bytes", columns, rows, text_columns=1)
