@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import platform
 import time
 import uuid
@@ -29,7 +28,7 @@ from jobs.common.settings import SETTINGS_FILE
 from jobs.common.tables import CATALOG_VERSION
 from kidxlib.build import BuildTask
 from kidxlib.command import ExitCode, run
-from kidxlib.console import note, print_line, progress, rate, warn
+from kidxlib.console import note, print_json, print_line, progress, rate, warn
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
@@ -112,7 +111,7 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
             "gone": len(changes.gone),
             "estimated_seconds": seconds,
         }
-        print_line(json.dumps(shown, indent=2))
+        print_json(shown)
         return ExitCode.OK
     print_line(f"would read {len(changes.to_read):,} segments, {decimal(log_bytes)}")
     print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
@@ -191,7 +190,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         catalog.append_build(row)
     if as_json:
         shown = {**row, **scanned.counts.as_json(), "started_at": request.now.isoformat(), "notes": notes}
-        print_line(json.dumps({**shown, "catalog": catalog.path}, indent=2))
+        print_json({**shown, "catalog": catalog.path})
     else:
         _print(request, catalog, row, scanned.counts, notes)
     all_well = scanned.counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]

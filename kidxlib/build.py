@@ -127,9 +127,10 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
     base_offset = task.segment.base_offset
     outcomes = {
         publisher.stage(task.index_folder, segment_file(base_offset, suffix), content, owner)
+        # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
         for suffix, content in (
-            (OFFSET_INDEX_SUFFIX, recovered.offset_index),
             (TIME_INDEX_SUFFIX, recovered.time_index),
+            (OFFSET_INDEX_SUFFIX, recovered.offset_index),
         )
     }
     return BuiltSegment(

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from kidxlib.console import printable
 from kidxlib.errors import KidxError, UsageError
 
 
@@ -40,5 +41,5 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:
-    click.echo(f"error: {message}", err=True)
+    click.echo(f"error: {printable(message)}", err=True)
     return code

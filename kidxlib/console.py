@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import threading
 import time
@@ -34,8 +35,8 @@ class Done:
 
 
 def note(message: str) -> None:
-    """Say on standard error how things stand."""
-    _messages.print(message, highlight=False, markup=False, soft_wrap=True)
+    """Say on standard error, in one line, how things stand."""
+    _messages.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
 def warn(message: str) -> None:
@@ -45,12 +46,22 @@ def warn(message: str) -> None:
 
 def print_line(line: str) -> None:
     """Print a line of the result on standard output, however long."""
-    click.echo(line)
+    click.echo(printable(line))
+
+
+def print_json(result: object) -> None:
+    """Print the result on standard output as one JSON object."""
+    click.echo(json.dumps(result, indent=2))
+
+
+def printable(text: str) -> str:
+    """`text` in one line that any terminal shows: file names may hold line breaks, escapes and bytes of no encoding."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | int]], text_columns: int) -> None:
     """Print a table on standard output; the first `text_columns` columns hold text, the others numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table = Table(title=escape(printable(title)), title_justify="left", title_style="bold", header_style="bold")
     for number, column in enumerate(columns):
         if number < text_columns:
             table.add_column(column, overflow="fold")

@@ -89,7 +89,7 @@ class LeftAlone:
 
 
 def parse_source(text: str, name_required: bool) -> Source:
-    """The source that `--source [NAME=]DIR` means; without a name it is called by its real path.
+    """The source that `[NAME=]DIR` means; without a name it is called by its real path.
 
     Raises:
         UsageError: the folder is missing or cannot be listed, or the name is missing or malformed.
@@ -97,17 +97,26 @@ def parse_source(text: str, name_required: bool) -> Source:
     name, equals, path = text.partition("=")
     if not equals or not _SOURCE_NAME.fullmatch(name):
         if equals and not Path(text).exists():
-            raise UsageError(f"--source {text}: the name {name!r} may hold only letters, digits, '.', '_' and '-'")
+            raise UsageError(f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-'")
         name, path = "", text
     if name_required and not name:
-        raise UsageError(f"--source {text}: with several sources each needs a name, as in --source broker1={text}")
+        raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
+    return source_at(path, name)
+
+
+def source_at(path: str, name: str = "") -> Source:
+    """The source in a folder; without a name it is called by its real path.
+
+    Raises:
+        UsageError: the folder is missing or cannot be listed.
+    """
+    if not path:
+        raise UsageError("an empty name instead of a folder; expected a Kafka log dir or a partition's folder")
     folder = Path(os.path.realpath(path))
     try:
         os.scandir(folder).close()
     except OSError as error:
-        raise UsageError(
-            f"--source {path}: {error.strerror}; expected a Kafka log dir or a partition's folder"
-        ) from error
+        raise UsageError(f"{path}: {error.strerror}; expected a Kafka log dir or a partition's folder") from error
     return Source(name or str(folder), folder)
 
 
@@ -124,7 +133,7 @@ def list_partitions(source: Source, left_alone: LeftAlone) -> list[PartitionFold
     holds_segments = False
     with os.scandir(source.path) as entries:
         for entry in entries:
-            if not entry.is_dir():
+            if not _is_folder(entry):
                 holds_segments = holds_segments or parse_segment_log(entry.name) is not None
                 passed_over.add(entry.path, why_not_a_segment(entry.name))
             elif (partition := parse_partition_folder(entry.name)) is not None:
@@ -135,7 +144,7 @@ def list_partitions(source: Source, left_alone: LeftAlone) -> list[PartitionFold
         return [PartitionFolder(source, partition, source.path)]
     if not partitions and holds_segments:
         raise UsageError(
-            f"--source {source.path}: it holds segments, but its name is not <topic>-<partition>; rename the folder, "
+            f"{source.path}: it holds segments, but its name is not <topic>-<partition>; rename the folder, "
             "or give the log dir above it"
         )
     left_alone.counts.update(passed_over.counts)
@@ -161,7 +170,7 @@ def list_segments(folder: PartitionFolder, left_alone: LeftAlone) -> list[Segmen
         base_offset = parse_segment_log(entry.name)
         if base_offset is not None:
             logs.append((base_offset, entry.path))
-        elif entry.is_dir():
+        elif _is_folder(entry):
             left_alone.add(entry.path, NotASegment.OTHER)
         else:
             left_alone.add(entry.path, why_not_a_segment(entry.name))
@@ -177,6 +186,13 @@ def list_segments(folder: PartitionFolder, left_alone: LeftAlone) -> list[Segmen
         )
         for base_offset, path in logs
     ]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _version(path: str) -> FileVersion | None:

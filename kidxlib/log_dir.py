@@ -6,8 +6,10 @@ Sources: `OffsetCheckpointFile`, `PartitionMetadataFile`, `CleanShutdownFileHand
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +72,7 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int] | None:
         OSError: it cannot be read.
     """
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = _lines(path)
     except FileNotFoundError:
         return None
     if not lines:
@@ -98,13 +100,23 @@ def read_topic_id(partition_folder: Path) -> str | None:
     """
     path = partition_folder / "partition.metadata"
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = _lines(path)
     except FileNotFoundError:
         return None
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     if "topic_id" not in fields:
         raise CheckpointError(f"{path}: no line 'topic_id: …' in it, expected 'version: 0' and 'topic_id: <id>'")
     return fields["topic_id"]
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a small regular file; never waits on a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    with open(descriptor, errors="replace") as file:
+        return file.read().splitlines()
 
 
 @contextlib.contextmanager

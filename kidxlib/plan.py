@@ -286,11 +286,15 @@ def local_folder(option: str, path: str) -> Path:
     """The absolute path of a folder on this machine or on a file system that every executor mounts.
 
     Raises:
-        UsageError: it is a URL.
+        UsageError: it is a URL, or a file stands in its place or on the way to it.
     """
-    if "://" in path:
-        raise UsageError(f"{option} {path}: expected a path of a mounted file system, not a URL")
-    return Path(os.path.realpath(path))
+    if not path or "://" in path:
+        raise UsageError(f"{option} {path!r}: expected the path of a folder on a mounted file system")
+    folder = Path(os.path.realpath(path))
+    nearest = next(above for above in (folder, *folder.parents) if above.exists())
+    if not nearest.is_dir():
+        raise UsageError(f"{option} {path}: {nearest} is a file; expected a folder, or a place where one can be made")
+    return folder
 
 
 def refuse_overlap(index_dir: Path | None, catalog: str | None, sources: Iterable[Source]) -> None:
@@ -303,7 +307,7 @@ def refuse_overlap(index_dir: Path | None, catalog: str | None, sources: Iterabl
     Raises:
         UsageError: two of the folders are the same, or one is inside the other.
     """
-    folders = [(f"--source {source.path}", source.path) for source in sources]
+    folders = [(f"source {source.path}", source.path) for source in sources]
     written = []
     if index_dir is not None:
         written.append((f"--index-dir {index_dir}", index_dir))

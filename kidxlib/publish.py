@@ -129,7 +129,7 @@ class Publisher:
         return Published.WRITTEN
 
     def commit(self) -> None:
-        """Put everything staged under its final name, durably.
+        """Put everything staged under its final name, durably, in the order in which it was staged.
 
         Raises:
             PublishError: a staged file did not read back as it was written, or a flush or rename failed.
@@ -191,7 +191,9 @@ def sweep(folder: Folder, older_than_ns: int) -> int:
         for name in os.listdir(descriptor):
             if not (name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)):
                 continue
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(
+                OSError
+            ):  # gone meanwhile, or not ours to remove: publishing will say what is wrong
                 if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime_ns < older_than_ns:
                     os.unlink(name, dir_fd=descriptor)
                     removed += 1
@@ -229,7 +231,7 @@ def _read(folder: int, name: str, limit: int) -> bytes | None:
     except OSError:
         return None
     with open(descriptor, "rb", buffering=0) as file:
-        return file.read(limit)
+        return file.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
 def _write(folder: int, name: str, content: bytes, owner: Owner | None) -> None:

@@ -114,6 +114,11 @@ def build_request(options: BuildOptions) -> BuildRequest:
             raise UsageError(message)
     build = settings.build
     sources = parse_sources(options.sources) or (SAMPLE,)
+    for source in sources:
+        if not source.path.as_posix().isprintable():
+            raise UsageError(
+                f"{source.path}: a path that cannot be written as text has no place in a table; use kidx build"
+            )
     index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
     catalog = None if options.database else _absolute(options.catalog or build.catalog)
     refuse_overlap(index_dir, catalog, sources)

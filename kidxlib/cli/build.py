@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import ctypes
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -18,18 +19,21 @@ import click
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
 from kidxlib.command import ExitCode
-from kidxlib.console import Done, print_line, progress, warn
+from kidxlib.console import Done, print_json, print_line, progress, warn
+from kidxlib.discover import source_at
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import pack
-from kidxlib.plan import Plan, Target, find_segments, local_folder, parse_sources, parse_topics, refuse_overlap
+from kidxlib.plan import Plan, Target, find_segments, local_folder, parse_topics, refuse_overlap
 from kidxlib.publish import sweep
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
 LONGEST_RUN: Final = timedelta(hours=24)
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 @click.command()
@@ -74,7 +78,7 @@ def build(
     start = time.monotonic()
     if in_place == (index_dir is not None):
         raise UsageError("give --index-dir DIR for a mirror tree, or --in-place to write beside the segments")
-    sources = parse_sources([folder])
+    sources = (source_at(folder),)
     mirror = None if index_dir is None else local_folder("--index-dir", index_dir)
     refuse_overlap(mirror, None, sources)
     target = Target(index_dir=mirror, by_source=False, publish_truncated=accept_truncated or not in_place)
@@ -100,7 +104,7 @@ def build(
             "partitions": len(plan.partitions),
             "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
         }
-        print_line(json.dumps({**shown, **counts.as_json()}, indent=2))
+        print_json({**shown, **counts.as_json()})
     else:
         print_counts(str(sources[0].path), counts)
         print_left_alone((reason.value, count) for reason, count in plan.left_alone.counts.items())
@@ -123,20 +127,35 @@ def _build(plan: Plan, processes: int) -> Counts:
             unfinished = []
             # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
             context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(min(processes, len(bins)), context) as pool:
+            with ProcessPoolExecutor(min(processes, len(bins)), context, _follow_parent, (os.getpid(),)) as pool:
                 futures = {pool.submit(_build_bin, bin_, may_map): bin_ for bin_ in bins}
-                for future in as_completed(futures):
-                    try:
-                        finished = future.result()
-                    except BrokenProcessPool:
-                        unfinished.append(futures[future])
-                        continue
-                    counts.merge(finished)
+                try:
+                    for future in as_completed(futures):
+                        try:
+                            finished = future.result()
+                        except BrokenProcessPool:
+                            unfinished.append(futures[future])
+                            continue
+                        counts.merge(finished)
+                except KeyboardInterrupt:
+                    for worker in multiprocessing.active_children():
+                        worker.kill()
+                    raise
             if not unfinished:
                 return counts
             warn(f"a worker process died; {len(unfinished)} of {len(bins)} shares of the work are done again")
             bins = unfinished
     raise KidxError("worker processes die although they map no file; the machine's own log may say why (memory?)")
+
+
+def _follow_parent(parent: int) -> None:
+    """A worker ends when its command does, however that ends; Ctrl-C is the command's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):  # Linux
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _build_bin(tasks: Sequence[BuildTask], may_map: bool) -> Counts:

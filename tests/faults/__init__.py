@@ -1,0 +1,1 @@
+"""Kills, full disks, power cuts, hostile files and wrong inputs, injected for real."""

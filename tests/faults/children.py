@@ -1,0 +1,136 @@
+"""What runs in processes of its own here: the library as `kidx build` uses it, and those that disturb it.
+
+Each function is given a pipe to send on first. Imports the library only, so that a process starts fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+import kidxlib.build
+from kidxlib.build import BuiltSegment
+from kidxlib.cli.main import kidx
+from kidxlib.command import run
+from kidxlib.log_dir import locked
+from kidxlib.plan import Target, find_segments, parse_sources, parse_topics
+from kidxlib.publish import sweep
+from kidxlib.recover import RecoverOptions
+
+_DAY_NS: Final = 24 * 3600 * 10**9
+
+#: Before each of these Python tells its audit hooks; together they are all that a build does to files but flushes.
+_STEPS: Final = ("open", "os.mkdir", "os.rename", "os.remove", "os.scandir", "os.chown", "os.chmod")
+
+
+def _build(log_dir: Path, index_dir: Path | None, may_map: bool = True) -> Iterator[BuiltSegment]:
+    sources = parse_sources([str(log_dir)])
+    target = Target(index_dir=index_dir, by_source=False, publish_truncated=index_dir is not None)
+    plan = find_segments(sources, parse_topics(".*"), target, lambda topic: RecoverOptions())
+    with locked(log_dir) if index_dir is None else contextlib.nullcontext():
+        for partition in plan.partitions:
+            sweep(partition.index_folder, time.time_ns() - _DAY_NS)
+        yield from kidxlib.build.build(plan.tasks, may_map)
+
+
+def build(send: Connection, log_dir: Path, index_dir: Path | None, together: Path | None = None) -> None:
+    """Build into a mirror, or in place where there is none.
+
+    Args:
+        together: wait until nobody holds this file locked.
+    """
+    if together is not None:
+        with together.open() as file:
+            send.send("waiting")
+            fcntl.flock(file, fcntl.LOCK_SH)
+    for _ in _build(log_dir, index_dir):
+        pass
+
+
+def build_and_tell(send: Connection, log_dir: Path, index_dir: Path) -> None:
+    """Build into a mirror in groups of eight files, and tell of each row as it is given out."""
+    with mock.patch.object(kidxlib.build, "GROUP_FILES", 8):
+        for built in _build(log_dir, index_dir):
+            send.send(Path(built.task.segment.path))
+
+
+def flush_forever(send: Connection, path: Path) -> None:
+    """Write to a file and flush that file alone, again and again, until killed or its disk is gone."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        send.send("flushing")
+        while True:
+            file.write(b"noise")
+            os.fsync(file.fileno())
+
+
+def build_until_step(send: Connection, log_dir: Path, index_dir: Path | None, last_step: int | None) -> None:
+    """Build in groups of four files; kill this process just before step number `last_step`. Sends the steps it took."""
+    steps = 0
+
+    def count(event: str, _: tuple[Any, ...]) -> None:
+        nonlocal steps
+        if event in _STEPS:
+            if steps == last_step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            steps += 1
+
+    sys.addaudithook(count)
+    with mock.patch.object(kidxlib.build, "GROUP_FILES", 4):
+        for _ in _build(log_dir, index_dir):
+            pass
+    send.send(steps)
+
+
+def build_measured(send: Connection, log_dir: Path, index_dir: Path, may_map: bool) -> None:
+    """Build; sends how each segment ended, then how much more memory this took, and how many bytes it read."""
+    memory, read = _peak_memory(), _bytes_read()
+    for built in _build(log_dir, index_dir, may_map):
+        send.send((built.task.segment.base_offset, built.end, built.published))
+    send.send((_peak_memory() - memory, _bytes_read() - read))
+
+
+def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
+    """Build as a user without rights; sends each segment's path, and how it ended."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    for built in _build(log_dir, index_dir):
+        send.send((Path(built.task.segment.path), built.end, built.published))
+
+
+def run_kidx(send: Connection, arguments: list[str]) -> None:
+    """Run `kidx` and end with its exit code; sends what it printed on standard output and standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            run(kidx, "kidx", arguments)
+        finally:
+            send.send(out.getvalue())
+            send.send(err.getvalue())
+
+
+def hold_lock(send: Connection, lock_file: Path) -> None:
+    """Lock a log dir as a broker does (`FileChannel.tryLock`: fcntl, the whole file), until killed."""
+    descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    send.send("held")
+    signal.pause()
+
+
+def _peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _bytes_read() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])

@@ -1,0 +1,274 @@
+"""The command `kidx` and the library in processes of their own, to be watched, stopped and killed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar
+
+from kidxlib.command import ExitCode
+from kidxlib.storage import CHUNK_BYTES
+from tests.faults import children
+
+#: Nothing here takes as long; what does, hangs.
+DEADLINE_SECONDS: Final = 60.0
+
+_COMMAND: Final = (sys.executable, "-c", "from kidxlib.cli.main import main; main()")
+
+# A process of the library then costs a fork in place of a second of imports. The server is a fresh interpreter.
+_forkserver = multiprocessing.get_context("forkserver")
+_forkserver.set_forkserver_preload(["kidxlib.cli.main"])
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+class TooLateError(Exception):
+    """A `kidx` was faster than the test that wanted to disturb it, as can happen where other processes are busy."""
+
+
+def again_if_too_late(test: Callable[_P, None]) -> Callable[_P, None]:
+    """Run a test again that came too late; the third time that counts as a failure."""
+
+    @functools.wraps(test)
+    def run(*arguments: _P.args, **named: _P.kwargs) -> None:
+        for _ in range(2):
+            with contextlib.suppress(TooLateError):
+                return test(*arguments, **named)
+        return test(*arguments, **named)
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run of `kidx` ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    def assert_one_line(self, code: ExitCode, *parts: object) -> None:
+        """It ended with that code, printed nothing but one line `error: …`, and that line has all the parts."""
+        assert self.code == code and self.out == "", self
+        lines = [line for line in self.err.splitlines() if line]
+        assert len(lines) == 1 and lines[0].startswith("error: "), self.err
+        assert [part for part in parts if str(part) not in lines[0]] == [], self.err
+
+
+def start_kidx(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
+    """Start `kidx` as the first process of a session of its own. Its output is strict, as in most UTF-8 locales."""
+    return subprocess.Popen(
+        [*_COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="surrogateescape",
+        start_new_session=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+    )
+
+
+def end(process: subprocess.Popen[str]) -> Ended:
+    """Wait for a `kidx` to end; nothing of it is left behind, whatever happens."""
+    with process:
+        try:
+            out, err = process.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            kill_session(process)
+    return Ended(process.returncode, out, err)
+
+
+def kidx(*arguments: str | Path, cwd: Path | None = None) -> Ended:
+    """Run `kidx` to its end."""
+    return end(start_kidx(*arguments, cwd=cwd))
+
+
+def refused_kidx(*arguments: str | Path) -> Ended:
+    """Run a `kidx` that is expected to refuse its arguments, in a process that may start no others."""
+    with Child(children.run_kidx, [str(argument) for argument in arguments]) as child:
+        (out, err), code = child.end()
+    return Ended(code, out, err)
+
+
+def session(process: subprocess.Popen[str]) -> list[int]:
+    """The processes of a `kidx` that are alive, its workers among them, also when it has ended itself."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, _, _, session_id = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(session_id) == process.pid and state not in "ZX":
+                found.append(int(folder.name))
+    return found
+
+
+def workers(process: subprocess.Popen[str]) -> list[int]:
+    """The processes of a `kidx` that read segments."""
+    found = []
+    for pid in session(process):
+        with contextlib.suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def kill_session(process: subprocess.Popen[str]) -> None:
+    """Kill what is left of a `kidx` and its workers."""
+    for pid in session(process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_for_end(pid: int, seconds: float) -> bool:
+    """Wait until a process has ended; False where it has not after that time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def while_it_runs(process: subprocess.Popen[str], condition: Callable[[], _T | None]) -> _T:
+    """Ask again and again, about every millisecond, until the answer is not None, and give it.
+
+    Raises:
+        TooLateError: `kidx` has ended without.
+    """
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        answer = condition()
+        if answer is not None:
+            return answer
+        if wait_for_end(process.pid, 0.001):
+            raise TooLateError
+    raise AssertionError("kidx hangs")
+
+
+class Running:
+    """A `kidx` in its own session, to be disturbed; `ended` stands when the context has ended."""
+
+    ended: Ended
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def mapping(self, log: Path) -> int:
+        """The worker that has mapped a log, so has noted its version and scans it, as soon as there is one."""
+        return while_it_runs(self.process, lambda: _mapping(workers(self.process), log))
+
+    def reading(self, log: Path) -> int:
+        """The worker that reads a log in chunks, as soon as it has read some."""
+        worker = while_it_runs(self.process, lambda: _opened(workers(self.process), log))
+        start = _bytes_read(worker)
+        while_it_runs(self.process, lambda: _bytes_read(worker) > start + 2 * CHUNK_BYTES or None)
+        return worker
+
+    def kill(self, worker: int) -> None:
+        """Kill a worker (-9), and wait until it is dead."""
+        os.kill(worker, signal.SIGKILL)
+        assert wait_for_end(worker, DEADLINE_SECONDS)
+
+
+@contextlib.contextmanager
+def stopped(worker: int) -> Iterator[None]:
+    """Stop a process for as long as the context lasts."""
+    os.kill(worker, signal.SIGSTOP)
+    yield
+    os.kill(worker, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def running_kidx(*arguments: str | Path) -> Iterator[Running]:
+    """Start `kidx`. The end of the context waits for its end; where the body failed, kills it."""
+    running = Running(start_kidx(*arguments))
+    try:
+        yield running
+    except BaseException:
+        kill_session(running.process)
+        raise
+    finally:
+        running.ended = end(running.process)
+
+
+def _mapping(pids: Iterable[int], log: Path) -> int | None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if f"{log}\n" in Path(f"/proc/{pid}/maps").read_text():
+                return pid
+    return None
+
+
+def _opened(pids: Iterable[int], log: Path) -> int | None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{descriptor}") == str(log):
+                        return pid
+    return None
+
+
+def _bytes_read(pid: int) -> int:
+    """How many bytes a process has got from reading, so without those of mapped files."""
+    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+
+
+class Child:
+    """A function of `tests.faults.children` in a process of its own. Use as a context: it does not outlive it.
+
+    `received` gives what the function sends.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: object) -> None:
+        self.received, sender = _forkserver.Pipe(duplex=False)
+        self.process: ForkServerProcess = _forkserver.Process(target=function, args=(sender, *arguments), daemon=True)
+        self.process.start()
+        sender.close()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.join()
+        self.received.close()
+
+    def end(self) -> tuple[list[Any], int]:
+        """Wait for it to end: what it sent, and its exit code (−9 for a kill)."""
+        messages = []
+        with contextlib.suppress(EOFError):
+            while self.received.poll(DEADLINE_SECONDS):
+                messages.append(self.received.recv())
+        self.process.join(DEADLINE_SECONDS)
+        assert self.process.exitcode is not None, "it hangs"
+        return messages, self.process.exitcode
+
+
+def run_child(function: Callable[..., None], *arguments: object) -> list[Any]:
+    """Run a function in a process of its own: what it sent."""
+    with Child(function, *arguments) as child:
+        messages, code = child.end()
+    assert code == 0, f"exit code {code}"
+    return messages

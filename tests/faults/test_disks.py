@@ -1,0 +1,100 @@
+"""Disks that are full or cannot be written to: one clear line, nothing broken, and later the same command works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kidxlib.command import ExitCode
+from tests.faults.conftest import Guard
+from tests.faults.disks import mounted, remount
+from tests.faults.processes import kidx
+from tests.faults.trees import (
+    LogStates,
+    age,
+    assert_no_offset_index_alone,
+    assert_whole,
+    indexes,
+    kafkas_indexes,
+    link_samples,
+    snapshot,
+    staging_files,
+)
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 partitions, 144 segments, 288 index files, of which each takes a page at least: more than a megabyte."""
+    return link_samples(tmp_path_factory.mktemp("disks") / "kafka-logs", 12)
+
+
+@pytest.mark.parametrize("small", ["size=600k", "nr_inodes=150"])
+def test_a_full_disk_is_named_and_the_build_goes_on_when_it_has_room(
+    small: str, tmp_path: Path, log_dir: Path, guard: Guard
+) -> None:
+    """Goal: with no room left (bytes or inodes) a build ends with one line, without a staging file or part of an index.
+
+    Method: a file system in memory that is too small, then the same command once it has been enlarged.
+    """
+    guard(log_dir)
+    expected = kafkas_indexes(log_dir)
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", small) as disk:
+        command = ("build", log_dir, "--index-dir", disk / "index")
+        ended = kidx(*command)
+        ended.assert_one_line(ExitCode.FAILED, disk / "index", "index: ", "No space left on device")
+        found = indexes(disk / "index")
+        assert staging_files(disk) == [] and len(found) < len(expected)
+        assert_whole(found, expected)
+        assert_no_offset_index_alone(found)
+
+        remount(disk, "size=64m,nr_inodes=10000")
+        ended = kidx(*command)
+        assert (ended.code, ended.err) == (ExitCode.OK, "")
+        assert indexes(disk / "index") == expected and staging_files(disk) == []
+
+
+def test_a_read_only_mirror_is_named_and_not_touched(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
+    """Goal: where nothing can be written a build says so in one line; where nothing needs to be, it succeeds.
+
+    Method: a file system in memory with the indexes of one topic, made read-only; and the same with a staging file of a
+    killed run, which cannot be swept.
+    """
+    guard(log_dir)
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64m") as disk:
+        index_dir = disk / "index"
+        assert kidx("build", log_dir, "--index-dir", index_dir, "--topics", "plain-zstd").code == ExitCode.OK
+        before = snapshot(disk)
+        remount(disk, "ro")
+        ended = kidx("build", log_dir, "--index-dir", index_dir, "--topics", "plain-zstd", "--json")
+        assert (ended.code, ended.json["by_published"]) == (ExitCode.OK, {"unchanged": 24}), ended
+        kidx("build", log_dir, "--index-dir", index_dir).assert_one_line(
+            ExitCode.FAILED, index_dir, "index: ", "Read-only file system"
+        )
+        assert snapshot(disk) == before
+
+        remount(disk, "rw")
+        left_over = index_dir / "plain-zstd-3" / ".kidx-0-00000000000000000000.index.tmp"
+        left_over.write_bytes(b"left")
+        age([left_over])
+        remount(disk, "ro")
+        kidx("build", log_dir, "--index-dir", index_dir).assert_one_line(
+            ExitCode.FAILED, index_dir, "Read-only file system"
+        )
+        remount(disk, "rw")
+        assert kidx("build", log_dir, "--index-dir", index_dir).code == ExitCode.OK
+        assert indexes(disk / "index") == kafkas_indexes(log_dir) and staging_files(disk) == []
+
+
+def test_a_read_only_log_dir_is_not_built_in(tmp_path: Path) -> None:
+    """Goal: in place on a read-only disk nothing is done, and one line says why.
+
+    Method: the sample on a file system in memory, made read-only, so that the lock cannot be taken.
+    """
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64m") as disk:
+        log_dir = link_samples(disk / "kafka-logs", 1)
+        before, logs = snapshot(disk), LogStates.of(log_dir)
+        remount(disk, "ro")
+        kidx("build", log_dir, "--in-place").assert_one_line(ExitCode.USAGE, log_dir / ".lock", "Read-only file system")
+        assert snapshot(disk) == before
+        logs.assert_unchanged()

@@ -1,0 +1,194 @@
+"""Kafka log dirs to build from, what a build leaves, and Kafka's own bytes to compare with."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib import formats
+from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX
+from tests.kidxlib import golden
+from tests.kidxlib.segments import Batch, encode
+
+#: What an index file may have held before a build: zeros, as a broker leaves it where it was stopped hard.
+OLD_INDEX: Final = bytes(64 * 1024)
+
+_DAY_NS: Final = 24 * 3600 * 10**9
+_FINAL_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+def is_final(name: str) -> bool:
+    """Whether a file of that name is an index for everybody to read."""
+    return name.endswith(_FINAL_SUFFIXES) and not name.startswith(".")
+
+
+def is_staging(name: str) -> bool:
+    """Whether it is an index that is being written."""
+    return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
+
+
+def link_samples(log_dir: Path, copies: int, topics: Iterable[str] | None = None) -> Path:
+    """Make a log dir of the sample's partitions, `copies` times each, of hard links to one copy of the files.
+
+    Args:
+        topics: only these.
+    """
+    for sample in sorted(golden.SAMPLES.iterdir()):
+        topic = sample.name.rpartition("-")[0]
+        if topics is None or topic in topics:
+            first = shutil.copytree(sample, log_dir / f"{topic}-0")
+            for copy in range(1, copies):
+                shutil.copytree(first, log_dir / f"{topic}-{copy}", copy_function=os.link)
+    return log_dir
+
+
+def copy_tree(log_dir: Path, to: Path) -> Path:
+    """The same log dir elsewhere on the same file system, of hard links."""
+    return Path(shutil.copytree(log_dir, to, copy_function=os.link, symlinks=True))
+
+
+def kafkas_indexes(log_dir: Path) -> dict[str, bytes]:
+    """What Kafka's own recovery writes for a log dir made by `link_samples`, by path below it."""
+    indexes: dict[str, bytes] = {}
+    for segment in golden.committed():
+        if segment.log.is_relative_to(golden.SAMPLES):
+            topic = segment.log.parent.name.rpartition("-")[0]
+            for partition in log_dir.glob(f"{topic}-*"):
+                for suffix, content in zip(_FINAL_SUFFIXES, (segment.offset_index, segment.time_index), strict=True):
+                    indexes[f"{partition.name}/{segment_file(segment.base_offset, suffix)}"] = content
+    return indexes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, folder or link as it stands. The content of logs is left out: `LogStates` looks after that."""
+
+    mode: int
+    owner: int
+    group: int
+    content: bytes | str | None
+
+    @classmethod
+    def of(cls, path: Path) -> Entry:
+        status = path.lstat()
+        content: bytes | str | None = None
+        if stat.S_ISLNK(status.st_mode):
+            content = os.readlink(path)
+        elif stat.S_ISREG(status.st_mode) and path.suffix != ".log":
+            content = path.read_bytes()
+        return cls(status.st_mode, status.st_uid, status.st_gid, content)
+
+
+def snapshot(root: Path) -> dict[str, Entry]:
+    """Everything below a folder, and the folder itself, by path below it. Links are not followed."""
+    return {str(path.relative_to(root)): Entry.of(path) for path in (root, *root.rglob("*"))}
+
+
+def indexes(root: Path) -> dict[str, bytes]:
+    """The content of every index file under its final name, by path below `root`."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if is_final(path.name) and path.is_file()
+    }
+
+
+def staging_files(root: Path) -> list[Path]:
+    """What builds have not put under a final name."""
+    return [path for path in root.rglob("*") if is_staging(path.name)]
+
+
+def age(files: Iterable[Path]) -> None:
+    """Make files look older than any run that is still going."""
+    yesterday = time.time_ns() - _DAY_NS - 3600 * 10**9
+    for path in files:
+        os.utime(path, ns=(yesterday, yesterday), follow_symlinks=False)
+
+
+def assert_whole(found: Mapping[str, bytes], expected: Mapping[str, bytes], old: bytes | None = None) -> None:
+    """Each index is the expected one, or the one that stood there before: never a part, never another's."""
+    for name, content in found.items():
+        assert content == expected[name] or content == old, f"{name}: {len(content)} bytes, {len(expected[name])} good"
+
+
+def assert_no_offset_index_alone(found: Mapping[str, bytes]) -> None:
+    """No `.index` stands without its `.timeindex`.
+
+    A broker that starts then makes an empty time index and never rebuilds it; a lone `.timeindex` it rebuilds.
+    """
+    alone = [
+        name
+        for name in found
+        if name.endswith(OFFSET_INDEX_SUFFIX)
+        and name.removesuffix(OFFSET_INDEX_SUFFIX) + TIME_INDEX_SUFFIX not in found
+    ]
+    assert not alone, f".index without .timeindex: {alone}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogStates:
+    """Every log below a folder as it was, to show later that nobody wrote to one."""
+
+    root: Path
+    states: Mapping[str, tuple[int, ...]]
+    contents: Mapping[int, bytes]
+
+    #: Content is compared too up to this size.
+    COMPARED_BYTES = 1 << 22
+
+    @classmethod
+    def of(cls, root: Path) -> LogStates:
+        states, contents = {}, {}
+        for path in root.rglob("*.log"):
+            status = path.lstat()
+            states[str(path.relative_to(root))] = (
+                status.st_ino,
+                status.st_mode,
+                status.st_uid,
+                status.st_gid,
+                status.st_size,
+                status.st_mtime_ns,
+            )
+            if stat.S_ISREG(status.st_mode) and status.st_size <= cls.COMPARED_BYTES and status.st_ino not in contents:
+                contents[status.st_ino] = path.read_bytes()
+        return cls(root, states, contents)
+
+    def assert_unchanged(self) -> None:
+        assert LogStates.of(self.root) == self
+
+
+def small_log(batches: int = 40, base_offset: int = 0) -> bytes:
+    """A sound log of that many v2 batches of 100 bytes, a second apart."""
+    return b"".join(encode(base_offset, [Batch(timestamp=1_700_000_000_000 + 1000 * n) for n in range(batches)]))
+
+
+def write_log(folder: Path, base_offset: int, content: bytes) -> Path:
+    """Write a segment's log into a partition's folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / segment_file(base_offset, ".log")
+    log.write_bytes(content)
+    return log
+
+
+def lying_log(folder: Path, base_offset: int, size: int, sound: bytes = b"", claimed: int | None = None) -> Path:
+    """A sparse log of `size` bytes: `sound` batches, and a v2 header that claims all the rest, with a wrong checksum.
+
+    Checking that means reading all of it, which takes a moment: time to do something to the file or its reader.
+
+    Args:
+        claimed: what the header's size field says, if not that.
+    """
+    length = size - len(sound) - formats.LOG_OVERHEAD if claimed is None else claimed
+    offset = base_offset + 2**20
+    header = struct.pack(">qiibIhiqqqhii", offset, length, 0, formats.MAGIC_V2, 0xBAD, 0, 0, 0, 0, -1, -1, -1, 1)
+    log = write_log(folder, base_offset, sound + header)
+    os.truncate(log, size)
+    return log
