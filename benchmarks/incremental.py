@@ -99,7 +99,7 @@ def _build(folder: Path, counted: list[Path] | None) -> dict[str, Any]:
         "--index-dir": folder / "index",
         "--catalog": folder / "catalog",
     }
-    command = [PROJECT / "spark-submit.sh", "build_index", "--json"]
+    command: list[str | Path] = [PROJECT / "spark-submit.sh", "build_index", "--json"]
     for option, value in places.items():
         command += [option, str(value)]
     start = time.perf_counter()
