@@ -53,6 +53,38 @@ OFFSET_INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", "
 #: (milliseconds since the epoch).
 TIME_INDEX_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
 
+#: One entry of a `.txnindex` (`AbortedTxn`): an aborted transaction's first data offset, the offset of its abort
+#: marker, and the last stable offset when the marker was applied.
+ABORTED_TRANSACTION: Final = np.dtype(
+    [
+        ("version", ">i2"),
+        ("producer_id", ">i8"),
+        ("first_offset", ">i8"),
+        ("last_offset", ">i8"),
+        ("last_stable_offset", ">i8"),
+    ]
+)
+
+#: The head of a `.snapshot` (`ProducerStateManager.writeSnapshot`); `entries` many `SNAPSHOT_ENTRY` follow. The CRC-32C
+#: covers all from `entries` to the end of the file.
+SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("entries", ">i4")])
+SNAPSHOT_VERSION: Final = 1
+
+#: One producer in a `.snapshot`. Without a data batch: sequence and offset −1, delta 0; without an open transaction:
+#: `current_transaction_first_offset` −1.
+SNAPSHOT_ENTRY: Final = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("current_transaction_first_offset", ">i8"),
+    ]
+)
+
 
 def field_position(layout: np.dtype[Any], field: str) -> int:
     """The byte at which `field` starts within `layout`."""
@@ -71,14 +103,23 @@ ENTRY_SIZE_MIN: Final = 14
 BATCH_V2_BYTES_MIN: Final = BATCH_V2.itemsize
 
 MAGIC_V2: Final = 2
-#: No timestamp, no leader epoch (`RecordBatch.NO_TIMESTAMP`, `NO_PARTITION_LEADER_EPOCH`).
+#: No timestamp, leader epoch or sequence (`RecordBatch.NO_TIMESTAMP`, `NO_PARTITION_LEADER_EPOCH`, `NO_SEQUENCE`).
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
 
 #: Bits of `attributes`.
 ATTRIBUTE_CODEC: Final = 0x07
+ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
 ATTRIBUTE_TRANSACTIONAL: Final = 0x10
 ATTRIBUTE_CONTROL: Final = 0x20
+
+#: The key of a control record: int16 version, int16 type. Its value, for these two types: int16 version, int32
+#: coordinator epoch (`ControlRecordType`, `EndTransactionMarker`).
+CONTROL_KEY_BYTES: Final = 4
+CONTROL_TYPE_ABORT: Final = 0
+CONTROL_TYPE_COMMIT: Final = 1
+MARKER_VALUE_BYTES: Final = 6
 
 #: Names of the codecs by number (`CompressionType`); 5 to 7 are not assigned.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown-5", "unknown-6", "unknown-7")

@@ -2,8 +2,12 @@
 
 `scan` is `LogSegment.recover` (Kafka 4.3.1) as one loop over the bytes of a segment: walk the batch headers, check
 the CRC, apply the interval rule, and fold the facts that the catalog keeps. It sees one chunk of the file at a time;
-all that it carries from chunk to chunk is in one `SCAN_STATE` record. `kidxlib.reference` says the same in a page of
-plain Python.
+all that it carries from chunk to chunk is in one `SCAN_STATE` record. `kidxlib.reference` says the same in plain
+Python.
+
+What recovery does with producers and leader epochs depends on earlier segments, so `scan` only notes it down:
+`PRODUCER_EVENT`s, with ordinary batches of one producer collapsed into one, and `LEADER_EPOCH`s. `apply_events` then
+is `LogSegment.updateProducerState` over the events of a segment.
 
 Checksums come from libcrc32c and libdeflate, called through their C symbols: about 20 GB/s in cache, where a Python
 call per batch would cost more than the checksum.
@@ -32,19 +36,47 @@ _crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, types.u
 class EndReason(enum.IntEnum):
     """Why a scan stopped. What each means to a reader of the catalog stands in `kidxlib.recover`."""
 
+    # The caller has to do something, and to call again.
     NEEDS_BYTES = 0
-    END_OF_FILE = 1
-    TRAILING_BYTES = 2
-    BATCH_OVERRUNS_FILE = 3
-    SIZE_TOO_SMALL = 4
-    BATCH_TOO_SMALL = 5
-    CRC_MISMATCH = 6
-    OFFSET_OVERFLOW = 7
-    OFFSET_INDEX_FULL = 8
-    TIME_INDEX_FULL = 9
-    OFFSET_NOT_INCREASING = 10
-    TIME_INDEX_OFFSET_DECREASING = 11
-    SEGMENT_TOO_LARGE = 12  # found before the loop starts
+    NEEDS_ROOM = 1
+    # Kafka cuts the log here, if anything is left of it.
+    END_OF_FILE = 2
+    TRAILING_BYTES = 3
+    BATCH_OVERRUNS_FILE = 4
+    SIZE_TOO_SMALL = 5
+    BATCH_TOO_SMALL = 6
+    CRC_MISMATCH = 7
+    INVALID_CONTROL_RECORD = 8
+    # Kafka fails.
+    OFFSET_OVERFLOW = 9
+    OFFSET_INDEX_FULL = 10
+    TIME_INDEX_FULL = 11
+    OFFSET_NOT_INCREASING = 12
+    TIME_INDEX_OFFSET_DECREASING = 13
+    UNKNOWN_CONTROL_TYPE = 14
+    MALFORMED_CONTROL_RECORD = 15
+    COMPRESSED_CONTROL_BATCH = 16  # we fail
+    CONTROL_BATCH_TOO_LARGE = 17  # we fail
+    SEGMENT_TOO_LARGE = 18  # found before the loop starts
+
+
+class EventKind(enum.IntEnum):
+    """What a producer did."""
+
+    DATA = 0  # batches outside of transactions
+    TRANSACTIONAL_DATA = 1
+    COMMIT = 2
+    ABORT = 3
+    EMPTY_CONTROL = 4  # what compaction leaves of a marker
+
+
+class ProducerFailure(enum.IntEnum):
+    """Why Kafka fails on a producer's batch. What each means stands in `kidxlib.producers`."""
+
+    NONE = 0
+    NOT_TRANSACTIONAL = 1
+    ABORT_NOT_INCREASING = 2
+    TRANSACTION_NOT_STARTED = 3
 
 
 #: What the loop carries from chunk to chunk: Kafka's own variables first, then why it ended, then the facts.
@@ -64,6 +96,7 @@ SCAN_STATE: Final = np.dtype(
         ("found", "i8"),
         ("expected", "i8"),
         ("needed", "i8"),
+        ("needs_whole_batch", "i8"),  # of these bytes a checksum alone would not do
         # The checksum of the one batch that is larger than a chunk, computed by the caller piece by piece.
         ("checked_position", "i8"),
         ("checked_crc", "i8"),
@@ -78,8 +111,53 @@ SCAN_STATE: Final = np.dtype(
         ("control_batches", "i8"),
         ("magics", "u8"),  # bit n: magic n was seen; bit 63: any other
         ("codecs", "u8"),  # bit n: codec n was seen
+        # Producers and leader epochs.
+        ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
+        ("largest_leader_epoch", "i8"),
+        ("producer_events", "i8"),
+        ("leader_epochs", "i8"),
     ]
 )
+
+#: What a producer did, for the fold over a partition's segments. Data batches of a producer that follow each other with
+#: no marker of its own in between, and are all transactional or all not, are one event; fields that no data batch or no
+#: marker has are −1.
+PRODUCER_EVENT: Final = np.dtype(
+    [
+        ("position", "i8"),  # file position of the (first) batch
+        ("producer_id", "i8"),
+        ("kind", "i4"),
+        ("producer_epoch", "i4"),  # of the last batch, as are all below but `first_offset`
+        ("first_offset", "i8"),  # base offset of the first batch
+        ("last_offset", "i8"),
+        ("offset_delta", "i4"),
+        ("last_sequence", "i4"),
+        ("timestamp", "i8"),  # a marker's: of its record
+        ("coordinator_epoch", "i4"),
+    ]
+)
+
+#: A batch with a leader epoch above all before it in the segment.
+LEADER_EPOCH: Final = np.dtype([("epoch", "i4"), ("start_offset", "i8"), ("position", "i8")])
+
+#: Which event a producer's next data batch may be collapsed into, by the lowest bits of its id: a number of an event
+#: plus one. Two producers that share a slot push each other out, which costs an event and no more.
+OPEN_EVENT_SLOTS: Final = 4096
+
+#: The largest control batch of a producer that is read; Kafka's have 78 bytes.
+CONTROL_BATCH_BYTES_MAX: Final = 64 * 1024
+
+#: What is known of a producer: Kafka's `ProducerStateEntry`, in a snapshot's order and words.
+PRODUCER_STATE: Final = np.dtype(
+    [(name, formats.SNAPSHOT_ENTRY[name].newbyteorder("=")) for name in formats.SNAPSHOT_ENTRY.names or ()]
+    + [("in_transaction", "i1"), ("known", "i1")]
+)
+
+#: `ProducerStateManager.ongoingTxns`: the first offset, which is the key, and whose it is.
+ONGOING_TRANSACTION: Final = np.dtype([("first_offset", "i8"), ("producer_id", "i8")])
+
+#: An entry of a `.txnindex` in this machine's byte order.
+ABORTED_TRANSACTION: Final = formats.ABORTED_TRANSACTION.newbyteorder("=")
 
 #: Index entries as the loop writes them: the file layouts in this machine's byte order.
 OFFSET_ENTRY: Final = formats.OFFSET_INDEX_ENTRY.newbyteorder("=")
@@ -95,6 +173,9 @@ _RELATIVE_OFFSET_MAX: Final = formats.RELATIVE_OFFSET_MAX
 _CODEC: Final = formats.ATTRIBUTE_CODEC
 _TRANSACTIONAL: Final = formats.ATTRIBUTE_TRANSACTIONAL
 _CONTROL: Final = formats.ATTRIBUTE_CONTROL
+_LOG_APPEND_TIME: Final = formats.ATTRIBUTE_LOG_APPEND_TIME
+_NO_SEQUENCE: Final = formats.NO_SEQUENCE
+_INT32_MAX: Final = 2**31 - 1
 
 _SIZE_AT: Final = formats.field_position(formats.BATCH_V2, "batch_length")
 _MAGIC_AT: Final = formats.field_position(formats.BATCH_V2, "magic")
@@ -103,6 +184,10 @@ _V2_CRC_AT: Final = formats.field_position(formats.BATCH_V2, "crc")
 _V2_ATTRIBUTES_AT: Final = formats.field_position(formats.BATCH_V2, "attributes")
 _V2_LAST_OFFSET_DELTA_AT: Final = formats.field_position(formats.BATCH_V2, "last_offset_delta")
 _V2_MAX_TIMESTAMP_AT: Final = formats.field_position(formats.BATCH_V2, "max_timestamp")
+_V2_BASE_TIMESTAMP_AT: Final = formats.field_position(formats.BATCH_V2, "base_timestamp")
+_V2_PRODUCER_ID_AT: Final = formats.field_position(formats.BATCH_V2, "producer_id")
+_V2_PRODUCER_EPOCH_AT: Final = formats.field_position(formats.BATCH_V2, "producer_epoch")
+_V2_BASE_SEQUENCE_AT: Final = formats.field_position(formats.BATCH_V2, "base_sequence")
 _V2_RECORDS_COUNT_AT: Final = formats.field_position(formats.BATCH_V2, "records_count")
 _V1_CRC_AT: Final = formats.field_position(formats.MESSAGE_V1, "crc")
 _V1_ATTRIBUTES_AT: Final = formats.field_position(formats.MESSAGE_V1, "attributes")
@@ -115,9 +200,15 @@ def new_state(base_offset: int) -> np.ndarray[Any, Any]:
     state["max_timestamp"] = state["last_time_entry_timestamp"] = formats.NO_TIMESTAMP
     state["offset_of_max_timestamp"] = -1
     state["checked_position"] = -1
-    state["next_offset"] = base_offset
-    state["first_leader_epoch"] = state["last_leader_epoch"] = formats.NO_LEADER_EPOCH
+    state["next_offset"] = state["map_end_offset"] = base_offset
+    for field in ("first_leader_epoch", "last_leader_epoch", "largest_leader_epoch"):
+        state[field] = formats.NO_LEADER_EPOCH
     return state
+
+
+@njit(inline="always")
+def _int16(data, at):
+    return np.int16((np.uint16(data[at]) << 8) | data[at + 1])
 
 
 @njit(inline="always")
@@ -151,6 +242,174 @@ def _append_time(states, time_entries, base_offset):
     return True
 
 
+_UNDERFLOW: Final = -1
+_TOO_LONG: Final = -2
+
+
+@njit
+def _varint(data, at, end):
+    """`ByteUtils.readVarint`: the value and the byte behind it; `_UNDERFLOW` or `_TOO_LONG` in place of that."""
+    value = np.uint32(0)
+    for number in range(5):
+        if at >= end:
+            return np.int64(0), np.int64(_UNDERFLOW)
+        byte = np.uint32(data[at])
+        at += 1
+        if number == 4:
+            if byte >= 128:
+                return np.int64(0), np.int64(_TOO_LONG)
+            value |= byte << np.uint32(28)
+            break
+        value |= (byte & np.uint32(127)) << np.uint32(7 * number)
+        if byte < 128:
+            break
+    return np.int64(np.int32((value >> np.uint32(1)) ^ (np.uint32(0) - (value & np.uint32(1))))), np.int64(at)
+
+
+@njit
+def _varlong(data, at, end):
+    """`ByteUtils.readVarlong`, likewise."""
+    value = np.uint64(0)
+    for number in range(10):
+        if at >= end:
+            return np.int64(0), np.int64(_UNDERFLOW)
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(127)) << np.uint64(7 * number)
+        if byte < 128:
+            return np.int64((value >> np.uint64(1)) ^ (np.uint64(0) - (value & np.uint64(1)))), np.int64(at)
+    return np.int64(0), np.int64(_TOO_LONG)
+
+
+@njit
+def _skip_bytes(data, at, end):
+    """A length and as many bytes: the length, where they start, and the byte behind them or an error below 0."""
+    size, start = _varint(data, at, end)
+    if start < 0:
+        return size, start, start
+    if size > end - start:
+        return size, start, np.int64(_UNDERFLOW)
+    return size, start, start + max(size, 0)
+
+
+@njit
+def _read_control_batch(data, batch, batch_end):
+    """What the control batch of a producer says, as `ProducerAppendInfo.append` reads it: its first record.
+
+    Returns:
+        An `EventKind`, or minus the `EndReason` that it is; the coordinator epoch; the record's timestamp.
+    """
+    invalid = np.int64(-EndReason.INVALID_CONTROL_RECORD), np.int64(-1), np.int64(-1)
+    malformed = np.int64(-EndReason.MALFORMED_CONTROL_RECORD), np.int64(-1), np.int64(-1)
+    count = _int32(data, batch + _V2_RECORDS_COUNT_AT)
+    attributes = np.int64(data[batch + _V2_ATTRIBUTES_AT + 1])
+    if count == 0:
+        return np.int64(EventKind.EMPTY_CONTROL), np.int64(-1), np.int64(-1)
+    if attributes & _CODEC:
+        return np.int64(-EndReason.COMPRESSED_CONTROL_BATCH), np.int64(-1), np.int64(-1)
+    if batch_end - batch > CONTROL_BATCH_BYTES_MAX:
+        return np.int64(-EndReason.CONTROL_BATCH_TOO_LARGE), np.int64(-1), np.int64(-1)
+    if count < 0:
+        return invalid
+
+    # DefaultRecord.readFrom
+    size, start = _varint(data, batch + _BATCH_V2_BYTES_MIN, batch_end)
+    if start == _TOO_LONG:
+        return malformed
+    if start < 0 or size > batch_end - start or start >= batch_end:
+        return invalid
+    timestamp_delta, at = _varlong(data, start + 1, batch_end)
+    if at < 0:
+        return invalid
+    _, at = _varint(data, at, batch_end)  # offset delta
+    if at < 0:
+        return invalid
+    key_bytes, key, at = _skip_bytes(data, at, batch_end)
+    if at < 0:
+        return invalid
+    value_bytes, value, at = _skip_bytes(data, at, batch_end)
+    if at < 0:
+        return invalid
+    headers, at = _varint(data, at, batch_end)
+    if at < 0 or headers < 0 or headers > batch_end - at:
+        return invalid
+    for _ in range(headers):
+        header_key_bytes, _, at = _skip_bytes(data, at, batch_end)
+        if at < 0 or header_key_bytes < 0:
+            return invalid
+        _, _, at = _skip_bytes(data, at, batch_end)
+        if at < 0:
+            return invalid
+    if at - start != size or (count == 1 and at != batch_end):
+        return invalid
+
+    # EndTransactionMarker.deserialize
+    if key_bytes < 0:
+        return malformed
+    if key_bytes < formats.CONTROL_KEY_BYTES or _int16(data, key) < 0:
+        return invalid
+    control_type = _int16(data, key + 2)
+    if control_type != formats.CONTROL_TYPE_ABORT and control_type != formats.CONTROL_TYPE_COMMIT:
+        return np.int64(-EndReason.UNKNOWN_CONTROL_TYPE), np.int64(control_type), np.int64(-1)
+    if value_bytes < 2:
+        return malformed
+    if _int16(data, value) < 0:
+        return invalid
+    if value_bytes < formats.MARKER_VALUE_BYTES:
+        return malformed
+    if attributes & _LOG_APPEND_TIME:
+        timestamp = _int64(data, batch + _V2_MAX_TIMESTAMP_AT)
+    else:
+        timestamp = _int64(data, batch + _V2_BASE_TIMESTAMP_AT) + timestamp_delta
+    kind = EventKind.ABORT if control_type == formats.CONTROL_TYPE_ABORT else EventKind.COMMIT
+    return np.int64(kind), np.int64(_int32(data, value + 2)), timestamp
+
+
+@njit
+def _note_producer(
+    states, events, open_events, kind, coordinator_epoch, marker_timestamp, data, at, position, last_offset
+):
+    """Add a producer's batch to the events, or to one of them."""
+    state = states[0]
+    producer_id = _int64(data, at + _V2_PRODUCER_ID_AT)
+    slot = producer_id & (OPEN_EVENT_SLOTS - 1)
+    number = open_events[slot] - 1
+    collapses = number >= 0 and events[number].producer_id == producer_id
+    if kind == EventKind.EMPTY_CONTROL and collapses:
+        return  # it says that there is such a producer, which is known
+    if kind > EventKind.TRANSACTIONAL_DATA:
+        open_events[slot] = 0
+    if kind > EventKind.TRANSACTIONAL_DATA or not collapses or events[number].kind != kind:
+        number = state.producer_events
+        state.producer_events = number + 1
+        event = events[number]
+        event.position = position
+        event.producer_id = producer_id
+        event.kind = kind
+        event.first_offset = _int64(data, at)
+        if kind <= EventKind.TRANSACTIONAL_DATA:
+            open_events[slot] = number + 1
+    event = events[number]
+    event.producer_epoch = np.int32(_int16(data, at + _V2_PRODUCER_EPOCH_AT))
+    event.last_offset = last_offset
+    event.coordinator_epoch = np.int32(coordinator_epoch)
+    event.timestamp = marker_timestamp
+    event.offset_delta = np.int32(-1)
+    event.last_sequence = np.int32(_NO_SEQUENCE)
+    if kind <= EventKind.TRANSACTIONAL_DATA:
+        delta = _int32(data, at + _V2_LAST_OFFSET_DELTA_AT)
+        event.offset_delta = delta
+        event.timestamp = _int64(data, at + _V2_MAX_TIMESTAMP_AT)
+        sequence = _int32(data, at + _V2_BASE_SEQUENCE_AT)
+        if sequence != _NO_SEQUENCE:  # DefaultRecordBatch.incrementSequence, in Java's 32 bits
+            sequence = np.int64(sequence)
+            if sequence > np.int64(np.int32(_INT32_MAX - np.int64(delta))):
+                sequence = np.int64(delta) - (_INT32_MAX - sequence) - 1
+            else:
+                sequence += delta
+            event.last_sequence = np.int32(sequence)
+
+
 @njit(
     types.void(
         types.Array(types.uint8, 1, "C", readonly=True),
@@ -164,6 +423,9 @@ def _append_time(states, time_entries, base_offset):
         types.Array(from_dtype(SCAN_STATE), 1, "C"),
         types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
         types.Array(from_dtype(TIME_ENTRY), 1, "C"),
+        types.Array(from_dtype(PRODUCER_EVENT), 1, "C"),
+        types.Array(types.int64, 1, "C"),
+        types.Array(from_dtype(LEADER_EPOCH), 1, "C"),
     ),
     cache=True,
     boundscheck=False,
@@ -181,6 +443,9 @@ def scan(
     states,
     offset_entries,
     time_entries,
+    producer_events,
+    open_events,
+    leader_epochs,
 ):
     """Go on with a scan through one chunk of a segment: the inner loop of `LogSegment.recover`.
 
@@ -193,9 +458,12 @@ def scan(
         max_offset_entries, max_time_entries: entries that Kafka's index files have room for.
         verify_crc: False trusts the checksums and reads headers only.
         states: one `SCAN_STATE`; on return its `end` is an `EndReason`. `NEEDS_BYTES`: call again with a chunk that
-            holds `needed` bytes from `position` on, or with the checksum of that one batch in `checked_*`.
+            holds `needed` bytes from `position` on, or (unless `needs_whole_batch`) with the checksum of that one batch
+            in `checked_*`. `NEEDS_ROOM`: call again with more room in `producer_events` and `leader_epochs`.
         offset_entries, time_entries: the index entries found so far; written from the state's counts on. They have
             room for every entry that the file can give.
+        producer_events, leader_epochs: likewise, without such room.
+        open_events: `OPEN_EVENT_SLOTS` zeros at first.
     """
     state = states[0]
     position = state.position
@@ -204,13 +472,17 @@ def scan(
     end = EndReason.NEEDS_BYTES
 
     while True:
+        if state.producer_events == len(producer_events) or state.leader_epochs == len(leader_epochs):
+            state.needed = 0
+            end = EndReason.NEEDS_ROOM
+            break
         # FileLogInputStream.nextBatch
         if position >= file_size - _HEADER_SIZE_UP_TO_MAGIC:
             state.found = file_size - position
             end = EndReason.END_OF_FILE if position == file_size else EndReason.TRAILING_BYTES
             break
         if position + _HEADER_SIZE_UP_TO_MAGIC > chunk_end:
-            state.needed = min(_BATCH_V2_BYTES_MIN, file_size - position)
+            state.needed, state.needs_whole_batch = min(_BATCH_V2_BYTES_MIN, file_size - position), 0
             break
         at = position - chunk_position
         size = np.int64(_int32(chunk, at + _SIZE_AT))
@@ -233,7 +505,7 @@ def scan(
         crc_known = not verify_crc or position == state.checked_position
         needed = min(batch_bytes, _BATCH_V2_BYTES_MIN) if crc_known else batch_bytes
         if position + needed > chunk_end:
-            state.needed = needed
+            state.needed, state.needs_whole_batch = needed, 0
             break
         if verify_crc:
             if magic >= _MAGIC_V2:
@@ -254,6 +526,13 @@ def scan(
                 state.found, state.expected = computed, stored
                 end = EndReason.CRC_MISMATCH
                 break
+
+        # A control batch of a producer is the only kind that is looked into.
+        is_producers = magic >= _MAGIC_V2 and _int64(chunk, at + _V2_PRODUCER_ID_AT) >= 0
+        is_control = is_producers and (chunk[at + _V2_ATTRIBUTES_AT + 1] & _CONTROL) != 0
+        if is_control and batch_bytes <= CONTROL_BATCH_BYTES_MAX and position + batch_bytes > chunk_end:
+            state.needed, state.needs_whole_batch = batch_bytes, 1
+            break
 
         # The batch's last offset and largest timestamp. A magic below 0 is read as v1, as Kafka does.
         offset = _int64(chunk, at)
@@ -300,7 +579,16 @@ def scan(
                 break
             state.last_index_position = position
 
-        position += batch_bytes
+        kind, coordinator_epoch, marker_timestamp = np.int64(EventKind.DATA), np.int64(-1), np.int64(-1)
+        if is_control:
+            kind, coordinator_epoch, marker_timestamp = _read_control_batch(chunk, at, at + batch_bytes)
+            if kind < 0 and kind != -EndReason.INVALID_CONTROL_RECORD:
+                state.found, state.expected = coordinator_epoch, CONTROL_BATCH_BYTES_MAX
+                end = -kind
+                break
+        elif is_producers and (chunk[at + _V2_ATTRIBUTES_AT + 1] & _TRANSACTIONAL) != 0:
+            kind = np.int64(EventKind.TRANSACTIONAL_DATA)
+
         state.next_offset = last_offset + 1
         state.batches += 1
         state.magics |= np.uint64(1) << np.uint64(magic if 0 <= magic < 63 else 63)
@@ -314,15 +602,133 @@ def scan(
                 if state.first_leader_epoch < 0:
                     state.first_leader_epoch = leader_epoch
                 state.last_leader_epoch = leader_epoch
+            if leader_epoch > state.largest_leader_epoch:
+                state.largest_leader_epoch = leader_epoch
+                leader_epochs[state.leader_epochs].epoch = np.int32(leader_epoch)
+                leader_epochs[state.leader_epochs].start_offset = offset
+                leader_epochs[state.leader_epochs].position = position
+                state.leader_epochs += 1
+            if is_producers and kind >= 0:
+                _note_producer(
+                    states,
+                    producer_events,
+                    open_events,
+                    kind,
+                    coordinator_epoch,
+                    marker_timestamp,
+                    chunk,
+                    at,
+                    position,
+                    last_offset,
+                )
+            if kind >= 0:
+                state.map_end_offset = last_offset + 1
         else:
             attributes = np.int64(chunk[at + _V1_ATTRIBUTES_AT])
             state.records += 1
             state.compressed_messages += (attributes & _CODEC) != 0
         state.codecs |= np.uint64(1) << np.uint64(attributes & _CODEC)
+        position += batch_bytes
+        if kind < 0:  # Kafka has counted this batch as valid when it looks into it
+            end = EndReason.INVALID_CONTROL_RECORD
+            break
 
     # The entry that closing a segment writes (skipFullCheck); Kafka fails here too where offsets went back.
-    reached_end = end != EndReason.NEEDS_BYTES and end < EndReason.OFFSET_OVERFLOW
+    reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW
     if reached_end and not _append_time(states, time_entries, base_offset):
         end = EndReason.TIME_INDEX_OFFSET_DECREASING
     state.position = position
     state.end = end
+
+
+@njit(
+    types.UniTuple(types.int64, 4)(  # type: ignore[no-untyped-call]
+        types.Array(from_dtype(PRODUCER_EVENT), 1, "C", readonly=True),
+        types.Array(types.int64, 1, "C"),
+        types.Array(from_dtype(PRODUCER_STATE), 1, "C"),
+        types.Array(from_dtype(ONGOING_TRANSACTION), 1, "C"),
+        types.int64,
+        types.Array(from_dtype(ABORTED_TRANSACTION), 1, "C"),
+    ),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def apply_events(events, producers, states, ongoing, ongoing_count, aborted):
+    """Bring producer states forward by the events of a segment: `LogSegment.updateProducerState`.
+
+    Args:
+        events: in the order of their positions.
+        producers: for each event, which of `states` is its producer's.
+        states: `known` is 0 for producers that had no state before.
+        ongoing: open transactions; the first `ongoing_count` are filled, and there is room for one more an event that
+            may open one.
+        aborted: room for one entry per abort.
+
+    Returns:
+        How many entries `aborted` has now, and `ongoing`; the first event that Kafka fails on, or how many there are;
+        which `ProducerFailure` that is.
+    """
+    aborted_count = np.int64(0)
+    for number in range(len(events)):
+        event, state = events[number], states[producers[number]]
+        if event.kind <= EventKind.TRANSACTIONAL_DATA:
+            # ProducerAppendInfo.appendDataBatch
+            if state.in_transaction and event.kind == EventKind.DATA:
+                return aborted_count, ongoing_count, number, np.int64(ProducerFailure.NOT_TRANSACTIONAL)
+            state.producer_epoch = np.int16(event.producer_epoch)
+            state.last_sequence = event.last_sequence
+            state.last_offset = event.last_offset
+            state.offset_delta = event.offset_delta
+            state.timestamp = event.timestamp
+            if event.kind == EventKind.TRANSACTIONAL_DATA and not state.in_transaction:
+                state.in_transaction = 1
+                state.current_transaction_first_offset = event.first_offset
+                place = 0
+                while place < ongoing_count and ongoing[place].first_offset != event.first_offset:
+                    place += 1
+                ongoing[place].first_offset = event.first_offset
+                ongoing[place].producer_id = event.producer_id
+                ongoing_count = max(ongoing_count, place + 1)
+        elif event.kind != EventKind.EMPTY_CONTROL:
+            # ProducerAppendInfo.appendEndTxnMarker
+            if state.producer_epoch != event.producer_epoch:
+                state.producer_epoch = np.int16(event.producer_epoch)
+                state.last_sequence = np.int32(_NO_SEQUENCE)
+                state.last_offset = -1
+                state.offset_delta = np.int32(0)
+            state.coordinator_epoch = event.coordinator_epoch
+            state.timestamp = event.timestamp
+            if state.in_transaction:
+                first_offset = state.current_transaction_first_offset
+                state.in_transaction = 0
+                state.current_transaction_first_offset = -1
+                if event.kind == EventKind.ABORT:
+                    # TransactionIndex.append
+                    if aborted_count > 0 and event.first_offset <= aborted[aborted_count - 1].last_offset:
+                        return aborted_count, ongoing_count, number, np.int64(ProducerFailure.ABORT_NOT_INCREASING)
+                    # ProducerStateManager.lastStableOffset
+                    last_stable_offset, found = event.first_offset + 1, False
+                    for place in range(ongoing_count):
+                        other = ongoing[place]
+                        if other.producer_id != event.producer_id and (
+                            not found or other.first_offset < last_stable_offset
+                        ):
+                            last_stable_offset, found = other.first_offset, True
+                    entry = aborted[aborted_count]
+                    entry.version = np.int16(0)
+                    entry.producer_id = event.producer_id
+                    entry.first_offset = first_offset
+                    entry.last_offset = event.first_offset
+                    entry.last_stable_offset = last_stable_offset
+                    aborted_count += 1
+                # ProducerStateManager.completeTxn
+                place = 0
+                while place < ongoing_count and ongoing[place].first_offset != first_offset:
+                    place += 1
+                if place == ongoing_count:
+                    return aborted_count, ongoing_count, number, np.int64(ProducerFailure.TRANSACTION_NOT_STARTED)
+                ongoing_count -= 1
+                ongoing[place] = ongoing[ongoing_count]
+        state.known = 1
+    return aborted_count, ongoing_count, len(events), np.int64(ProducerFailure.NONE)

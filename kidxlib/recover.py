@@ -1,7 +1,8 @@
 """One segment's log → its index bytes, the facts that the catalog keeps, and why the scan ended.
 
 `recover` gives byte for byte what `LogSegment.recover` of Kafka 4.3.1 writes into `.index` and `.timeindex`, without
-cutting the log. Where Kafka would fail, the scan ends as `quarantined` and its bytes are not to be published.
+cutting the log. Where Kafka would fail, the scan ends as `quarantined` and its bytes are not to be published. What
+recovery does besides depends on earlier segments, so its causes come out as events for `kidxlib.fold`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kidxlib import checksums, formats, kernels
 from kidxlib.errors import UsageError
@@ -19,6 +21,9 @@ from kidxlib.storage import LogBytes
 
 INTERVAL_BYTES_DEFAULT: Final = 4096
 MAX_INDEX_BYTES_DEFAULT: Final = 10 * 1024 * 1024
+
+#: Producer events and leader epochs for which a scan has room at first.
+_FIRST_ROOM: Final = 256
 
 
 class Status(enum.StrEnum):
@@ -88,6 +93,8 @@ class SegmentFacts:
         codecs: names of the codecs seen.
         transactional_batches, control_batches: how many batches have that attribute.
         offset_entries, time_entries: entries of the two indexes.
+        map_end_offset: the last v2 batch's last offset + 1, the base offset where there is none; a snapshot of the
+            producers at the segment's end is named by it (`ProducerStateManager.mapEndOffset`).
     """
 
     next_offset: int
@@ -104,16 +111,24 @@ class SegmentFacts:
     control_batches: int
     offset_entries: int
     time_entries: int
+    map_end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredSegment:
-    """A scanned segment. The index bytes of a quarantined one reach to the failure and are not to be published."""
+    """A scanned segment. The index bytes of a quarantined one reach to the failure and are not to be published.
+
+    Attributes:
+        producer_events: what producers did, of dtype `kernels.PRODUCER_EVENT`.
+        leader_epochs: where leader epochs began, of dtype `kernels.LEADER_EPOCH`.
+    """
 
     end: ScanEnd
     facts: SegmentFacts
     offset_index: bytes
     time_index: bytes
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
 
 
 #: What each end means: the status, a word, and the detail, filled with what was found and expected.
@@ -144,6 +159,12 @@ _ENDS: Final = {
         "crc-mismatch",
         "the batch's checksum is {found:#010x}, its header says {expected:#010x}",
     ),
+    EndReason.INVALID_CONTROL_RECORD: (
+        Status.TRUNCATED,
+        "invalid-control-record",
+        "the control batch before this byte does not hold a control record of version 0 or above; Kafka keeps that "
+        "batch and cuts behind it",
+    ),
     EndReason.OFFSET_OVERFLOW: (
         Status.QUARANTINED,
         "offset-overflow",
@@ -170,6 +191,26 @@ _ENDS: Final = {
         "time-index-offset-decreasing",
         "the largest timestamp is at offset {found}, below {expected}, the last in the time index; Kafka empties "
         "such a segment when it recovers",
+    ),
+    EndReason.UNKNOWN_CONTROL_TYPE: (
+        Status.QUARANTINED,
+        "unknown-control-type",
+        "a control record of a producer has type {found}, expected 0 (abort) or 1 (commit); Kafka fails here",
+    ),
+    EndReason.MALFORMED_CONTROL_RECORD: (
+        Status.QUARANTINED,
+        "malformed-control-record",
+        "a control record of a producer has no key, or its value is too short for a marker; Kafka fails here",
+    ),
+    EndReason.COMPRESSED_CONTROL_BATCH: (
+        Status.QUARANTINED,
+        "compressed-control-batch",
+        "a control batch of a producer is compressed, which Kafka never writes; it is not looked into here",
+    ),
+    EndReason.CONTROL_BATCH_TOO_LARGE: (
+        Status.QUARANTINED,
+        "control-batch-too-large",
+        "a control batch of a producer has more than {expected} bytes, Kafka's have 78; it is not looked into here",
     ),
     EndReason.SEGMENT_TOO_LARGE: (
         Status.QUARANTINED,
@@ -198,6 +239,10 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
     offset_entries = np.empty(min(room, max_offset_entries), kernels.OFFSET_ENTRY)
     time_entries = np.empty(min(room + 1, max_time_entries), kernels.TIME_ENTRY)
 
+    producer_events = np.empty(_FIRST_ROOM, kernels.PRODUCER_EVENT)
+    leader_epochs = np.empty(_FIRST_ROOM, kernels.LEADER_EPOCH)
+    open_events = np.zeros(kernels.OPEN_EVENT_SLOTS, np.int64)
+
     states = kernels.new_state(base_offset)
     state = states[0]
     if log.size > formats.SEGMENT_BYTES_MAX:
@@ -206,12 +251,21 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
             log.size,
             formats.SEGMENT_BYTES_MAX,
         )
-    while state["end"] == EndReason.NEEDS_BYTES:
+    while state["end"] in (EndReason.NEEDS_BYTES, EndReason.NEEDS_ROOM):
+        if state["end"] == EndReason.NEEDS_ROOM:
+            producer_events = _with_room(producer_events, int(state["producer_events"]))
+            leader_epochs = _with_room(leader_epochs, int(state["leader_epochs"]))
         position, chunk = log.window(int(state["position"]))
         if state["needed"] > position + len(chunk) - state["position"]:
-            state["checked_position"] = state["position"]
-            state["checked_crc"] = _checksum_in_pieces(log, int(state["position"]), int(state["needed"]))
-            position, chunk = log.window(int(state["position"]))
+            if state["needs_whole_batch"]:
+                position, chunk = (
+                    int(state["position"]),
+                    _in_one_piece(log, int(state["position"]), int(state["needed"])),
+                )
+            else:
+                state["checked_position"] = state["position"]
+                state["checked_crc"] = _checksum_in_pieces(log, int(state["position"]), int(state["needed"]))
+                position, chunk = log.window(int(state["position"]))
         kernels.scan(
             chunk,
             position,
@@ -224,6 +278,9 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
             states,
             offset_entries,
             time_entries,
+            producer_events,
+            open_events,
+            leader_epochs,
         )
 
     return RecoveredSegment(
@@ -231,7 +288,27 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
         facts=_facts(state),
         offset_index=offset_entries[: state["offset_entries"]].astype(formats.OFFSET_INDEX_ENTRY).tobytes(),
         time_index=time_entries[: state["time_entries"]].astype(formats.TIME_INDEX_ENTRY).tobytes(),
+        producer_events=producer_events[: state["producer_events"]].copy(),
+        leader_epochs=leader_epochs[: state["leader_epochs"]].copy(),
     )
+
+
+def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:
+    """The items, with room for twice as many where all room is used."""
+    return items if used < len(items) else np.concatenate([items, np.empty_like(items)])
+
+
+def _in_one_piece(log: LogBytes, position: int, size: int) -> NDArray[np.uint8]:
+    """Bytes of the log that do not fit into one window."""
+    data = np.empty(size, np.uint8)
+    filled = 0
+    while filled < size:
+        start, window = log.window(position + filled)
+        piece = window[position + filled - start : position + size - start]
+        data[filled : filled + len(piece)] = piece
+        filled += len(piece)
+    data.setflags(write=False)
+    return data
 
 
 def _checksum_in_pieces(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
@@ -279,6 +356,7 @@ def _facts(state: np.void) -> SegmentFacts:
         control_batches=int(state["control_batches"]),
         offset_entries=int(state["offset_entries"]),
         time_entries=int(state["time_entries"]),
+        map_end_offset=int(state["map_end_offset"]),
     )
 
 
