@@ -1,0 +1,158 @@
+"""What recovery derives from a partition's segments in their order: aborted transactions, producers, leader epochs.
+
+Each segment's scan leaves its producer events and leader epochs (`kidxlib.recover`); the fold goes through them and
+opens no log. It is right where it starts from a known state. That is the start of the log, or a producer snapshot that
+the broker left at a segment's base offset. Behind a hole, or a segment that is not well, the state is unknown until the
+next such snapshot: transactions may be missing then, or seem to begin later than they did, as in a broker that recovers
+the same files.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.epochs import LeaderEpochs
+from kidxlib.producers import Producers, SnapshotError
+from kidxlib.recover import ScanEnd, Status
+
+
+class StateSource(enum.StrEnum):
+    """Where the state of producers at a segment's base offset comes from."""
+
+    LOG_START = "log-start"  # every batch from offset 0 on
+    SNAPSHOT = "snapshot"  # a valid .snapshot at or below the base offset, and every batch since
+    UNKNOWN = "unknown"  # what the segments at hand show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedSegment:
+    """What the fold needs of a segment.
+
+    Attributes:
+        well: it was read to the end of its log, and that was as it should be.
+        next_offset: as in `SegmentFacts`; None where the segment was not read.
+        map_end_offset: likewise.
+        producer_events: of dtype `kernels.PRODUCER_EVENT`.
+        leader_epochs: of dtype `kernels.LEADER_EPOCH`.
+    """
+
+    base_offset: int
+    well: bool
+    next_offset: int | None
+    map_end_offset: int | None
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedSegment:
+    """What became of a segment in the fold.
+
+    Attributes:
+        state_source: where the state at its base offset comes from.
+        snapshot: a producer snapshot of that state.
+        aborted: the transactions aborted in it, of dtype `formats.ABORTED_TRANSACTION`.
+        failure: where and why Kafka fails on its producers or leader epochs; None where it does not.
+    """
+
+    base_offset: int
+    state_source: StateSource
+    snapshot: bytes
+    aborted: NDArray[np.void]
+    failure: ScanEnd | None
+
+
+class PartitionFold:
+    """The fold over one partition's segments.
+
+    Args:
+        snapshot_at: the bytes of the `.snapshot` at an offset; None where there is none.
+
+    Attributes:
+        leader_epochs: those of the segments so far.
+        epochs_are_known: no segment is missing from the start of the log, so these are all.
+    """
+
+    def __init__(self, snapshot_at: Callable[[int], bytes | None]) -> None:
+        self._snapshot_at = snapshot_at
+        self._producers = Producers()
+        self._source = StateSource.LOG_START
+        self._expected_offset: int | None = 0
+        self._map_end_offset = 0
+        self.leader_epochs = LeaderEpochs()
+        self.epochs_are_known = True
+
+    @property
+    def end_snapshot(self) -> bytes:
+        """A snapshot of the producers behind the last segment."""
+        return self._producers.snapshot()
+
+    @property
+    def end_source(self) -> StateSource:
+        """Where that state comes from."""
+        return self._source
+
+    @property
+    def map_end_offset(self) -> int:
+        """The offset that it is named by (`ProducerStateManager.mapEndOffset`)."""
+        return self._map_end_offset
+
+    def add(self, segment: ScannedSegment) -> FoldedSegment:
+        """Fold the segment with the next higher base offset."""
+        if segment.base_offset != self._expected_offset:
+            self._lose_track()
+        if self._source is StateSource.UNKNOWN:
+            self._load_snapshot(segment.base_offset)
+        source, snapshot = self._source, self._producers.snapshot()
+
+        epoch_failure = self._assign_epochs(segment.leader_epochs)
+        events = segment.producer_events
+        if epoch_failure is not None:
+            events = events[events["position"] < epoch_failure.position]
+        applied = self._producers.apply(events)
+        failure = applied.failure or epoch_failure
+
+        self._expected_offset = segment.next_offset
+        self._map_end_offset = segment.base_offset if segment.map_end_offset is None else segment.map_end_offset
+        if failure is not None or not segment.well:
+            self._lose_track()
+        return FoldedSegment(
+            base_offset=segment.base_offset,
+            state_source=source,
+            snapshot=snapshot,
+            aborted=applied.aborted,
+            failure=failure,
+        )
+
+    def _lose_track(self) -> None:
+        self._source = StateSource.UNKNOWN
+        self.epochs_are_known = False
+
+    def _load_snapshot(self, offset: int) -> None:
+        data = self._snapshot_at(offset)
+        if data is None:
+            return
+        try:
+            self._producers = Producers.from_snapshot(data)
+        except SnapshotError:
+            return  # Kafka deletes it and goes on without
+        self._source = StateSource.SNAPSHOT
+
+    def _assign_epochs(self, leader_epochs: NDArray[np.void]) -> ScanEnd | None:
+        for epoch, start_offset, position in leader_epochs.tolist():
+            if not self.leader_epochs.is_news(epoch):
+                continue
+            if start_offset < 0:
+                return ScanEnd(
+                    Status.QUARANTINED,
+                    "leader-epoch-below-offset-0",
+                    position,
+                    f"leader epoch {epoch} begins at offset {start_offset}, expected 0 or more; Kafka fails here",
+                )
+            self.leader_epochs.assign(epoch, start_offset)
+        return None
