@@ -15,7 +15,7 @@ import google_crc32c
 
 from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.publish import Folder, Owner, Published, Publisher
+from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
 from kidxlib.storage import ChunkedLog, FileVersion, LogChangedError, map_log, open_log
 
@@ -79,8 +79,16 @@ class BuiltSegment:
     time_index_crc32c: int | None = None
 
 
+def held_name(base_offset: int) -> str:
+    """Where an offset index waits for its transaction index: a broker that finds an offset index believes the rest."""
+    return f"{STAGING_PREFIX}held-{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
+
+
 def build(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[BuiltSegment]:
     """Index segments one after the other and publish `<base offset>.index` and `.timeindex` in their index folders.
+
+    In place, the `.index` of a segment with producers waits under another name until `kidxlib.finish` has its
+    transaction index.
 
     Args:
         tasks: the segments; one that is damaged or vanishes never stops the others.
@@ -124,13 +132,18 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
         outcome = Published.NONE if status is Status.QUARANTINED else Published.KEPT
         return BuiltSegment(task=task, version=version, end=recovered.end, recovered=recovered, published=outcome)
 
+    # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
     base_offset = task.segment.base_offset
+    offset_index = segment_file(base_offset, OFFSET_INDEX_SUFFIX)
+    if task.in_place and len(recovered.producer_events):
+        present = read_file(task.index_folder, offset_index, len(recovered.offset_index) + 1)
+        if present != recovered.offset_index:
+            offset_index = held_name(base_offset)
     outcomes = {
-        publisher.stage(task.index_folder, segment_file(base_offset, suffix), content, owner)
-        # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
-        for suffix, content in (
-            (TIME_INDEX_SUFFIX, recovered.time_index),
-            (OFFSET_INDEX_SUFFIX, recovered.offset_index),
+        publisher.stage(task.index_folder, name, content, owner)
+        for name, content in (
+            (segment_file(base_offset, TIME_INDEX_SUFFIX), recovered.time_index),
+            (offset_index, recovered.offset_index),
         )
     }
     return BuiltSegment(

@@ -74,6 +74,11 @@ class SegmentFile:
     version: FileVersion | None
     active: bool
 
+    @property
+    def partition_key(self) -> tuple[str, str, int]:
+        """Source, topic, partition."""
+        return self.source, self.topic_partition.topic, self.topic_partition.partition
+
 
 @dataclass(slots=True)
 class LeftAlone:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
@@ -22,10 +25,10 @@ _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 _MOVED_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 
-_SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
+_SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 _UNFINISHED_SUFFIXES = (".deleted", ".cleaned", ".swap")
 _CHECKPOINTS = (
-    "leader-epoch-checkpoint",
+    LEADER_EPOCH_CHECKPOINT,
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     "replication-offset-checkpoint",
@@ -84,8 +87,17 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
 def parse_segment_log(name: str) -> int | None:
     """The base offset of the segment whose log is called `name`; None where that is no segment's log."""
+    return _offset_in(name, LOG_SUFFIX)
+
+
+def parse_snapshot(name: str) -> int | None:
+    """The offset of the producer snapshot that is called `name`; None where that is none."""
+    return _offset_in(name, SNAPSHOT_SUFFIX)
+
+
+def _offset_in(name: str, suffix: str) -> int | None:
     match = _SEGMENT_FILE.fullmatch(name)
-    if match is None or match[2] != LOG_SUFFIX or int(match[1]) > OFFSET_MAX:
+    if match is None or match[2] != suffix or int(match[1]) > OFFSET_MAX:
         return None
     return int(match[1])
 

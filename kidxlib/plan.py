@@ -12,6 +12,7 @@ from pathlib import Path
 from kidxlib.build import BuildTask, IntervalSource
 from kidxlib.discover import LeftAlone, PartitionFolder, Source, list_partitions, list_segments, parse_source
 from kidxlib.errors import UsageError
+from kidxlib.finish import PartitionTask
 from kidxlib.log_dir import CheckpointError, read_topic_id
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.publish import Folder
@@ -55,6 +56,16 @@ class ListedPartition:
     def key(self) -> PartitionKey:
         topic_partition = self.folder.topic_partition
         return self.folder.source.name, topic_partition.topic, topic_partition.partition
+
+    def partition_task(self, *, snapshots: bool, epochs: bool) -> PartitionTask:
+        """What is to be done once all of its segments were read."""
+        return PartitionTask(
+            segments_folder=Folder(str(self.folder.path), ""),
+            index_folder=self.index_folder,
+            in_place=str(self.index_folder) == str(self.folder.path),
+            snapshots=snapshots,
+            epochs=epochs,
+        )
 
 
 @dataclass(slots=True)
@@ -195,7 +206,7 @@ def compare(plan: Plan, known: Known, *, explicit_interval: bool, rebuild: bool)
     listed: set[tuple[PartitionKey, int]] = set()
     for task in plan.tasks:
         segment = task.segment
-        key = (segment.source, segment.topic_partition.topic, segment.topic_partition.partition)
+        key = segment.partition_key
         listed.add((key, segment.base_offset))
         before = known.get(key, {}).get(segment.base_offset)
         if before and before.interval_source is IntervalSource.COMPACTION and not (explicit_interval or rebuild):

@@ -128,6 +128,18 @@ class Publisher:
             raise _not_written(folder, name, error) from error
         return Published.WRITTEN
 
+    def remove(self, folder: Folder, name: str) -> None:
+        """Remove a file of ours, if it is there.
+
+        Raises:
+            PublishError: the folder cannot be written.
+        """
+        try:
+            with self._open(folder) as descriptor, contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=descriptor)
+        except OSError as error:
+            raise PublishError(f"{folder}/{name}: not removed: {error.strerror}") from error
+
     def commit(self) -> None:
         """Put everything staged under its final name, durably, in the order in which it was staged.
 
@@ -174,6 +186,18 @@ class Publisher:
                 raise OSError(code, os.strerror(code))
 
 
+def read_file(folder: Folder, name: str, limit: int = -1) -> bytes | None:
+    """Up to `limit` bytes, or all, of a regular file, reached without following links; None where it cannot be read."""
+    with _existing(folder) as descriptor:
+        return None if descriptor is None else _read(descriptor, name, limit)
+
+
+def list_folder(folder: Folder) -> list[str]:
+    """The names in a folder; none where it does not exist or cannot be opened."""
+    with _existing(folder) as descriptor:
+        return [] if descriptor is None else os.listdir(descriptor)
+
+
 def sweep(folder: Folder, older_than_ns: int) -> int:
     """Remove staging files that a killed run left in a folder: those last written before `older_than_ns`.
 
@@ -181,23 +205,28 @@ def sweep(folder: Folder, older_than_ns: int) -> int:
         How many were removed; none where the folder does not exist or cannot be opened.
     """
     removed = 0
-    with contextlib.ExitStack() as stack:
-        try:
-            root = os.open(folder.root, _DIRECTORY)
-            stack.callback(os.close, root)
-            descriptor = stack.enter_context(_below(root, folder.path, make=False))
-        except OSError:
-            return 0
-        for name in os.listdir(descriptor):
+    with _existing(folder) as descriptor:
+        for name in [] if descriptor is None else os.listdir(descriptor):
             if not (name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)):
                 continue
-            with contextlib.suppress(
-                OSError
-            ):  # gone meanwhile, or not ours to remove: publishing will say what is wrong
+            # Gone meanwhile, or not ours to remove: publishing will say what is wrong.
+            with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime_ns < older_than_ns:
                     os.unlink(name, dir_fd=descriptor)
                     removed += 1
     return removed
+
+
+@contextlib.contextmanager
+def _existing(folder: Folder) -> Iterator[int | None]:
+    """A descriptor of a folder; None where it does not exist or cannot be opened."""
+    with contextlib.ExitStack() as stack:
+        descriptor = None
+        with contextlib.suppress(OSError):
+            root = os.open(folder.root, _DIRECTORY)
+            stack.callback(os.close, root)
+            descriptor = stack.enter_context(_below(root, folder.path, make=False))
+        yield descriptor
 
 
 @contextlib.contextmanager
@@ -224,8 +253,8 @@ def _not_written(folder: Folder, name: str, error: OSError) -> PublishError:
     return PublishError(f"{folder}/{name}: not written: {reason}; what stood there is untouched")
 
 
-def _read(folder: int, name: str, limit: int) -> bytes | None:
-    """Up to `limit` bytes of a regular file in an opened folder; None where there is no such file."""
+def _read(folder: int, name: str, limit: int = -1) -> bytes | None:
+    """Up to `limit` bytes, or all, of a regular file in an opened folder; None where there is no such file."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:

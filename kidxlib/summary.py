@@ -11,8 +11,9 @@ from rich.filesize import decimal
 
 from kidxlib.build import BuiltSegment
 from kidxlib.console import print_line, print_table, rate
+from kidxlib.discover import SegmentFile
 from kidxlib.publish import Published
-from kidxlib.recover import Status
+from kidxlib.recover import ScanEnd, Status
 
 #: Topics and segments shown on screen, and segments in the JSON object; their numbers are always there.
 TOPICS_SHOWN: Final = 40
@@ -29,15 +30,26 @@ def _not_well(by_status: Counter[str]) -> int:
 
 @dataclass(slots=True)
 class TopicCounts:
-    """What was read and written of one topic. `entries` is of both indexes, `log_bytes` the size of the logs."""
+    """What was read and written of one topic.
+
+    Attributes:
+        log_bytes: size of the logs read.
+        entries: entries of the offset and time indexes published.
+        aborted_transactions: of the partitions finished, whether their segments were read in this run or not.
+        by_published: segments read, by what publishing did with their offset and time index.
+        by_transaction_index: segments of the partitions finished, by what publishing did with their transaction index;
+            most segments have and need none.
+    """
 
     topic: str
     segments: int = 0
     log_bytes: int = 0
     batches: int = 0
     entries: int = 0
+    aborted_transactions: int = 0
     by_status: Counter[str] = field(default_factory=Counter)
     by_published: Counter[str] = field(default_factory=Counter)
+    by_transaction_index: Counter[str] = field(default_factory=Counter)
 
     @property
     def not_well(self) -> int:
@@ -51,6 +63,13 @@ class TopicCounts:
         self.entries += entries
         self.by_status[status] += segments
         self.by_published[published] += segments
+
+    def withdraw(self, *, status: str, published: str) -> None:
+        """Count one segment of those counted before as quarantined instead."""
+        self.by_status.subtract([status])
+        self.by_published.subtract([published])
+        self.by_status[Status.QUARANTINED] += 1
+        self.by_published[Published.NONE] += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +93,7 @@ class Counts:
 
     topics: dict[str, TopicCounts] = field(default_factory=dict)
     not_well: list[NotWell] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # snapshots and checkpoints that stay as a broker left them
 
     def topic(self, name: str) -> TopicCounts:
         return self.topics.setdefault(name, TopicCounts(name))
@@ -90,17 +110,22 @@ class Counts:
             status=built.end.status,
             published=built.published,
         )
-        if built.end.status not in WELL and len(self.not_well) < NOT_WELL_KEPT:
+        if built.end.status not in WELL:
+            self.add_not_well(segment, built.end)
+
+    def add_not_well(self, segment: SegmentFile, end: ScanEnd) -> None:
+        """Name one segment, as long as there is room."""
+        if len(self.not_well) < NOT_WELL_KEPT:
             self.not_well.append(
                 NotWell(
                     source=segment.source,
                     topic=segment.topic_partition.topic,
                     partition=segment.topic_partition.partition,
                     base_offset=segment.base_offset,
-                    status=built.end.status,
-                    reason=built.end.reason,
-                    reason_position=built.end.position,
-                    reason_detail=built.end.detail,
+                    status=end.status,
+                    reason=end.reason,
+                    reason_position=end.position,
+                    reason_detail=end.detail,
                     log_path=segment.path,
                 )
             )
@@ -113,8 +138,14 @@ class Counts:
             counts.log_bytes += topic.log_bytes
             counts.batches += topic.batches
             counts.entries += topic.entries
-            counts.by_status += topic.by_status
-            counts.by_published += topic.by_published
+            counts.aborted_transactions += topic.aborted_transactions
+            for mine, theirs in (
+                (counts.by_status, topic.by_status),
+                (counts.by_published, topic.by_published),
+                (counts.by_transaction_index, topic.by_transaction_index),
+            ):
+                mine.update(theirs)
+        self.kept.extend(other.kept[: NOT_WELL_KEPT - len(self.kept)])
         self.not_well.extend(other.not_well[: NOT_WELL_KEPT - len(self.not_well)])
 
     @property
@@ -138,6 +169,14 @@ class Counts:
         return sum((topic.by_published for topic in self.topics.values()), Counter())
 
     @property
+    def aborted_transactions(self) -> int:
+        return sum(topic.aborted_transactions for topic in self.topics.values())
+
+    @property
+    def by_transaction_index(self) -> Counter[str]:
+        return sum((topic.by_transaction_index for topic in self.topics.values()), Counter())
+
+    @property
     def not_well_count(self) -> int:
         return _not_well(self.by_status)
 
@@ -152,6 +191,9 @@ class Counts:
             "batches": self.batches,
             "by_status": self.by_status,
             "by_published": self.by_published,
+            "aborted_transactions": self.aborted_transactions,
+            "by_transaction_index": self.by_transaction_index,
+            "kept": self.kept,
             "topics": [
                 {name: getattr(topic, name) for name in TopicCounts.__dataclass_fields__}
                 for topic in self.largest_topics()
@@ -167,7 +209,7 @@ def print_counts(title: str, counts: Counts) -> None:
     if topics:
         print_table(
             title,
-            ("topic", "segments", "bytes", "batches", "entries", "written", "unchanged", "kept", "not well"),
+            ("topic", "segments", "bytes", "batches", "entries", "aborted", "written", "unchanged", "kept", "not well"),
             [
                 (
                     topic.topic,
@@ -175,6 +217,7 @@ def print_counts(title: str, counts: Counts) -> None:
                     topic.log_bytes,
                     topic.batches,
                     topic.entries,
+                    topic.aborted_transactions,
                     *(topic.by_published[kind] for kind in (Published.WRITTEN, Published.UNCHANGED, Published.KEPT)),
                     topic.not_well,
                 )
@@ -195,6 +238,15 @@ def print_counts(title: str, counts: Counts) -> None:
             "a corrupt log a new index would suppress the broker's own cut at its next clean start "
             "(--accept-truncated writes them all the same)"
         )
+    if counts.by_transaction_index[Published.KEPT]:
+        print_line(
+            f"kept: {counts.by_transaction_index[Published.KEPT]:,} .txnindex files stay as they are: which "
+            "transactions were open where their segments begin is not known, and an index that lacks aborted ones "
+            "would show their records to read-committed consumers"
+        )
+    for name in counts.kept[:NOT_WELL_SHOWN]:
+        print_line(f"kept: {name} stays as it is: what came before the segments at hand is not known")
+    _print_more(len(counts.kept) - NOT_WELL_SHOWN, "files kept")
 
 
 def print_left_alone(counts: Iterable[tuple[str, int]]) -> None:

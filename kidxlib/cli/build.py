@@ -6,13 +6,18 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import pickle
 import signal
+import tempfile
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeVar
 
 import click
 
@@ -20,20 +25,24 @@ from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
 from kidxlib.command import ExitCode
 from kidxlib.console import Done, print_json, print_line, progress, warn
-from kidxlib.discover import source_at
+from kidxlib.discover import SegmentFile, source_at
 from kidxlib.errors import KidxError, UsageError
+from kidxlib.finish import PartitionTask, SegmentTask, finish, segment_task
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
-from kidxlib.pack import pack
-from kidxlib.plan import Plan, Target, find_segments, local_folder, parse_topics, refuse_overlap
-from kidxlib.publish import sweep
-from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
+from kidxlib.pack import BINS_PER_CORE, pack
+from kidxlib.plan import PartitionKey, Plan, Target, find_segments, local_folder, parse_topics, refuse_overlap
+from kidxlib.publish import Published, sweep
+from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
 from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
 LONGEST_RUN: Final = timedelta(hours=24)
 
 _PR_SET_PDEATHSIG: Final = 1
+
+_Work = TypeVar("_Work")
+_Result = TypeVar("_Result")
 
 
 @click.command()
@@ -57,6 +66,8 @@ _PR_SET_PDEATHSIG: Final = 1
     help="Kafka's segment.index.bytes.",
 )
 @click.option("--verify-crc/--no-verify-crc", default=True, help="Check every batch's checksum, or read headers only.")
+@click.option("--snapshots", is_flag=True, help="Write producer snapshots too, as recovery does.")
+@click.option("--epochs", is_flag=True, help="Write leader-epoch-checkpoint files too, as recovery does.")
 @click.option("--processes", type=click.IntRange(1), help="How many processes read. [default: one a core]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def build(
@@ -68,6 +79,8 @@ def build(
     interval_bytes: int,
     max_index_bytes: int,
     verify_crc: bool,
+    snapshots: bool,
+    epochs: bool,
     processes: int | None,
     as_json: bool,
 ) -> ExitCode:
@@ -86,15 +99,23 @@ def build(
     plan = find_segments(sources, parse_topics(topics), target, lambda topic: options)
     for warning in plan.warnings:
         warn(warning)
-    with contextlib.ExitStack() as locks:
+    with contextlib.ExitStack() as stack:
         if in_place:
             for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
-                locks.enter_context(locked(log_dir))
+                stack.enter_context(locked(log_dir))
         older_than_ns = int((datetime.now(UTC) - LONGEST_RUN).timestamp()) * 1_000_000_000
         for partition in plan.partitions:
             sweep(partition.index_folder, older_than_ns)
         scan_start = time.monotonic()
-        counts = _build(plan, processes or os.cpu_count() or 1)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kidx-")))
+        workers = processes or os.cpu_count() or 1
+        counts, spooled = _scan(plan, workers, scratch)
+        what = [
+            (listed.partition_task(snapshots=snapshots, epochs=epochs), segments)
+            for listed in plan.partitions
+            if (segments := spooled[listed.key])
+        ]
+        counts.merge(_finish(what, workers))
     seconds = time.monotonic()
     if as_json:
         shown = {
@@ -114,37 +135,73 @@ def build(
     return ExitCode.OK if all_well else ExitCode.NOT_WELL
 
 
-def _build(plan: Plan, processes: int) -> Counts:
-    """Index every segment of a plan with several processes.
+@dataclass(frozen=True, slots=True)
+class _Spooled:
+    """Where a worker has put the `SegmentTask` of a segment that it read, and what was counted of it."""
+
+    segment: SegmentFile
+    status: Status
+    published: Published
+    file: Path
+    position: int
+
+
+def _scan(plan: Plan, processes: int, scratch: Path) -> tuple[Counts, dict[PartitionKey, list[_Spooled]]]:
+    """Index every segment of a plan; what the partitions are finished with lies in the scratch folder."""
+    counts = Counts()
+    spooled: dict[PartitionKey, list[_Spooled]] = defaultdict(list)
+
+    def take(result: tuple[Counts, list[_Spooled]]) -> None:
+        counts.merge(result[0])
+        for segment in result[1]:
+            spooled[segment.segment.partition_key].append(segment)
+
+    work = [_Bin(tasks, scratch / f"{number}.events") for number, tasks in enumerate(pack(plan.tasks, processes))]
+    with progress(lambda: Done(counts.segments, counts.log_bytes), len(plan.tasks), plan.log_bytes):
+        _in_processes(_scan_bin, work, processes, take)
+    return counts, spooled
+
+
+def _finish(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], processes: int) -> Counts:
+    """Finish partitions, whose segments were all read."""
+    counts = Counts()
+    if partitions:
+        shares = processes * BINS_PER_CORE
+        work = [share for number in range(shares) if (share := partitions[number::shares])]
+        _in_processes(_finish_share, work, processes, counts.merge)
+    return counts
+
+
+def _in_processes(
+    do: Callable[[_Work, bool], _Result], work: Sequence[_Work], processes: int, take: Callable[[_Result], None]
+) -> None:
+    """Do pieces of work with several processes, and take each result as it comes.
 
     A worker that dies (a mapped file shrank, or has a bad sector) takes the others of its pool with it; what was not
     finished is done again by processes that read instead of mapping, which nothing about a file can kill.
     """
-    counts = Counts()
-    bins = pack(plan.tasks, processes)
-    with progress(lambda: Done(counts.segments, counts.log_bytes), len(plan.tasks), plan.log_bytes):
-        for may_map in (True, False):
-            unfinished = []
-            # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(min(processes, len(bins)), context, _follow_parent, (os.getpid(),)) as pool:
-                futures = {pool.submit(_build_bin, bin_, may_map): bin_ for bin_ in bins}
-                try:
-                    for future in as_completed(futures):
-                        try:
-                            finished = future.result()
-                        except BrokenProcessPool:
-                            unfinished.append(futures[future])
-                            continue
-                        counts.merge(finished)
-                except KeyboardInterrupt:
-                    for worker in multiprocessing.active_children():
-                        worker.kill()
-                    raise
-            if not unfinished:
-                return counts
-            warn(f"a worker process died; {len(unfinished)} of {len(bins)} shares of the work are done again")
-            bins = unfinished
+    for may_map in (True, False):
+        unfinished = []
+        # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(processes, len(work)), context, _follow_parent, (os.getpid(),)) as pool:
+            futures = {pool.submit(do, piece, may_map): piece for piece in work}
+            try:
+                for future in as_completed(futures):
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool:
+                        unfinished.append(futures[future])
+                        continue
+                    take(result)
+            except KeyboardInterrupt:
+                for worker in multiprocessing.active_children():
+                    worker.kill()
+                raise
+        if not unfinished:
+            return
+        warn(f"a worker process died; {len(unfinished)} of {len(work)} shares of the work are done again")
+        work = unfinished
     raise KidxError("worker processes die although they map no file; the machine's own log may say why (memory?)")
 
 
@@ -158,8 +215,45 @@ def _follow_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _build_bin(tasks: Sequence[BuildTask], may_map: bool) -> Counts:
+@dataclass(frozen=True, slots=True)
+class _Bin:
+    """Segments that one worker reads one after the other, and where it puts what is left to do."""
+
+    tasks: Sequence[BuildTask]
+    spool: Path
+
+
+def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_Spooled]]:
     counts = Counts()
-    for built in build_segments(tasks, may_map):
-        counts.add(built)
+    spooled = []
+    with work.spool.open("wb") as spool:
+        for built in build_segments(work.tasks, may_map):
+            counts.add(built)
+            segment, status = built.task.segment, built.end.status
+            spooled.append(_Spooled(segment, status, built.published, work.spool, spool.tell()))
+            pickle.dump(segment_task(built), spool)
+    return counts, spooled
+
+
+def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], may_map: bool) -> Counts:
+    counts, spooled_of = Counts(), dict(partitions)
+    for finished in finish((task, _unspool(segments)) for task, segments in partitions):
+        by_offset = {spooled.segment.base_offset: spooled for spooled in spooled_of[finished.task]}
+        counts.kept += [f"{finished.task.index_folder}/{name}" for name in finished.kept]
+        for segment in finished.segments:
+            spooled = by_offset[segment.base_offset]
+            topic = counts.topic(spooled.segment.topic_partition.topic)
+            topic.aborted_transactions += len(segment.aborted)
+            topic.by_transaction_index[segment.published] += 1
+            if segment.failure is not None:
+                topic.withdraw(status=spooled.status, published=spooled.published)
+                counts.add_not_well(spooled.segment, segment.failure)
     return counts
+
+
+def _unspool(segments: Sequence[_Spooled]) -> Iterator[SegmentTask]:
+    for segment in sorted(segments, key=lambda spooled: spooled.segment.base_offset):
+        with segment.file.open("rb") as spool:
+            spool.seek(segment.position)
+            task: SegmentTask = pickle.load(spool)
+        yield task
