@@ -21,6 +21,10 @@ class CorruptRecordError(Exception):
     """Kafka's `CorruptRecordException`: recover catches it and cuts the log there. The message is the end's reason."""
 
 
+class InvalidRecordError(Exception):
+    """Kafka's `InvalidRecordException`: recover catches it too, but has counted the batch by then."""
+
+
 class RecoverFailedError(Exception):
     """Whatever else Kafka's recover throws. The message is the end's reason."""
 
@@ -54,6 +58,119 @@ class Batch:
         crc = google_crc32c.value(self.data[21:]) if self.is_v2 else zlib.crc32(self.data[16:])
         if verify_crc and crc != self.header["crc"]:
             raise CorruptRecordError("crc-mismatch")
+
+
+def read_control_batch(batch: Batch) -> tuple[int, int, int] | None:
+    """The first record of a control batch, as `ProducerAppendInfo.append` reads it: its type (0 abort, 1 commit), the
+    coordinator epoch and the timestamp; None where compaction has emptied it.
+    """
+    count, attributes = batch.header["records_count"], batch.header["attributes"]
+    if count == 0:
+        return None
+    if attributes & formats.ATTRIBUTE_CODEC:
+        raise RecoverFailedError("compressed-control-batch")  # not Kafka's: it decompresses
+    if len(batch.data) > 64 * 1024:
+        raise RecoverFailedError("control-batch-too-large")  # not Kafka's either
+    if count < 0:
+        raise InvalidRecordError
+    reader = Reader(batch.data[formats.BATCH_V2_BYTES_MIN :])
+    key, value, timestamp_delta = read_record(reader)
+    if count == 1 and reader.remaining:
+        raise InvalidRecordError
+    control_type, coordinator_epoch = read_marker(key, value)
+    timestamp = batch.header["max_timestamp"]
+    if not attributes & formats.ATTRIBUTE_LOG_APPEND_TIME:
+        timestamp = _long(batch.header["base_timestamp"] + timestamp_delta)
+    return control_type, coordinator_epoch, timestamp
+
+
+def read_record(reader: Reader) -> tuple[bytes | None, bytes | None, int]:
+    """`DefaultRecord.readFrom`: key, value and timestamp delta."""
+    size = reader.varint(bits=32, too_long=RecoverFailedError("malformed-control-record"))
+    start = reader.position
+    if size > reader.remaining:
+        raise InvalidRecordError
+    reader.take(1)  # attributes
+    timestamp_delta = reader.varint(bits=64)
+    reader.varint(bits=32)  # offset delta
+    key, value = reader.sized_bytes(), reader.sized_bytes()
+    headers = reader.varint(bits=32)
+    if not 0 <= headers <= reader.remaining:
+        raise InvalidRecordError
+    for _ in range(headers):
+        if reader.sized_bytes() is None:
+            raise InvalidRecordError
+        reader.sized_bytes()
+    if reader.position - start != size:
+        raise InvalidRecordError
+    return key, value, timestamp_delta
+
+
+def read_marker(key: bytes | None, value: bytes | None) -> tuple[int, int]:
+    """`EndTransactionMarker.deserialize`: type and coordinator epoch."""
+    if key is None:
+        raise RecoverFailedError("malformed-control-record")
+    if len(key) < formats.CONTROL_KEY_BYTES or int.from_bytes(key[:2], signed=True) < 0:
+        raise InvalidRecordError
+    control_type = int.from_bytes(key[2:4], signed=True)
+    if control_type not in (formats.CONTROL_TYPE_ABORT, formats.CONTROL_TYPE_COMMIT):
+        raise RecoverFailedError("unknown-control-type")
+    if value is None or len(value) < 2:
+        raise RecoverFailedError("malformed-control-record")
+    if int.from_bytes(value[:2], signed=True) < 0:
+        raise InvalidRecordError
+    if len(value) < formats.MARKER_VALUE_BYTES:
+        raise RecoverFailedError("malformed-control-record")
+    return control_type, int.from_bytes(value[2:6], signed=True)
+
+
+def is_readable(batch: Batch) -> bool:
+    """Whether recovery can make use of it; it looks into nothing but the control batches of producers."""
+    if not (
+        batch.is_v2 and batch.header["attributes"] & formats.ATTRIBUTE_CONTROL and batch.header["producer_id"] >= 0
+    ):
+        return True
+    try:
+        read_control_batch(batch)
+    except InvalidRecordError:
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class Reader:
+    """Kafka's way through the bytes of a record; reading past their end is an invalid record."""
+
+    data: bytes
+    position: int = 0
+
+    @property
+    def remaining(self) -> int:
+        return len(self.data) - self.position
+
+    def take(self, size: int) -> bytes:
+        if size > self.remaining:
+            raise InvalidRecordError
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def varint(self, bits: int, too_long: Exception | None = None) -> int:
+        """`ByteUtils.readVarint` (32 bits, five bytes at most) and `readVarlong` (64 bits, ten)."""
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+            if shift > bits - 1:
+                raise too_long or InvalidRecordError
+        value &= (1 << bits) - 1
+        return value >> 1 if value & 1 == 0 else -(value >> 1) - 1
+
+    def sized_bytes(self) -> bytes | None:
+        size = self.varint(bits=32)
+        return None if size < 0 else self.take(size)
 
 
 def batches(log: bytes) -> Iterator[Batch]:
@@ -131,9 +248,14 @@ def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> 
                     offset_index.append(batch.last_offset, segment.valid_bytes)
                     time_index.maybe_append(*max_so_far)
                     last_index_entry = segment.valid_bytes
+                readable = is_readable(batch)
                 segment.valid_bytes += len(batch.data)
                 segment.valid.append(batch)
-            segment.reason = _left_over(len(log) - segment.valid_bytes)
+                if not readable:
+                    segment.reason = "invalid-control-record"
+                    break
+            else:
+                segment.reason = _left_over(len(log) - segment.valid_bytes)
         except CorruptRecordError as error:
             segment.reason = str(error)
         time_index.maybe_append(*max_so_far, skip_full_check=True)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import google_crc32c
 import numpy as np
@@ -26,7 +26,7 @@ FILLER: Final = random.Random(7).randbytes(8192)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A v2 batch without a producer, or a v0 or v1 message, to be laid down.
+    """A v2 batch, or a v0 or v1 message, to be laid down.
 
     Attributes:
         offset_step: its last offset less that of the batch before it.
@@ -36,6 +36,8 @@ class Batch:
         crc_error: the bits of its checksum that are wrong.
         size: what its size field says, if not the truth.
         bytes_kept: how many of its bytes there are; size and checksum fit them.
+        producer_id, producer_epoch, base_sequence: who wrote it (v2).
+        base_timestamp: what the timestamps of its records count from (v2); None for anything.
     """
 
     magic: int = formats.MAGIC_V2
@@ -49,14 +51,20 @@ class Batch:
     crc_error: int = 0
     size: int | None = None
     bytes_kept: int | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    base_timestamp: int | None = None
 
     def encode(self, last_offset: int) -> bytes:
         checksum: Callable[[bytes], int]
         if self.magic >= formats.MAGIC_V2:
-            base_offset, base_timestamp = _long(last_offset - self.last_offset_delta), _long(~self.timestamp)
+            base_offset = _long(last_offset - self.last_offset_delta)
+            base_timestamp = _long(~self.timestamp) if self.base_timestamp is None else self.base_timestamp
             until_crc = (base_offset, 0, self.leader_epoch, self.magic, 0)
-            covered_by_crc = (self.attributes, self.last_offset_delta, base_timestamp, self.timestamp, -1, -1, -1)
-            header = np.array((*until_crc, *covered_by_crc, self.records), formats.BATCH_V2).tobytes()
+            times = (self.attributes, self.last_offset_delta, base_timestamp, self.timestamp)
+            producer = (self.producer_id, self.producer_epoch, self.base_sequence)
+            header = np.array((*until_crc, *times, *producer, self.records), formats.BATCH_V2).tobytes()
             covered, checksum = formats.field_position(formats.BATCH_V2, "attributes"), google_crc32c.value
         else:
             message = (last_offset, 0, 0, self.magic, self.attributes, self.timestamp)
@@ -97,6 +105,30 @@ _BASE_OFFSETS: Final = st.sampled_from([0, 0, 42, 2**31 + 5, 2**62, _LONG_MAX - 
 
 _BODIES: Final = st.sampled_from([8, 9, 16, 17, 18, 35, 60, 61, 97, 200, 500, 4100]).map(lambda size: FILLER[-size:])
 
+
+def control(
+    key: bytes | None = b"\0\0\0\1",
+    value: bytes | None = bytes(6),
+    *,
+    behind: bytes = b"",
+    codec: int = 0,
+    records: int = 1,
+) -> dict[str, Any]:
+    """What makes a `Batch` a producer's control batch: with these defaults a commit marker of 78 bytes, as Kafka's."""
+
+    def sized(data: bytes | None) -> bytes:
+        return b"\1" if data is None else bytes([2 * len(data)]) + data  # varints, doubled for their sign
+
+    record = bytes(3) + sized(key) + sized(value) + b"\0"
+    return {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "attributes": formats.ATTRIBUTE_TRANSACTIONAL | formats.ATTRIBUTE_CONTROL | codec,
+        "records": records,
+        "body": bytes([2 * len(record)]) + record + behind,
+    }
+
+
 _SOUND_BATCHES: Final = st.builds(
     Batch,
     magic=st.sampled_from([2, 2, 2, 1, 1, 0, 3, -1]),
@@ -119,6 +151,15 @@ _BATCH_FAULTS: Final = st.one_of(
     st.fixed_dictionaries({"magic": st.sampled_from([62, 63, 127, -128])}),
     st.fixed_dictionaries({"size": st.sampled_from([0, 13, 14, 15, 48, 49, 1000, _INT32_MAX, -1, -_INT32_MAX - 1])}),
     st.fixed_dictionaries({"magic": st.sampled_from([1, 2, 3]), "bytes_kept": st.sampled_from([25, 26, 27, 60, 61])}),
+    st.builds(
+        control,
+        st.sampled_from([None, b"", bytes(3), bytes(4), b"\0\0\0\2", b"\xff\0\0\1", b"\0\5\0\1", b"\0\0\xff\0"]),
+        st.sampled_from([None, b"", bytes(1), bytes(2), bytes(5), bytes(6), b"\xff\0\0\0\0\0", bytes(9)]),
+        behind=st.sampled_from([b"", b"", b"", b"\0"]),
+        codec=st.sampled_from([0, 0, 0, 1]),
+        records=st.sampled_from([1, 1, 1, 0, 2, -1]),
+    ),
+    st.builds(lambda fault, body: {**fault, "body": body}, st.builds(control), st.binary(max_size=20)),
 )
 
 

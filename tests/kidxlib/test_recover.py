@@ -19,7 +19,7 @@ from kidxlib.recover import RecoveredSegment, RecoverOptions, SegmentFacts, Stat
 from kidxlib.reference import Recovered, recover_reference
 from kidxlib.storage import ChunkedLog, map_log, open_log
 from tests.kidxlib.golden import GoldenSegment
-from tests.kidxlib.segments import Batch, GuardedChunks, Segment, encode, segments, whole
+from tests.kidxlib.segments import Batch, GuardedChunks, Segment, control, encode, segments, whole
 
 #: Bytes read at a time. Most batches are larger than the odd ones, so their checksum is computed in pieces.
 CHUNK_BYTES: Final = (61, 97, 4096)
@@ -55,6 +55,8 @@ def test_generated_segments_as_reference() -> None:
         recovered = recover(whole(segment.log), segment.base_offset, segment.options)
         assert_equal(recovered, reference, segment.base_offset)
 
+    for *_, segment in ENDS:
+        check = example(segment)(check)
     check()
     assert seen == {reason for reason, *_ in ENDS}
 
@@ -83,6 +85,26 @@ ENDS: Final[list[tuple[str | None, Status, int, Segment]]] = [
     ("size-too-small", Status.TRUNCATED, 200, Segment(log=log_of(*TWO) + bytes(18))),
     ("batch-too-small", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, Batch(bytes_kept=60)))),
     ("crc-mismatch", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, Batch(crc_error=1), *TWO))),
+    (
+        "invalid-control-record",
+        Status.TRUNCATED,
+        278,
+        Segment(log=log_of(*TWO, Batch(**control(b"\xff\xff\0\1")), *TWO)),
+    ),
+    ("unknown-control-type", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(**control(b"\0\0\0\2")), *TWO))),
+    (
+        "malformed-control-record",
+        Status.QUARANTINED,
+        200,
+        Segment(log=log_of(*TWO, Batch(**control(value=None)), *TWO)),
+    ),
+    ("compressed-control-batch", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(**control(codec=4)), *TWO))),
+    (
+        "control-batch-too-large",
+        Status.QUARANTINED,
+        200,
+        Segment(log=log_of(*TWO, Batch(**control(behind=bytes(2**16))), *TWO)),
+    ),
     ("offset-overflow", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(offset_step=2**31 - 1)))),
     (
         "offset-index-full",
@@ -172,6 +194,7 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
     """The facts by their definitions, over the list of batches that the loop must do without."""
     valid = reference.valid
     v2 = [batch.header for batch in valid if batch.is_v2]
+    looked_into = valid[:-1] if reference.reason == "invalid-control-record" else valid
     max_timestamp = max((batch.max_timestamp for batch in valid), default=formats.NO_TIMESTAMP)
     timed = [batch for batch in valid if batch.max_timestamp == max_timestamp > formats.NO_TIMESTAMP]
     epochs = [header["partition_leader_epoch"] for header in v2 if header["partition_leader_epoch"] >= 0]
@@ -193,5 +216,5 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
         control_batches=sum(header["attributes"] & formats.ATTRIBUTE_CONTROL != 0 for header in v2),
         offset_entries=len(reference.offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize,
         time_entries=len(reference.time_index) // formats.TIME_INDEX_ENTRY.itemsize,
-        map_end_offset=next((batch.last_offset + 1 for batch in reversed(valid) if batch.is_v2), base_offset),
+        map_end_offset=next((batch.last_offset + 1 for batch in reversed(looked_into) if batch.is_v2), base_offset),
     )
