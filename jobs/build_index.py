@@ -20,6 +20,7 @@ from rich.filesize import decimal
 
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors
+from jobs.common.finish_partitions import finish_on_executors
 from jobs.common.open_catalog import catalog_version, find_catalog, make_tables
 from jobs.common.partitions import record_partitions
 from jobs.common.request import BuildOptions, BuildRequest, build_request
@@ -32,8 +33,8 @@ from kidxlib.console import note, print_json, print_line, progress, rate, warn
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
-from kidxlib.pack import pack
-from kidxlib.plan import Changes, Plan, compare, find_segments, refuse_overlap
+from kidxlib.pack import BINS_PER_CORE, pack
+from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, refuse_overlap
 from kidxlib.publish import sweep
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 
@@ -74,6 +75,12 @@ FIRST_WAVE_RATE: Final = 100_000_000
     default=None,
     help="Check every batch's checksum, or read batch headers only. [settings: build.verify_crc]",
 )
+@click.option(
+    "--snapshots/--no-snapshots", default=None, help="Write producer snapshots too. [settings: build.snapshots]"
+)
+@click.option(
+    "--epochs/--no-epochs", default=None, help="Write leader-epoch-checkpoint files too. [settings: build.epochs]"
+)
 @click.option("--rebuild", is_flag=True, help="Read every segment again, whatever the catalog says of it.")
 @click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing.")
 @click.option(
@@ -82,8 +89,9 @@ FIRST_WAVE_RATE: Final = 100_000_000
 @click.option("--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
-    """Index raw Kafka segments: write .index and .timeindex byte for byte as Kafka's recovery would, without touching
-    a log, and record every segment in Delta tables. Segments that have not changed since the last build are not read.
+    """Index raw Kafka segments: write .index, .timeindex and .txnindex byte for byte as Kafka's recovery would, without
+    touching a log, and record every segment in Delta tables. Segments that have not changed since the last build are
+    not read.
 
     Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 done, but some segments are not well; 1 failed.
     """
@@ -98,7 +106,7 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     with session("build_index") as spark:
         catalog = find_catalog(spark, request.catalog, request.database)
         current = catalog_version(catalog) == CATALOG_VERSION
-        changes = _changes(request, plan, catalog) if current else Changes(to_read=plan.tasks)
+        changes = _changes(request, plan, catalog) if current else all_new(plan)
         last_rate = catalog.last_rate() if current else None
     log_bytes = sum(task.log_bytes for task in changes.to_read)
     seconds = log_bytes / last_rate if last_rate else None
@@ -135,7 +143,13 @@ def _changes(request: BuildRequest, plan: Plan, catalog: Catalog) -> Changes:
                 "give each source its own --index-dir, or all of them in one run"
             )
     known = catalog.known_segments(sources, request.topics)
-    return compare(plan, known, explicit_interval=request.interval_bytes is not None, rebuild=request.rebuild)
+    return compare(
+        plan,
+        known,
+        request.side_files,
+        explicit_interval=request.interval_bytes is not None,
+        rebuild=request.rebuild,
+    )
 
 
 @dataclass(slots=True)
@@ -163,9 +177,10 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         refuse_overlap(request.target.index_dir, catalog.path, request.sources)
         is_new = make_tables(catalog, request.database)
         _sweep(request, plan, catalog)
-        changes = Changes(to_read=plan.tasks) if is_new else _changes(request, plan, catalog)
+        changes = all_new(plan) if is_new else _changes(request, plan, catalog)
         marked = catalog.mark(changes, build_id)
         scanned = _scan(request, changes.to_read, catalog, build_id)
+        finished_rows = _finish(request, plan, changes, catalog, build_id, scanned.counts)
         notes = record_partitions(catalog, plan, build_id, all_topics=request.all_topics)
         row = {
             "build_id": build_id,
@@ -185,7 +200,10 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
             "by_status": dict(scanned.counts.by_status),
             "by_published": dict(scanned.counts.by_published),
             "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
-            "rows_changed": marked + scanned.rows_changed,
+            "finished": len(changes.to_finish),
+            "aborted_transactions": scanned.counts.aborted_transactions,
+            "by_transaction_index": dict(scanned.counts.by_transaction_index),
+            "rows_changed": marked + scanned.rows_changed + finished_rows,
         }
         catalog.append_build(row)
     if as_json:
@@ -223,13 +241,42 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
             scanned.waves += 1
             with catalog.staging(f"{build_id}-{scanned.waves}") as materialise:
                 start = time.monotonic()
-                results = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
+                rows = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
                 seconds = time.monotonic() - start
+                results = rows.where("segment IS NOT NULL").select("segment.*")
+                catalog.replace_events(results, rows.where("event IS NOT NULL").select("event.*"))
                 scanned.rows_changed += catalog.merge_segments(results, build_id)
                 _count(results, scanned.counts)
             scanned.seconds += seconds
             bytes_a_second = max(1.0, sum(task.log_bytes for task in wave) / seconds)
     return scanned
+
+
+def _finish(
+    request: BuildRequest, plan: Plan, changes: Changes, catalog: Catalog, build_id: str, counts: Counts
+) -> int:
+    """Derive transactions, producers and leader epochs of partitions from what the catalog keeps of their segments.
+
+    Returns:
+        How many rows of `segments` it added to.
+    """
+    if not changes.to_finish:
+        return 0
+    tasks = {
+        listed.key: listed.partition_task(request.side_files)
+        for listed in plan.partitions
+        if listed.key in changes.to_finish
+    }
+    shares = min(len(tasks), catalog.spark.sparkContext.defaultParallelism * BINS_PER_CORE)
+    with catalog.staging(f"{build_id}-finish") as materialise:
+        rows = materialise(finish_on_executors(catalog.to_finish(changes.to_finish), tasks, shares))
+        finished = rows.where("segment IS NOT NULL").select("segment.*")
+        aborted = rows.where("aborted IS NOT NULL").select("aborted.*")
+        counts.kept += [row["path"] for row in rows.where("kept IS NOT NULL").select("kept.path").collect()]
+        _count_finished(finished, counts)
+        _count_withdrawn(catalog.withdrawn(finished), counts)
+        catalog.replace_aborted(tasks, aborted)
+        return catalog.merge_finished(finished.drop("published"), build_id)
 
 
 def _wave(tasks: Sequence[BuildTask], position: int, log_bytes: int) -> Sequence[BuildTask]:
@@ -260,6 +307,27 @@ def _count(results: DataFrame, counts: Counts) -> None:
         columns = list(NotWell.__dataclass_fields__)
         not_well = results.where(~F.col("status").isin(*WELL)).select(*columns).orderBy(*columns[:4]).limit(room)
         counts.not_well.extend(NotWell(**row.asDict()) for row in not_well.collect())
+
+
+def _count_finished(finished: DataFrame, counts: Counts) -> None:
+    """Add what finishing partitions came to."""
+    grouped = finished.groupBy("topic", "published").agg(
+        F.count("*").alias("segments"), F.sum("aborted_transactions").alias("aborted")
+    )
+    for row in grouped.collect():
+        topic = counts.topic(row["topic"])
+        topic.aborted_transactions += row["aborted"]
+        topic.by_transaction_index[row["published"]] += row["segments"]
+
+
+def _count_withdrawn(withdrawn: DataFrame, counts: Counts) -> None:
+    """Count the segments that turned out as quarantined when their partition was finished."""
+    for row in withdrawn.groupBy("topic", "status_before").count().collect():
+        counts.topic(row["topic"]).withdraw(row["status_before"], row["count"])
+    columns = list(NotWell.__dataclass_fields__)
+    room = max(0, NOT_WELL_KEPT - len(counts.not_well))
+    rows = withdrawn.select(*columns).orderBy(*columns[:4]).limit(room).collect()
+    counts.not_well.extend(NotWell(**row.asDict()) for row in rows)
 
 
 def _versions(spark_version: str) -> dict[str, str]:

@@ -14,8 +14,15 @@ from kidxlib.discover import LeftAlone, PartitionFolder, Source, list_partitions
 from kidxlib.errors import UsageError
 from kidxlib.finish import PartitionTask
 from kidxlib.log_dir import CheckpointError, read_topic_id
-from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.publish import Folder
+from kidxlib.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file,
+)
+from kidxlib.publish import Folder, list_folder
 from kidxlib.recover import RecoverOptions, Status
 from kidxlib.storage import FileVersion
 
@@ -45,6 +52,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class SideFiles:
+    """What is written of a partition besides its indexes."""
+
+    snapshots: bool = False
+    epochs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ListedPartition:
     """A partition as it was found, with its topic id (None: no `partition.metadata`) and its index folder."""
 
@@ -57,14 +72,14 @@ class ListedPartition:
         topic_partition = self.folder.topic_partition
         return self.folder.source.name, topic_partition.topic, topic_partition.partition
 
-    def partition_task(self, *, snapshots: bool, epochs: bool) -> PartitionTask:
+    def partition_task(self, side_files: SideFiles) -> PartitionTask:
         """What is to be done once all of its segments were read."""
         return PartitionTask(
             segments_folder=Folder(str(self.folder.path), ""),
             index_folder=self.index_folder,
             in_place=str(self.index_folder) == str(self.folder.path),
-            snapshots=snapshots,
-            epochs=epochs,
+            snapshots=side_files.snapshots,
+            epochs=side_files.epochs,
         )
 
 
@@ -76,6 +91,7 @@ class Plan:
     partitions: list[ListedPartition] = field(default_factory=list)
     log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
     unlistable: set[PartitionKey] = field(default_factory=set)
+    base_offsets: dict[PartitionKey, list[int]] = field(default_factory=dict)
     left_alone: LeftAlone = field(default_factory=LeftAlone)
     warnings: list[str] = field(default_factory=list)
 
@@ -133,6 +149,7 @@ def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, optio
     if segments is None:
         plan.unlistable.add(listed.key)
         return
+    plan.base_offsets[listed.key] = [segment.base_offset for segment in segments]
     plan.tasks.extend(
         BuildTask(
             segment=segment,
@@ -169,11 +186,21 @@ class KnownSegment:
     index_folder: str
     offset_index_bytes: int | None
     time_index_bytes: int | None
+    transaction_index_bytes: int | None
+    finished: bool  # its partition was finished since the segment was read
     current: bool  # the row has all columns of this version of the catalog
 
 
 #: The segments that the catalog knows, by base offset, by partition.
 Known = Mapping[PartitionKey, Mapping[int, KnownSegment]]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPresent:
+    """Where a partition begins by now, and its topic's id."""
+
+    base_offset: int
+    topic_id: str | None
 
 
 @dataclass(slots=True)
@@ -185,6 +212,7 @@ class Changes:
         unchanged: how many need not be, and their bytes.
         relisted: unchanged segments whose row says something else of their path, or of whether they are active.
         gone: segments of the catalog that are in the listed sources no longer.
+        to_finish: partitions with segments to read, or with something else to be derived from them anew.
     """
 
     to_read: list[BuildTask] = field(default_factory=list)
@@ -192,17 +220,21 @@ class Changes:
     unchanged_bytes: int = 0
     relisted: list[BuildTask] = field(default_factory=list)
     gone: list[tuple[PartitionKey, int]] = field(default_factory=list)
+    to_finish: dict[PartitionKey, FirstPresent] = field(default_factory=dict)
 
 
-def compare(plan: Plan, known: Known, *, explicit_interval: bool, rebuild: bool) -> Changes:
+def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interval: bool, rebuild: bool) -> Changes:
     """What has changed since the catalog was written.
 
     Args:
         known: the catalog's segments, of the plan's sources and topics only.
+        side_files: those that are wanted; where one is missing, its partition is finished again.
         explicit_interval: the interval was given as an option, so what compaction chose does not stay.
         rebuild: read every segment, whatever the catalog says.
     """
     changes = Changes()
+    first_present = _first_present(plan)
+    to_finish = {listed.key for listed in plan.partitions if _side_file_is_missing(plan, listed, side_files)}
     listed: set[tuple[PartitionKey, int]] = set()
     for task in plan.tasks:
         segment = task.segment
@@ -217,7 +249,10 @@ def compare(plan: Plan, known: Known, *, explicit_interval: bool, rebuild: bool)
             )
         if rebuild or before is None or not _is_unchanged(task, before):
             changes.to_read.append(task)
+            to_finish.add(key)
             continue
+        if not before.finished or not _transaction_index_is_there(task, before):
+            to_finish.add(key)
         changes.unchanged += 1
         changes.unchanged_bytes += task.log_bytes
         if (before.active, before.log_path) != (segment.active, segment.path):
@@ -230,7 +265,36 @@ def compare(plan: Plan, known: Known, *, explicit_interval: bool, rebuild: bool)
         for base_offset, before in segments.items()
         if before.status is not Status.GONE and (key, base_offset) not in listed
     ]
+    changes.to_finish = {key: first for key, first in first_present.items() if key in to_finish}
     return changes
+
+
+def all_new(plan: Plan) -> Changes:
+    """What there is to do where no catalog knows anything."""
+    return Changes(to_read=plan.tasks, to_finish=_first_present(plan))
+
+
+def _first_present(plan: Plan) -> dict[PartitionKey, FirstPresent]:
+    first: dict[PartitionKey, FirstPresent] = {}
+    for task in plan.tasks:  # by base offset, within a partition
+        first.setdefault(task.segment.partition_key, FirstPresent(task.segment.base_offset, task.topic_id))
+    return first
+
+
+def _side_file_is_missing(plan: Plan, listed: ListedPartition, wanted: SideFiles) -> bool:
+    if not (wanted.snapshots or wanted.epochs):
+        return False
+    present = set(list_folder(listed.index_folder))
+    if wanted.epochs and LEADER_EPOCH_CHECKPOINT not in present:
+        return True
+    later = plan.base_offsets[listed.key][1:]
+    return wanted.snapshots and any(segment_file(offset, SNAPSHOT_SUFFIX) not in present for offset in later)
+
+
+def _transaction_index_is_there(task: BuildTask, before: KnownSegment) -> bool:
+    if before.transaction_index_bytes is None:
+        return True
+    return _size(task, TRANSACTION_INDEX_SUFFIX) == before.transaction_index_bytes
 
 
 def _is_unchanged(task: BuildTask, before: KnownSegment) -> bool:
@@ -253,18 +317,16 @@ def _files_are_there(task: BuildTask, before: KnownSegment) -> bool:
     if before.offset_index_bytes is None or before.time_index_bytes is None:
         # Nothing was published: right for a quarantined segment, and for a truncated one whose prefix is not wanted.
         return before.status is Status.QUARANTINED or not task.publish_truncated
-    base_offset = task.segment.base_offset
-    folder = str(task.index_folder)
-    for suffix, size in (
-        (OFFSET_INDEX_SUFFIX, before.offset_index_bytes),
-        (TIME_INDEX_SUFFIX, before.time_index_bytes),
-    ):
-        try:
-            if os.lstat(os.path.join(folder, segment_file(base_offset, suffix))).st_size != size:
-                return False
-        except OSError:
-            return False
-    return True
+    sizes = _size(task, OFFSET_INDEX_SUFFIX), _size(task, TIME_INDEX_SUFFIX)
+    return sizes == (before.offset_index_bytes, before.time_index_bytes)
+
+
+def _size(task: BuildTask, suffix: str) -> int | None:
+    """Bytes of an index file as it stands; None where it cannot be looked at."""
+    try:
+        return os.lstat(os.path.join(str(task.index_folder), segment_file(task.segment.base_offset, suffix))).st_size
+    except OSError:
+        return None
 
 
 def parse_sources(given: Iterable[str]) -> tuple[Source, ...]:

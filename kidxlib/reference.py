@@ -219,7 +219,8 @@ class Index:
 class Recovered:
     """What `LogSegment.recover` makes of a log; where it fails, as the failure left it.
 
-    `reason` is `ScanEnd.reason`, `valid` are the batches before the end, whose bytes come to `valid_bytes`.
+    `reason` is `ScanEnd.reason`, `valid` are the batches before the end, whose bytes come to `valid_bytes`, and
+    `map_end_offset` is that of `ProducerStateManager`, None where no batch has moved it.
     """
 
     offset_index: bytes = b""
@@ -227,6 +228,7 @@ class Recovered:
     reason: str | None = None
     valid_bytes: int = 0
     valid: list[Batch] = field(default_factory=list)
+    map_end_offset: int | None = None
 
 
 def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> Recovered:
@@ -254,6 +256,8 @@ def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> 
                 if not readable:
                     segment.reason = "invalid-control-record"
                     break
+                if batch.is_v2:
+                    segment.map_end_offset = _long(batch.last_offset + 1)
             else:
                 segment.reason = _left_over(len(log) - segment.valid_bytes)
         except CorruptRecordError as error:

@@ -64,12 +64,10 @@ class TopicCounts:
         self.by_status[status] += segments
         self.by_published[published] += segments
 
-    def withdraw(self, *, status: str, published: str) -> None:
-        """Count one segment of those counted before as quarantined instead."""
-        self.by_status.subtract([status])
-        self.by_published.subtract([published])
-        self.by_status[Status.QUARANTINED] += 1
-        self.by_published[Published.NONE] += 1
+    def withdraw(self, status: str, segments: int = 1) -> None:
+        """Count segments as quarantined that were counted with another status when they were read."""
+        self.by_status[status] -= min(segments, self.by_status[status])
+        self.by_status[Status.QUARANTINED] += segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

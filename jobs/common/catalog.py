@@ -20,10 +20,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from jobs.common.commits import while_others_commit
+from jobs.common.finish_partitions import SEGMENT_COLUMNS
 from jobs.common.hadoop import hadoop_path
-from jobs.common.tables import BUILDS, CATALOG_VERSION, PARTITIONS, RESULT_SCHEMA, SEGMENTS, Table, spark_schema
+from jobs.common.tables import (
+    ABORTED_TRANSACTIONS,
+    BUILDS,
+    CATALOG_VERSION,
+    FINISHED_NAMES,
+    PARTITIONS,
+    PRODUCER_EVENTS,
+    SEGMENTS,
+    Table,
+    spark_schema,
+)
 from kidxlib.build import IntervalSource
-from kidxlib.plan import Changes, Known, KnownSegment, PartitionKey
+from kidxlib.plan import Changes, FirstPresent, Known, KnownSegment, PartitionKey
 from kidxlib.recover import RecoverOptions, Status
 from kidxlib.storage import FileVersion
 
@@ -55,14 +66,14 @@ class Catalog:
             *SEGMENTS.key,
             *("log_bytes", "log_mtime_ns", "log_inode", "topic_id", "interval_bytes", "max_index_bytes", "crc_checked"),
             *("interval_source", "status", "active", "log_path", "index_folder", "offset_index_bytes"),
-            *("time_index_bytes", "catalog_version"),
+            *("time_index_bytes", "catalog_version", "producer_state", "transaction_index_bytes"),
         )
         rows = self.read(SEGMENTS).where(F.col("source").isin(*sources)).select(*columns).toArrow()
         for batch in rows.to_batches():
             for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
                 source, topic, partition, base_offset, size, mtime_ns, inode, topic_id, interval, room, crc = row[:11]
                 interval_source, status, active, log_path, index_folder = row[11:16]
-                offset_index_bytes, time_index_bytes, version = row[16:]
+                offset_index_bytes, time_index_bytes, version, producer_state, transaction_index_bytes = row[16:]
                 if not topics.fullmatch(topic):
                     continue
                 known[source, topic, partition][base_offset] = KnownSegment(
@@ -76,6 +87,8 @@ class Catalog:
                     index_folder=index_folder,
                     offset_index_bytes=offset_index_bytes,
                     time_index_bytes=time_index_bytes,
+                    transaction_index_bytes=transaction_index_bytes,
+                    finished=producer_state is not None,
                     current=version == CATALOG_VERSION,
                 )
         return known
@@ -94,12 +107,12 @@ class Catalog:
 
     @contextlib.contextmanager
     def staging(self, name: str) -> Iterator[Callable[[DataFrame], DataFrame]]:
-        """A function that computes a DataFrame of `RESULT_SCHEMA` once, into a folder that goes at the end."""
+        """A function that computes a DataFrame once, into a folder that goes at the end."""
         path = f"{self.path}/{_STAGING}/{name}"
 
         def materialise(results: DataFrame) -> DataFrame:
             results.write.parquet(path)
-            return self.spark.read.schema(RESULT_SCHEMA).parquet(path)
+            return self.spark.read.schema(results.schema).parquet(path)
 
         try:
             yield materialise
@@ -127,9 +140,56 @@ class Catalog:
             .withColumn("max_timestamp", _sql_timestamp("max_timestamp_ms"))
             .withColumn("log_mtime", F.timestamp_micros(F.expr("log_mtime_ns div 1000")))
             .withColumn("build_id", F.lit(build_id))
-            .select(*SEGMENTS.column_names)
+            .select(*(name for name in SEGMENTS.column_names if name not in FINISHED_NAMES))
         )
         return self._commit(SEGMENTS, lambda target: _merge_segments(target, rows))
+
+    def replace_events(self, results: DataFrame, events: DataFrame) -> None:
+        """Make `events` all that `producer_events` has of the segments in `results`."""
+        scope = results.select(*SEGMENTS.key)
+        self._commit(PRODUCER_EVENTS, lambda target: _replace(target, PRODUCER_EVENTS, scope, events))
+
+    def to_finish(self, partitions: Mapping[PartitionKey, FirstPresent]) -> DataFrame:
+        """What some partitions are folded from: rows for `finish_on_executors`.
+
+        Segments that are gone count as long as they lie before the first one that is present, and are of the same
+        topic: retention took them, and what was seen in them still holds. Behind it, compaction may have merged them
+        into others.
+        """
+        columns = "source string, topic string, partition int, present_topic_id string, first_present bigint"
+        rows = [(*key, first.topic_id, first.base_offset) for key, first in partitions.items()]
+        wanted = F.broadcast(self.spark.createDataFrame(rows, columns))
+        usable = (F.col("status") != Status.GONE.value) | (
+            (F.col("base_offset") < F.col("first_present")) & F.col("topic_id").eqNullSafe(F.col("present_topic_id"))
+        )
+        segments = self.read(SEGMENTS).join(wanted, list(PARTITIONS.key)).where(usable)
+        event_columns = [name for name in PRODUCER_EVENTS.column_names if name not in SEGMENTS.key]
+        events = self.read(PRODUCER_EVENTS).join(wanted, list(PARTITIONS.key), "left_semi")
+        events = events.join(segments.select(*SEGMENTS.key), list(SEGMENTS.key), "left_semi")
+        return segments.select(
+            *SEGMENTS.key, F.lit(-1).cast("bigint").alias("position"), F.struct(*SEGMENT_COLUMNS).alias("segment")
+        ).unionByName(
+            events.select(*SEGMENTS.key, "position", F.struct(*event_columns).alias("event")), allowMissingColumns=True
+        )
+
+    def withdrawn(self, finished: DataFrame) -> DataFrame:
+        """The segments that finishing found to be quarantined, with their logs, and `status_before`."""
+        now = self.read(SEGMENTS).select(*SEGMENTS.key, F.col("status").alias("status_before"), "log_path")
+        return finished.where("status IS NOT NULL").join(now, list(SEGMENTS.key))
+
+    def merge_finished(self, finished: DataFrame, build_id: str) -> int:
+        """Write into `segments` what finishing their partitions added; rows that say the same are not touched.
+
+        Returns:
+            How many rows were changed that this build had not changed before.
+        """
+        rows = finished.withColumn("build_id", F.lit(build_id))
+        return self._commit(SEGMENTS, lambda target: _merge_finished(target, rows))
+
+    def replace_aborted(self, partitions: Collection[PartitionKey], aborted: DataFrame) -> None:
+        """Make `aborted` all that `aborted_transactions` has of some partitions."""
+        scope = self.spark.createDataFrame(list(partitions), "source string, topic string, partition int")
+        self._commit(ABORTED_TRANSACTIONS, lambda target: _replace(target, ABORTED_TRANSACTIONS, scope, aborted))
 
     def known_partitions(self, sources: Collection[str]) -> list[dict[str, Any]]:
         """The rows of `partitions` of some sources."""
@@ -202,16 +262,64 @@ def _same_key(table: Table) -> Column:
 
 
 def _merge_segments(target: DeltaTable, rows: DataFrame) -> int:
-    """Add the rows that are new by key and replace those that differ in more than `build_id`; return their number."""
-    compared = [name for name in SEGMENTS.column_names if name not in (*SEGMENTS.key, "build_id")]
-    same = reduce(Column.__and__, [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in compared])
+    """Add the rows that are new by key and replace those that differ in what a scan finds; return their number.
+
+    What finishing had added to a row that is replaced becomes null: it is to be done again.
+    """
+    compared = [name for name in rows.columns if name not in (*SEGMENTS.key, "build_id")]
+    same = _same(compared)
     joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(SEGMENTS), "left")
     changed = joined.where(F.col("old.source").isNull() | ~same).select("new.*")
     count = changed.count()
     if count:
+        values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in rows.columns}
+        values |= dict.fromkeys(FINISHED_NAMES, F.lit(None))
         merge = target.alias("old").merge(changed.alias("new"), _same_key(SEGMENTS))
-        merge.whenMatchedUpdateAll(condition=~same).whenNotMatchedInsertAll().execute()
+        merge.whenMatchedUpdate(condition=~same, set=values).whenNotMatchedInsert(values=values).execute()
     return count
+
+
+#: A segment that finishing quarantines loses these, as its index files were withdrawn.
+_OF_INDEXES: Final = tuple(name for name in SEGMENTS.column_names if name.startswith(("offset_index_", "time_index_")))
+
+
+def _merge_finished(target: DeltaTable, rows: DataFrame) -> int:
+    failed = F.col("new.status").isNotNull()
+    values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in (*FINISHED_NAMES, "build_id")}
+    for name in ("status", "reason", "reason_position", "reason_detail"):
+        values[name] = F.when(failed, F.col(f"new.{name}")).otherwise(F.col(f"old.{name}"))
+    for name in _OF_INDEXES:
+        values[name] = F.when(~failed, F.col(f"old.{name}"))
+    same = _same(FINISHED_NAMES) & (~failed | F.col("old.status").eqNullSafe(F.col("new.status")))
+    joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(SEGMENTS))
+    is_first_change = ~F.col("old.build_id").eqNullSafe(F.col("new.build_id"))
+    changed = joined.where(~same).select("new.*", is_first_change.alias("is_first_change"))
+    counted = changed.agg(F.count("*").alias("all"), F.count_if("is_first_change").alias("first")).head()
+    assert counted is not None
+    if counted["all"]:
+        merge = target.alias("old").merge(changed.alias("new"), _same_key(SEGMENTS))
+        merge.whenMatchedUpdate(condition=~same, set=values).execute()
+    return int(counted["first"])
+
+
+def _replace(target: DeltaTable, table: Table, scope: DataFrame, rows: DataFrame) -> None:
+    """Make `rows` all that a table has within `scope`, which has some columns of its key; commit only what differs."""
+    old = target.toDF().join(scope, scope.columns, "left_semi")
+    compared = [name for name in table.column_names if name not in table.key]
+    is_new, is_gone = F.col("old.source").isNull(), F.col("new.source").isNull()
+    joined = rows.alias("new").join(old.alias("old"), _same_key(table), "full_outer")
+    key = [F.coalesce(f"new.{name}", f"old.{name}").alias(name) for name in table.key]
+    values = [F.col(f"new.{name}") for name in compared]
+    changed = joined.where(is_new | is_gone | ~_same(compared)).select(*key, *values, is_gone.alias("is_gone"))
+    if changed.isEmpty():
+        return
+    new: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
+    merge = target.alias("old").merge(changed.alias("new"), _same_key(table))
+    merge.whenMatchedDelete("new.is_gone").whenMatchedUpdate(set=new).whenNotMatchedInsert(values=new).execute()
+
+
+def _same(names: Collection[str]) -> Column:
+    return reduce(Column.__and__, [F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in names])
 
 
 def _sql_timestamp(milliseconds: str) -> Column:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.tables import CATALOG_VERSION, RESULT_ARROW_SCHEMA, RESULT_SCHEMA
+from jobs.common.events import event_batches
+from jobs.common.tables import CATALOG_VERSION, SCANNED_ARROW_SCHEMA, SCANNED_SCHEMA
 from kidxlib.build import BuildTask, BuiltSegment, build
 from kidxlib.console import Done
 from kidxlib.discover import Source
@@ -34,7 +35,8 @@ class Counters:
 def build_on_executors(
     spark: SparkSession, bins: Sequence[Sequence[BuildTask]], sources: Sequence[Source], counters: Counters
 ) -> DataFrame:
-    """One row of `RESULT_COLUMNS` per segment, computed where it is used: write it somewhere once, and read that.
+    """Rows of `SCANNED_SCHEMA`, one per segment and one per event, computed where they are used: write them somewhere
+    once, and read that.
 
     Each bin is one Spark task. Running a task twice gives the same files and the same row, but for `published`.
 
@@ -58,20 +60,21 @@ def build_on_executors(
         for batch in batches:
             for work in batch.column("work"):
                 for built in build(pickle.loads(work.as_buffer()), may_map):
-                    rows.append(result_row(built))
+                    yield from event_batches(built)
+                    rows.append({"segment": result_row(built)})
                     segments.add(1)
                     log_bytes.add(built.task.log_bytes)
                     if len(rows) == _ROWS_PER_ARROW_BATCH:
-                        yield pa.RecordBatch.from_pylist(rows, RESULT_ARROW_SCHEMA)
+                        yield pa.RecordBatch.from_pylist(rows, SCANNED_ARROW_SCHEMA)
                         rows.clear()
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, RESULT_ARROW_SCHEMA)
+            yield pa.RecordBatch.from_pylist(rows, SCANNED_ARROW_SCHEMA)
 
-    return spark.createDataFrame(pickled, "work binary").mapInArrow(build_bins, RESULT_SCHEMA)
+    return spark.createDataFrame(pickled, "work binary").mapInArrow(build_bins, SCANNED_SCHEMA)
 
 
 def result_row(built: BuiltSegment) -> dict[str, Any]:
-    """The row of `RESULT_COLUMNS` that says what became of a segment."""
+    """What became of a segment, as the `segment` of a row of `SCANNED_SCHEMA`."""
     segment, options, end, recovered = built.task.segment, built.task.options, built.end, built.recovered
     row: dict[str, Any] = {
         "source": segment.source,
@@ -114,8 +117,13 @@ def result_row(built: BuiltSegment) -> dict[str, Any]:
                 "codecs",
                 "transactional_batches",
                 "control_batches",
+                "map_end_offset",
             )
         }
+        row["leader_epochs"] = [
+            {"epoch": epoch, "start_offset": start_offset, "position": position}
+            for epoch, start_offset, position in recovered.leader_epochs.tolist()
+        ]
     if recovered is not None and built.offset_index_crc32c is not None:
         row |= {
             "offset_index_entries": recovered.facts.offset_entries,

@@ -12,7 +12,7 @@ from jobs.common.open_catalog import local_path, refuse_unusable
 from jobs.common.settings import PROJECT, Settings, TopicSettings, read_settings
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
-from kidxlib.plan import Target, local_folder, parse_sources, parse_topics, refuse_overlap
+from kidxlib.plan import SideFiles, Target, local_folder, parse_sources, parse_topics, refuse_overlap
 from kidxlib.recover import RecoverOptions
 from kidxlib.times import parse_time
 
@@ -33,6 +33,8 @@ class BuildOptions:
     interval_bytes: int | None
     max_index_bytes: int | None
     verify_crc: bool | None
+    snapshots: bool | None
+    epochs: bool | None
     rebuild: bool
     settings_file: Path
     now: str | None
@@ -56,6 +58,7 @@ class BuildRequest:
     interval_bytes: int | None
     max_index_bytes: int | None
     verify_crc: bool
+    side_files: SideFiles
     rebuild: bool
     settings: Settings
     now: datetime
@@ -92,6 +95,8 @@ class BuildRequest:
             "interval_bytes": self.interval_bytes,
             "max_index_bytes": self.max_index_bytes,
             "verify_crc": self.verify_crc,
+            "snapshots": self.side_files.snapshots,
+            "epochs": self.side_files.epochs,
             "rebuild": self.rebuild,
         }
         return {name: None if value is None else str(value) for name, value in options.items()}
@@ -137,6 +142,10 @@ def build_request(options: BuildOptions) -> BuildRequest:
         interval_bytes=options.interval_bytes,
         max_index_bytes=options.max_index_bytes,
         verify_crc=build.verify_crc if options.verify_crc is None else options.verify_crc,
+        side_files=SideFiles(
+            snapshots=build.snapshots if options.snapshots is None else options.snapshots,
+            epochs=build.epochs if options.epochs is None else options.epochs,
+        ),
         rebuild=options.rebuild,
         settings=settings,
         now=datetime.now(UTC) if options.now is None else parse_time(options.now),

@@ -45,6 +45,8 @@ class BuildSettings(_Strict):
     interval_bytes: IntervalBytes = INTERVAL_BYTES_DEFAULT
     max_index_bytes: MaxIndexBytes = MAX_INDEX_BYTES_DEFAULT
     verify_crc: bool = True
+    snapshots: bool = False
+    epochs: bool = False
     wave_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**3
     wave_seconds: Annotated[int, Field(ge=1)] = 600
     longest_run_hours: Annotated[int, Field(ge=1)] = 24

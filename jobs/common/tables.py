@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 1
+CATALOG_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ _STRING, _INT, _LONG, _BOOLEAN, _DOUBLE, _TIMESTAMP = (
     t.DoubleType(),
     t.TimestampType(),
 )
+
+_REASON: Final = ("reason", "reason_position", "reason_detail")
 
 #: What an executor knows about a segment after it was read and its indexes were published.
 _SEGMENT_FACTS: Final = (
@@ -87,6 +89,24 @@ _SEGMENT_FACTS: Final = (
     Column("time_index_entries", _LONG, "entries in the .timeindex; null where it was not published"),
     Column("time_index_bytes", _LONG, "size of the .timeindex"),
     Column("time_index_crc32c", _LONG, "CRC-32C of the .timeindex"),
+    Column(
+        "map_end_offset",
+        _LONG,
+        "last offset of the last batch of magic 2 + 1, by which a snapshot of the producers is named",
+    ),
+    Column(
+        "leader_epochs",
+        t.ArrayType(
+            t.StructType(
+                [
+                    t.StructField("epoch", _INT),
+                    t.StructField("start_offset", _LONG),
+                    t.StructField("position", _LONG),
+                ]
+            )
+        ),
+        "batches with a leader epoch above all before them in the segment",
+    ),
     Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
     Column("log_inode", _LONG, "inode number of the .log"),
     Column("log_path", _STRING, "the .log", nullable=False),
@@ -94,11 +114,30 @@ _SEGMENT_FACTS: Final = (
     Column("catalog_version", _INT, "version of the catalog's columns that this row was made with", nullable=False),
 )
 
+#: What finishing a segment's partition adds; null until then.
+_FINISHED: Final = (
+    Column(
+        "producer_state",
+        _STRING,
+        "where the state of producers at the base offset comes from: log-start, snapshot or unknown",
+    ),
+    Column("aborted_transactions", _LONG, "transactions aborted in the segment: entries for its .txnindex"),
+    Column("transaction_index_bytes", _LONG, "size of the .txnindex; null where there is none"),
+    Column("transaction_index_crc32c", _LONG, "CRC-32C of the .txnindex"),
+    Column(
+        "transaction_index_kept",
+        _BOOLEAN,
+        "the .txnindex that was there before stays, as producer_state is unknown",
+    ),
+)
+FINISHED_NAMES: Final = tuple(column.name for column in _FINISHED)
+
 SEGMENTS: Final = Table(
     name="segments",
     comment="One row per segment of each source: what its log holds, how its scan ended, and its index files.",
     columns=(
         *_SEGMENT_FACTS,
+        *_FINISHED,
         Column("max_timestamp", _TIMESTAMP, "max_timestamp_ms as a timestamp; null for -1 and outside years 1-9999"),
         Column("log_mtime", _TIMESTAMP, "log_mtime_ns as a timestamp"),
         Column(
@@ -137,6 +176,43 @@ PARTITIONS: Final = Table(
     cluster_by=("topic", "partition"),
 )
 
+_SEGMENT_KEY: Final = _SEGMENT_FACTS[:4]
+
+PRODUCER_EVENTS: Final = Table(
+    name="producer_events",
+    comment="What producers did in each segment: a row for each marker, and one for data batches of a producer with "
+    "none of its markers between them. Later builds derive transactions from it without reading old logs.",
+    columns=(
+        *_SEGMENT_KEY,
+        Column("position", _LONG, "byte of the log at which the (first) batch starts", nullable=False),
+        Column("producer_id", _LONG, "the producer", nullable=False),
+        Column("kind", _STRING, "data, transactional-data, commit, abort or empty-control (a compacted marker)", False),
+        Column("producer_epoch", _INT, "the producer's epoch in the last batch, as all that follows", nullable=False),
+        Column("first_offset", _LONG, "base offset of the first batch", nullable=False),
+        Column("last_offset", _LONG, "last offset", nullable=False),
+        Column("offset_delta", _INT, "last offset less base offset; -1 for a marker", nullable=False),
+        Column("last_sequence", _INT, "last sequence number; -1: none", nullable=False),
+        Column("timestamp_ms", _LONG, "largest timestamp of the batch, or a marker's own, ms since the epoch", False),
+        Column("coordinator_epoch", _INT, "a marker's transaction coordinator epoch; -1: none", nullable=False),
+    ),
+    key=("source", "topic", "partition", "base_offset", "position"),
+    cluster_by=("topic", "partition", "base_offset"),
+)
+
+ABORTED_TRANSACTIONS: Final = Table(
+    name="aborted_transactions",
+    comment="One row per aborted transaction, with the segment that holds its abort marker: what .txnindex files hold.",
+    columns=(
+        *_SEGMENT_KEY,
+        Column("producer_id", _LONG, "the producer", nullable=False),
+        Column("first_offset", _LONG, "base offset of the transaction's first batch", nullable=False),
+        Column("last_offset", _LONG, "offset of the abort marker", nullable=False),
+        Column("last_stable_offset", _LONG, "last stable offset when the marker was applied", nullable=False),
+    ),
+    key=("source", "topic", "partition", "base_offset", "last_offset"),
+    cluster_by=("topic", "partition", "base_offset"),
+)
+
 BUILDS: Final = Table(
     name="builds",
     comment="One row per run of build_index.",
@@ -159,6 +235,11 @@ BUILDS: Final = Table(
         Column("gone", _LONG, "segments newly marked as gone", nullable=False),
         Column("by_status", t.MapType(_STRING, _LONG), "segments read, by status", nullable=False),
         Column("by_published", t.MapType(_STRING, _LONG), "segments read, by what publishing did", nullable=False),
+        Column("finished", _LONG, "partitions whose transactions were derived anew"),
+        Column("aborted_transactions", _LONG, "aborted transactions in them"),
+        Column(
+            "by_transaction_index", t.MapType(_STRING, _LONG), "their segments, by what publishing did with .txnindex"
+        ),
         Column("left_alone", t.MapType(_STRING, _LONG), "files and folders that are no segments, by reason", False),
         Column("rows_changed", _LONG, "rows of segments that this run added or changed", nullable=False),
     ),
@@ -166,17 +247,38 @@ BUILDS: Final = Table(
     cluster_by=(),
 )
 
-TABLES: Final = (SEGMENTS, PARTITIONS, BUILDS)
+TABLES: Final = (SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, BUILDS)
 
 
 def spark_schema(columns: tuple[Column, ...]) -> t.StructType:
     return t.StructType([t.StructField(column.name, column.type, column.nullable) for column in columns])
 
 
-#: A row as an executor sends it back: the facts, and what publishing did in this run.
-RESULT_COLUMNS: Final = (
-    *_SEGMENT_FACTS,
-    Column("published", _STRING, "written, unchanged, kept or none", nullable=False),
+def _one_of(**kinds: tuple[Column, ...]) -> t.StructType:
+    """Rows of several kinds from one pass over the data: each has one column filled, which says its kind."""
+    return t.StructType(
+        [
+            t.StructField(kind, t.StructType([t.StructField(column.name, column.type) for column in columns]))
+            for kind, columns in kinds.items()
+        ]
+    )
+
+
+_PUBLISHED: Final = Column("published", _STRING, "written, unchanged, kept or none", nullable=False)
+
+#: What executors send back of segments that they read: the facts and what publishing did in this run; and the events.
+SCANNED_SCHEMA: Final = _one_of(segment=(*_SEGMENT_FACTS, _PUBLISHED), event=PRODUCER_EVENTS.columns)
+SCANNED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(SCANNED_SCHEMA)
+
+#: What they send back of partitions that they finished. The status and its reason are null where they stay.
+FINISHED_SCHEMA: Final = _one_of(
+    segment=(
+        *_SEGMENT_KEY,
+        *_FINISHED,
+        *(column for column in _SEGMENT_FACTS if column.name in ("status", *_REASON)),
+        _PUBLISHED,
+    ),
+    aborted=ABORTED_TRANSACTIONS.columns,
+    kept=(Column("path", _STRING, "a snapshot or checkpoint that stays as it is"),),
 )
-RESULT_SCHEMA: Final = spark_schema(RESULT_COLUMNS)
-RESULT_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(RESULT_SCHEMA)
+FINISHED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(FINISHED_SCHEMA)

@@ -31,8 +31,17 @@ from kidxlib.finish import PartitionTask, SegmentTask, finish, segment_task
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
-from kidxlib.plan import PartitionKey, Plan, Target, find_segments, local_folder, parse_topics, refuse_overlap
-from kidxlib.publish import Published, sweep
+from kidxlib.plan import (
+    PartitionKey,
+    Plan,
+    SideFiles,
+    Target,
+    find_segments,
+    local_folder,
+    parse_topics,
+    refuse_overlap,
+)
+from kidxlib.publish import sweep
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
 from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
 
@@ -111,7 +120,7 @@ def build(
         workers = processes or os.cpu_count() or 1
         counts, spooled = _scan(plan, workers, scratch)
         what = [
-            (listed.partition_task(snapshots=snapshots, epochs=epochs), segments)
+            (listed.partition_task(SideFiles(snapshots, epochs)), segments)
             for listed in plan.partitions
             if (segments := spooled[listed.key])
         ]
@@ -141,7 +150,6 @@ class _Spooled:
 
     segment: SegmentFile
     status: Status
-    published: Published
     file: Path
     position: int
 
@@ -229,8 +237,7 @@ def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_Spooled]]:
     with work.spool.open("wb") as spool:
         for built in build_segments(work.tasks, may_map):
             counts.add(built)
-            segment, status = built.task.segment, built.end.status
-            spooled.append(_Spooled(segment, status, built.published, work.spool, spool.tell()))
+            spooled.append(_Spooled(built.task.segment, built.end.status, work.spool, spool.tell()))
             pickle.dump(segment_task(built), spool)
     return counts, spooled
 
@@ -246,7 +253,7 @@ def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], ma
             topic.aborted_transactions += len(segment.aborted)
             topic.by_transaction_index[segment.published] += 1
             if segment.failure is not None:
-                topic.withdraw(status=spooled.status, published=spooled.published)
+                topic.withdraw(spooled.status)
                 counts.add_not_well(spooled.segment, segment.failure)
     return counts
 

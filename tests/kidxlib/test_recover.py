@@ -194,7 +194,6 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
     """The facts by their definitions, over the list of batches that the loop must do without."""
     valid = reference.valid
     v2 = [batch.header for batch in valid if batch.is_v2]
-    looked_into = valid[:-1] if reference.reason == "invalid-control-record" else valid
     max_timestamp = max((batch.max_timestamp for batch in valid), default=formats.NO_TIMESTAMP)
     timed = [batch for batch in valid if batch.max_timestamp == max_timestamp > formats.NO_TIMESTAMP]
     epochs = [header["partition_leader_epoch"] for header in v2 if header["partition_leader_epoch"] >= 0]
@@ -216,5 +215,5 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
         control_batches=sum(header["attributes"] & formats.ATTRIBUTE_CONTROL != 0 for header in v2),
         offset_entries=len(reference.offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize,
         time_entries=len(reference.time_index) // formats.TIME_INDEX_ENTRY.itemsize,
-        map_end_offset=next((batch.last_offset + 1 for batch in reversed(looked_into) if batch.is_v2), base_offset),
+        map_end_offset=base_offset if reference.map_end_offset is None else reference.map_end_offset,
     )
