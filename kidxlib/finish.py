@@ -199,7 +199,7 @@ class _Finisher:
             return
         if self._task.snapshots:
             end = self._fold.map_end_offset
-            if end > self._base_offsets[0]:
+            if end not in self._base_offsets:  # else it is there already, or is the start of the log
                 self._publish_snapshot(end, self._fold.end_snapshot, self._fold.end_source)
             if not self._task.in_place:
                 wanted = {*self._base_offsets[1:], end}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.common.session import session
+from kidxlib.formats import ATTRIBUTE_TRANSACTIONAL
 from tests.kidxlib import golden
+from tests.kidxlib.segments import Batch, encode
+from tests.kidxlib.test_finish import snapshot_entries
 from tests.support.build_job import Ended, build, build_here, rows
 from tests.support.opened_files import OpenedFiles
 
@@ -40,6 +44,19 @@ class Place:
         return rows(
             self.catalog, f"SELECT * FROM segments WHERE {where} ORDER BY source, topic, partition, base_offset"
         )
+
+    def aborted(self) -> list[dict[str, Any]]:
+        """Aborted transactions in the order of their files' paths, and of the entries in them."""
+        found = rows(self.catalog, "SELECT * FROM aborted_transactions")
+        return sorted(
+            found, key=lambda row: (f"{row['topic']}-{row['partition']}", row["base_offset"], row["last_offset"])
+        )
+
+
+def as_entry(row: dict[str, Any]) -> bytes:
+    """A row of `aborted_transactions` as an entry of a `.txnindex`."""
+    numbers = (row["producer_id"], row["first_offset"], row["last_offset"], row["last_stable_offset"])
+    return bytes(2) + b"".join(number.to_bytes(8) for number in numbers)
 
 
 @pytest.fixture
@@ -73,22 +90,36 @@ def test_every_golden_segment_gets_kafkas_bytes_and_a_row_that_says_how_it_ended
     settings = tmp_path / "settings.toml"
     settings.write_text('[[topic]]\nmatch = "small-interval"\ninterval_bytes = 512\n')
 
-    ended = place.build("--source", f"golden={log_dir}", "--settings", settings)
+    ended = place.build("--source", f"golden={log_dir}", "--settings", settings, "--snapshots", "--epochs")
 
     expected = [segment for segment in segments.values() if by_folder[segment.log.parent.name] == segment.log.parent]
     found = {(row["topic"], row["base_offset"]): row for row in place.segments()}
+    aborted = 0
     for segment in expected:
         partition = segment.log.parent.name
         row = found.pop((partition.rpartition("-")[0], segment.base_offset))
         base = place.index_dir / partition / f"{segment.base_offset:020d}"
         assert base.with_suffix(".index").read_bytes() == segment.offset_index, segment.name
         assert base.with_suffix(".timeindex").read_bytes() == segment.time_index, segment.name
+        transaction_index, snapshot = base.with_suffix(".txnindex"), base.with_suffix(".snapshot")
+        assert transaction_index.exists() == (segment.transaction_index is not None), segment.name
+        assert row["transaction_index_bytes"] == (segment.transaction_index and len(segment.transaction_index))
+        if segment.transaction_index is not None:
+            assert transaction_index.read_bytes() == segment.transaction_index, segment.name
+        aborted += row["aborted_transactions"]
+        if segment.snapshot is not None:
+            assert snapshot_entries(snapshot.read_bytes()) == snapshot_entries(segment.snapshot), segment.name
+        checkpoint = place.index_dir / partition / "leader-epoch-checkpoint"
+        assert checkpoint.read_bytes() == segment.leader_epoch_checkpoint, segment.name
         assert row["log_bytes"] - row["valid_bytes"] == segment.cut_bytes, segment.name
         assert row["status"] == ("truncated" if segment.cut_bytes else "ok"), segment.name
         assert (row["reason"] is None) == (row["status"] == "ok"), segment.name
         assert row["interval_bytes"] == segment.options.interval_bytes, segment.name
     assert not found
     assert ended.code == 3
+    assert ended.json["aborted_transactions"] == aborted == len(place.aborted()) > 30
+    in_files = b"".join(path.read_bytes() for path in sorted(place.index_dir.rglob("*.txnindex")))
+    assert in_files == b"".join(as_entry(row) for row in place.aborted())
     assert ended.json["not_well_count"] == sum(segment.cut_bytes > 0 for segment in expected)
 
 
@@ -163,6 +194,60 @@ def test_only_what_changed_is_read_again(place: Place, log_dir: Path) -> None:
         if (log_dir / name).with_suffix(".log").exists()
     }
     assert still_there == tree(whole_build.index_dir)
+
+
+def test_transactions_are_derived_from_the_catalog_without_reading_old_logs(place: Place, log_dir: Path) -> None:
+    """The last segment grows while retention takes the first ones: what those held is known, and no log is opened."""
+    logs = sorted((log_dir / "txn-mixed-0").glob("*.log"))
+    contents = [log.read_bytes() for log in logs]
+    logs[-1].write_bytes(contents[-1][: len(contents[-1]) // 3])
+    read_while_building(place, log_dir, "--topics", "txn-mixed")
+    fewer = len(place.aborted())
+    logs[0].unlink()
+    logs[1].unlink()
+    logs[-1].write_bytes(contents[-1])
+
+    ended, opened = read_while_building(place, log_dir, "--topics", "txn-mixed")
+
+    assert opened == [f"txn-mixed-0/{int(logs[-1].stem)}"]
+    assert {row["producer_state"] for row in place.segments()} == {"log-start"}
+    [expected] = [segment for segment in golden.committed() if segment.log.name == logs[-1].name and segment.snapshot]
+    assert (place.index_dir / "txn-mixed-0" / logs[-1].with_suffix(".txnindex").name).read_bytes() == (
+        expected.transaction_index
+    )
+    assert 0 < fewer - 22 < ended.json["aborted_transactions"] == 12, "the first two segments hold 22 of the 34"
+
+    # A lost transaction index is written anew without a log being read; the catalog stays as it is.
+    version = DeltaTable(place.catalog / "segments").version()
+    for path in place.index_dir.rglob("*.txnindex"):
+        path.unlink()
+    ended, opened = read_while_building(place, log_dir, "--topics", "txn-mixed", "--epochs")
+    assert (opened, ended.json["by_transaction_index"]) == ([], {"written": 1, "none": 1})
+    assert DeltaTable(place.catalog / "segments").version() == version
+    assert (place.index_dir / "txn-mixed-0" / "leader-epoch-checkpoint").exists()
+
+
+def test_a_segment_on_whose_producers_kafka_fails_is_quarantined(place: Place, tmp_path: Path) -> None:
+    """Only its partition's order shows it: a transaction began in the segment before. Said once, and then known."""
+    transactional = Batch(producer_id=7, producer_epoch=0, attributes=ATTRIBUTE_TRANSACTIONAL)
+    folder = tmp_path / "kafka-logs" / "orders-0"
+    folder.mkdir(parents=True)
+    for base_offset, batches in {0: [transactional], 1: [Batch(), replace(transactional, attributes=0)], 3: []}.items():
+        (folder / f"{base_offset:020d}.log").write_bytes(b"".join(encode(base_offset, batches)))
+
+    ended = place.build("--source", f"broker={folder.parent}")
+
+    assert (ended.code, ended.json["by_status"]) == (3, {"ok": 2, "quarantined": 1})
+    [named] = ended.json["not_well"]
+    assert (named["base_offset"], named["reason_position"]) == (1, 100)
+    assert named["reason"] == "non-transactional-in-transaction"
+    [row] = place.segments("status = 'quarantined'")
+    assert (row["base_offset"], row["offset_index_bytes"]) == (1, None)
+    assert sorted(tree(place.index_dir)) == [
+        f"orders-0/{base_offset:020d}.{suffix}" for base_offset in (0, 3) for suffix in ("index", "timeindex")
+    ]
+    ended, opened = read_while_building(place, folder.parent)
+    assert (ended.code, opened) == (0, [])
 
 
 def test_what_compaction_chose_stays_until_someone_says_otherwise(place: Place, log_dir: Path) -> None:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_log, segment_file
+from kidxlib.names import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
 from kidxlib.recover import RecoverOptions
 
 _TESTS: Final = Path(__file__).parent.parent
@@ -20,7 +29,14 @@ _INTERVAL_BYTES: Final = {"small-interval-0": 512}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenSegment:
-    """A segment's log, and what Kafka's recovery made of it: two index files and how many bytes it cut off."""
+    """A segment's log, and what Kafka's recovery made of it.
+
+    Attributes:
+        transaction_index: None where it wrote none.
+        snapshot: of the producers at its base offset; None where it took none.
+        leader_epoch_checkpoint: of the whole partition.
+        cut_bytes: how many bytes it cut off.
+    """
 
     name: str
     log: Path
@@ -28,6 +44,9 @@ class GoldenSegment:
     options: RecoverOptions
     offset_index: bytes
     time_index: bytes
+    transaction_index: bytes | None
+    snapshot: bytes | None
+    leader_epoch_checkpoint: bytes
     cut_bytes: int
 
 
@@ -73,7 +92,14 @@ def _partition(name: str, logs: Iterable[Path], expected: Path) -> list[GoldenSe
                 options=options,
                 offset_index=(expected / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).read_bytes(),
                 time_index=(expected / segment_file(base_offset, TIME_INDEX_SUFFIX)).read_bytes(),
+                transaction_index=_content(expected / segment_file(base_offset, TRANSACTION_INDEX_SUFFIX)),
+                snapshot=_content(expected / segment_file(base_offset, SNAPSHOT_SUFFIX)),
+                leader_epoch_checkpoint=(expected / LEADER_EPOCH_CHECKPOINT).read_bytes(),
                 cut_bytes=cut_bytes[base_offset],
             )
         )
     return segments
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None

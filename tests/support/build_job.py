@@ -18,6 +18,7 @@ import pyspark
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs.build_index import build_index
+from jobs.common.tables import TABLES
 from kidxlib.command import run
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -75,10 +76,10 @@ def clean_environment() -> dict[str, str]:
 
 
 def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
-    """Ask the catalog's tables (segments, partitions, builds) with a Delta reader that is not Spark."""
+    """Ask the catalog's tables with a Delta reader that is not Spark."""
     query = QueryBuilder()
-    for table in ("segments", "partitions", "builds"):
-        query = query.register(table, DeltaTable(catalog / table))
+    for table in TABLES:
+        query = query.register(table.name, DeltaTable(catalog / table.name))
     return pyarrow.table(query.execute(sql).read_all()).to_pylist()
 
 
