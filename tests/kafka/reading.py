@@ -1,0 +1,147 @@
+"""What a consumer gets from a broker: every record of some partitions, and the offsets for timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+#: The broker is on this machine; what takes longer, hangs.
+TIMEOUT_SECONDS: Final = 60.0
+
+#: How many records of a partition are looked for by their timestamps.
+TIMES: Final = 12
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it."""
+
+    offset: int
+    timestamp: tuple[int, int]  # its type and its milliseconds
+    leader_epoch: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRead:
+    """A partition from its earliest record to its end.
+
+    Attributes:
+        end: where the consumer was told that there is no more: the last stable offset for `read_committed`.
+    """
+
+    records: list[Record]
+    end: int
+
+    def differences(self, other: PartitionRead) -> list[str]:
+        """The first record that differs, and what else does."""
+        found = []
+        pairs = zip(self.records, other.records, strict=False)
+        found += [f"{here} and {there}" for here, there in pairs if here != there][:1]
+        if len(self.records) != len(other.records):
+            found.append(f"{len(self.records)} and {len(other.records)} records")
+        if self.end != other.end:
+            found.append(f"ends at {self.end} and {other.end}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What consumers get of some partitions, each by its topic and number.
+
+    Attributes:
+        offsets: timestamps and the offsets that they lead to.
+    """
+
+    uncommitted: dict[tuple[str, int], PartitionRead]
+    committed: dict[tuple[str, int], PartitionRead]
+    offsets: dict[tuple[str, int], dict[int, int]]
+
+    def differences(self, other: Seen) -> list[str]:
+        """Where the two differ, a line each, short enough to be read."""
+        found = []
+        for place in self.uncommitted:
+            for isolation in ("uncommitted", "committed"):
+                here, there = getattr(self, isolation)[place], getattr(other, isolation)[place]
+                found += [f"{place}, {isolation}: {difference}" for difference in here.differences(there)]
+            answers, others = self.offsets[place], other.offsets[place]
+            differing = {
+                time: (answers[time], others.get(time)) for time in answers if answers[time] != others.get(time)
+            }
+            if differing:
+                found.append(f"{place}: timestamps lead to other offsets: {differing}")
+        return found
+
+
+def read(bootstrap: str, partitions: Sequence[tuple[str, int]], isolation: str) -> dict[tuple[str, int], PartitionRead]:
+    """Read partitions from beginning to end."""
+    consumer = _consumer(bootstrap, isolation)
+    found = {place: _read_partition(consumer, *place) for place in partitions}
+    consumer.close()
+    return found
+
+
+def read_all(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Seen:
+    """Read everything, at both isolation levels, and ask where timestamps lead that are spread over the records."""
+    uncommitted = read(bootstrap, partitions, "read_uncommitted")
+    committed = read(bootstrap, partitions, "read_committed")
+    timestamps = {place: _spread(uncommitted[place].records) for place in partitions}
+    offsets: dict[tuple[str, int], dict[int, int]] = {place: {} for place in partitions}
+    consumer = _consumer(bootstrap, "read_uncommitted")
+    for asked in zip(*timestamps.values(), strict=True):
+        times = dict(zip(timestamps, asked, strict=True))
+        for answer in consumer.offsets_for_times(
+            [TopicPartition(*place, timestamp) for place, timestamp in times.items()], timeout=TIMEOUT_SECONDS
+        ):
+            assert answer.error is None, answer.error
+            place = (answer.topic, answer.partition)
+            offsets[place][times[place]] = answer.offset
+    consumer.close()
+    return Seen(uncommitted, committed, offsets)
+
+
+def _spread(records: Sequence[Record]) -> list[int]:
+    """Timestamps of records from all over a partition, those just before and after, and some that lie outside."""
+    times = [record.timestamp[1] for record in records]
+    chosen = [times[len(times) * number // TIMES] for number in range(TIMES)]
+    around = [time + step for time in chosen for step in (-1, 0, 1)]
+    return [0, min(times) - 1, *around, max(times), max(times) + 1]
+
+
+def _consumer(bootstrap: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            # The broker answers with one batch: so each batch is looked up in the index by itself.
+            "fetch.message.max.bytes": 1,
+            "fetch.wait.max.ms": 10,
+            # A broker that has just started does not lead its partitions yet: ask again soon.
+            "fetch.error.backoff.ms": 50,
+            "log_level": 2,
+        }
+    )
+
+
+def _read_partition(consumer: Consumer, topic: str, partition: int) -> PartitionRead:
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    records: list[Record] = []
+    while True:
+        message = consumer.poll(TIMEOUT_SECONDS)
+        assert message is not None, f"nothing more came of {topic}-{partition} after {len(records)} records"
+        error, offset = message.error(), message.offset()
+        assert offset is not None
+        if error is None:
+            records.append(Record(offset, message.timestamp(), message.leader_epoch(), message.key(), message.value()))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            return PartitionRead(records, offset)
+        else:
+            raise KafkaException(error)
