@@ -34,7 +34,14 @@ _CHECKPOINTS = (
     "replication-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
-_BROKER_FILES = ("partition.metadata", "meta.properties", "bootstrap.checkpoint", ".kafka_cleanshutdown", ".lock")
+_BROKER_FILES = (
+    "partition.metadata",
+    "meta.properties",
+    "bootstrap.checkpoint",
+    "quorum-state",
+    ".kafka_cleanshutdown",
+    ".lock",
+)
 
 
 class NotASegment(enum.StrEnum):
