@@ -24,6 +24,7 @@ from tests.faults import children
 
 #: Nothing here takes as long; what does, hangs.
 DEADLINE_SECONDS: Final = 60.0
+_MOMENT_SECONDS: Final = 10.0
 
 _COMMAND: Final = (sys.executable, "-c", "from kidxlib.cli.main import main; main()")
 
@@ -138,6 +139,14 @@ def kill_session(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+def end_gently(process: subprocess.Popen[str]) -> None:
+    """Ask a process to end itself and what it has started, and kill what is left a moment later."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_MOMENT_SECONDS)
+    kill_session(process)
+
+
 def wait_for_end(pid: int, seconds: float) -> bool:
     """Wait until a process has ended; False where it has not after that time."""
     try:
@@ -150,40 +159,56 @@ def wait_for_end(pid: int, seconds: float) -> bool:
         os.close(descriptor)
 
 
-def while_it_runs(process: subprocess.Popen[str], condition: Callable[[], _T | None]) -> _T:
+def while_it_runs(
+    process: subprocess.Popen[str], condition: Callable[[], _T | None], seconds: float = DEADLINE_SECONDS
+) -> _T:
     """Ask again and again, about every millisecond, until the answer is not None, and give it.
 
     Raises:
-        TooLateError: `kidx` has ended without.
+        TooLateError: the process has ended without.
     """
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         answer = condition()
         if answer is not None:
             return answer
         if wait_for_end(process.pid, 0.001):
             raise TooLateError
-    raise AssertionError("kidx hangs")
+    raise AssertionError("it hangs")
 
 
 class Running:
-    """A `kidx` in its own session, to be disturbed; `ended` stands when the context has ended."""
+    """A `kidx` in its own session, to be disturbed; `ended` stands when the context has ended.
+
+    Args:
+        find_workers: how to find the processes that read segments, for what is not `kidx`.
+        seconds: nothing that is waited for takes as long.
+    """
 
     ended: Ended
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(
+        self,
+        process: subprocess.Popen[str],
+        find_workers: Callable[[subprocess.Popen[str]], list[int]] = workers,
+        seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self.process, self._find_workers, self._seconds = process, find_workers, seconds
 
     def mapping(self, log: Path) -> int:
         """The worker that has mapped a log, so has noted its version and scans it, as soon as there is one."""
-        return while_it_runs(self.process, lambda: _mapping(workers(self.process), log))
+        return while_it_runs(self.process, lambda: _mapping(self._find_workers(self.process), log), self._seconds)
 
     def reading(self, log: Path) -> int:
         """The worker that reads a log in chunks, as soon as it has read some."""
-        worker = while_it_runs(self.process, lambda: _opened(workers(self.process), log))
+        worker = while_it_runs(self.process, lambda: _opened(self._find_workers(self.process), log), self._seconds)
         start = _bytes_read(worker)
-        while_it_runs(self.process, lambda: _bytes_read(worker) > start + 2 * CHUNK_BYTES or None)
+        while_it_runs(self.process, lambda: _bytes_read(worker) > start + 2 * CHUNK_BYTES or None, self._seconds)
         return worker
+
+    def killed(self, worker: int) -> None:
+        """Wait until a worker is dead."""
+        while_it_runs(self.process, lambda: wait_for_end(worker, 0) or None, self._seconds)
 
     def kill(self, worker: int) -> None:
         """Kill a worker (-9), and wait until it is dead."""
@@ -231,8 +256,10 @@ def _opened(pids: Iterable[int], log: Path) -> int | None:
 
 
 def _bytes_read(pid: int) -> int:
-    """How many bytes a process has got from reading, so without those of mapped files."""
-    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+    """How many bytes a process has got from reading, so without those of mapped files; 0 where it has ended."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+    return 0
 
 
 class Child:

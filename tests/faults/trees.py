@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import google_crc32c
+
 from kidxlib import formats
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX
@@ -187,8 +189,30 @@ def lying_log(folder: Path, base_offset: int, size: int, sound: bytes = b"", cla
         claimed: what the header's size field says, if not that.
     """
     length = size - len(sound) - formats.LOG_OVERHEAD if claimed is None else claimed
-    offset = base_offset + 2**20
-    header = struct.pack(">qiibIhiqqqhii", offset, length, 0, formats.MAGIC_V2, 0xBAD, 0, 0, 0, 0, -1, -1, -1, 1)
-    log = write_log(folder, base_offset, sound + header)
+    log = write_log(folder, base_offset, sound + _header(base_offset, length))
     os.truncate(log, size)
     return log
+
+
+def slow_log(folder: Path, base_offset: int, size: int, sound: bytes = b"") -> Path:
+    """A sparse log of `size` bytes that is sound: `sound` batches, and a v2 batch that takes all the rest.
+
+    As with `lying_log`, checking it takes a moment, but the scan does not end there.
+    """
+    length = size - len(sound) - formats.LOG_OVERHEAD
+    covered = formats.field_position(formats.BATCH_V2, "attributes")
+    crc = google_crc32c.value(_header(base_offset, length)[covered:])
+    zeros = bytes(1 << 20)
+    left = size - len(sound) - formats.BATCH_V2.itemsize
+    while left > 0:
+        crc = google_crc32c.extend(crc, zeros[:left])
+        left -= len(zeros)
+    log = write_log(folder, base_offset, sound + _header(base_offset, length, crc))
+    os.truncate(log, size)
+    return log
+
+
+def _header(base_offset: int, length: int, crc: int = 0xBAD) -> bytes:
+    """The header of a v2 batch that is far away from the segment's first ones."""
+    offset = base_offset + 2**20
+    return struct.pack(">qiibIhiqqqhii", offset, length, 0, formats.MAGIC_V2, crc, 0, 0, 0, 0, -1, -1, -1, 1)

@@ -1,12 +1,14 @@
-"""The build job is killed, or run twice at the same time: run again, it ends as if nothing had happened."""
+"""The build job or a part of it is killed, or two run at the same time: the end is as if nothing had happened."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,19 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from jobs.common.settings import SETTINGS_FILE
+from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session, stopped
+from tests.faults.trees import indexes, slow_log, small_log, write_log
 from tests.kidxlib import golden
 from tests.support.build_job import build, rows, start
 from tests.support.opened_files import OpenedFiles
 
 COPIES = 3
+#: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
+SLOW = 1 << 30
+PAGE = 4096
+#: No step of a job on Spark takes as long; what does, hangs.
+DEADLINE_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +54,7 @@ def settings(log_dir: Path) -> Path:
 class Place:
     """Where one run builds to, and the state that it leaves there."""
 
-    def __init__(self, folder: Path, log_dir: Path, settings: Path) -> None:
+    def __init__(self, folder: Path, log_dir: Path, settings: Path = SETTINGS_FILE) -> None:
         self.index_dir, self.catalog = folder / "index", folder / "catalog"
         self.arguments = (
             *("--source", f"broker={log_dir}", "--settings", settings),
@@ -169,3 +179,55 @@ def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
         ended = [(*job.communicate(), job.returncode) for job in jobs]
         assert [code for _, _, code in ended] == [0, 0], ended
         assert place.state() == undisturbed
+
+
+def failed_attempts(event_logs: Path) -> list[tuple[int, str]]:
+    """The attempts at a task that Spark's own log says have failed: the attempt's number, and why."""
+    events = [json.loads(line) for path in event_logs.iterdir() for line in path.read_text().splitlines()]
+    return [
+        (event["Task Info"]["Attempt"], event["Task End Reason"]["Description"])
+        for event in events
+        if event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] != "Success"
+    ]
+
+
+@again_if_too_late
+def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without_mapping(tmp_path: Path) -> None:
+    """A worker dies of SIGBUS: the task's next attempt reads in chunks, and the log is indexed as it is by then.
+
+    The log is one long sound batch and a page of zeros behind it, which goes while the worker that has mapped the log
+    is stopped and has not come that far.
+    """
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    log_dir, place, event_logs = folder / "kafka-logs", Place(folder, folder / "kafka-logs"), folder / "events"
+    event_logs.mkdir()
+    log = slow_log(log_dir / "topic-0", 0, SLOW, small_log(100))
+    os.truncate(log, SLOW + PAGE)
+    for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
+        write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
+    options = {"enabled": "true", "dir": event_logs.as_uri(), "compress": "false", "rolling.enabled": "false"}
+    confs = [word for name, value in options.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
+
+    with start(*place.arguments, "--", *confs) as job:
+        try:
+            running = Running(job, worker, DEADLINE_SECONDS)
+            victim = running.mapping(log)
+            with stopped(victim):
+                os.truncate(log, SLOW)
+            running.killed(victim)
+            assert running.reading(log) != victim
+            out, messages = job.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            kill_session(job)
+
+    found = {(row["topic"], row["partition"], row["base_offset"]): row for row in place.state()[1]}
+    cut = found["topic", 0, 0]
+    if cut["status"] != "ok":
+        raise TooLateError(cut)
+    ((attempt, why),) = failed_attempts(event_logs)
+    assert (attempt, "Python worker exited unexpectedly" in why) == (0, True), why
+    assert job.returncode == 0 and "Traceback" not in messages, messages
+    assert (cut["log_bytes"], cut["valid_bytes"], cut["batches"]) == (SLOW, SLOW, 101)
+    assert json.loads(out)["by_status"] == {"ok": len(found)} == {"ok": 4}
+    assert kidx("build", log_dir, "--index-dir", folder / "again").code == 0
+    assert indexes(place.index_dir) == indexes(folder / "again") and len(indexes(place.index_dir)) == 8
