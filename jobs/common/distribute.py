@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -41,16 +43,18 @@ def build_on_executors(
     Each bin is one Spark task. Running a task twice gives the same files and the same row, but for `published`.
 
     Raises:
-        UsageError: in the task, where an executor does not see a source's folder.
+        UsageError: in the task, where an executor does not see the folder of a source that has segments in `bins`.
     """
     pickled = spark.sparkContext.parallelize([(pickle.dumps(bin_),) for bin_ in bins], max(1, len(bins)))
     segments, log_bytes = counters.segments, counters.log_bytes
+    to_read = {task.segment.source for bin_ in bins for task in bin_}
+    folders = [source.path for source in sources if source.name in to_read]
 
     def build_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for source in sources:
-            if not source.path.is_dir():
+        for folder in folders:
+            if why := _unseen(folder):
                 raise UsageError(
-                    f"executor {socket.gethostname()} does not see the source {source.path}; "
+                    f"executor {socket.gethostname()} does not see the source {folder} ({why}); "
                     "mount it at the same path on every executor"
                 )
         attempt = TaskContext.get()
@@ -71,6 +75,19 @@ def build_on_executors(
             yield pa.RecordBatch.from_pylist(rows, SCANNED_ARROW_SCHEMA)
 
     return spark.createDataFrame(pickled, "work binary").mapInArrow(build_bins, SCANNED_SCHEMA)
+
+
+def _unseen(folder: Path) -> str | None:
+    """Why this machine sees nothing of what was listed in a folder; None where it sees something.
+
+    Where a mount is missing its folder is mostly there, and empty. Read from there, every log would be one that was
+    deleted since it was listed, which is no error.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return None if any(True for _ in entries) else "an empty folder"
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def result_row(built: BuiltSegment) -> dict[str, Any]:

@@ -47,15 +47,14 @@ def test_executors_elsewhere_write_kafkas_bytes(root: Path, spark_cluster: Clust
     assert [row["status"] for row in found] == ["ok"] * 12
 
 
-@pytest.mark.parametrize("how", ["absent"])
+@pytest.mark.parametrize(("how", "why"), [("absent", "No such file or directory"), ("empty", "an empty folder")])
 def test_an_executor_that_does_not_see_a_source_is_named(
-    how: str, root: Path, spark_cluster: Cluster, tmp_path: Path
+    how: str, why: str, root: Path, spark_cluster: Cluster, tmp_path: Path
 ) -> None:
     """The driver sees the folder, the executor's node does not: one line with the node and the folder, nothing done."""
     source = root / how / "kafka-logs"
     ended = build_on(spark_cluster, source, tmp_path)
     assert (ended.code, ended.out) == (ExitCode.USAGE, ""), ended
     (line,) = [line for line in ended.err.splitlines() if "segments, " not in line and line.strip()]
-    assert line.startswith(f"error: executor {NODE} does not see the source {source}"), ended
-    assert "mount it at the same path" in line
+    assert line.startswith(f"error: executor {NODE} does not see the source {source} ({why}); mount it"), ended
     assert indexes(tmp_path) == {} and rows(tmp_path / "catalog", "SELECT * FROM segments") == []
