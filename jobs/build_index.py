@@ -244,8 +244,8 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
                 rows = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
                 seconds = time.monotonic() - start
                 results = rows.where("segment IS NOT NULL").select("segment.*")
-                catalog.replace_events(results, rows.where("event IS NOT NULL").select("event.*"))
-                scanned.rows_changed += catalog.merge_segments(results, build_id)
+                events = rows.where("event IS NOT NULL").select("event.*")
+                scanned.rows_changed += catalog.record_scanned(results, events, build_id)
                 _count(results, scanned.counts)
             scanned.seconds += seconds
             bytes_a_second = max(1.0, sum(task.log_bytes for task in wave) / seconds)

@@ -128,7 +128,17 @@ class Catalog:
                 if entry.getModificationTime() < older_than_ms:
                     file_system.delete(entry.getPath(), True)
 
-    def merge_segments(self, results: DataFrame, build_id: str) -> int:
+    def record_scanned(self, segments: DataFrame, events: DataFrame, build_id: str) -> int:
+        """Record segments that were read; `events` are all that is known of what producers did in them.
+
+        Returns:
+            How many rows of `segments` were added or changed.
+        """
+        # The events first: a segment that is recorded is not read again.
+        self._replace_events(segments, events)
+        return self._merge_segments(segments, build_id)
+
+    def _merge_segments(self, results: DataFrame, build_id: str) -> int:
         """Bring the rows of `segments` up to date with `results`; rows that say the same are not touched.
 
         Returns:
@@ -144,7 +154,7 @@ class Catalog:
         )
         return self._commit(SEGMENTS, lambda target: _merge_segments(target, rows))
 
-    def replace_events(self, results: DataFrame, events: DataFrame) -> None:
+    def _replace_events(self, results: DataFrame, events: DataFrame) -> None:
         """Make `events` all that `producer_events` has of the segments in `results`."""
         scope = results.select(*SEGMENTS.key)
         self._commit(PRODUCER_EVENTS, lambda target: _replace(target, PRODUCER_EVENTS, scope, events))
@@ -269,14 +279,17 @@ def _merge_segments(target: DeltaTable, rows: DataFrame) -> int:
     compared = [name for name in rows.columns if name not in (*SEGMENTS.key, "build_id")]
     same = _same(compared)
     joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(SEGMENTS), "left")
-    changed = joined.where(F.col("old.source").isNull() | ~same).select("new.*")
-    count = changed.count()
-    if count:
-        values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in rows.columns}
-        values |= dict.fromkeys(FINISHED_NAMES, F.lit(None))
-        merge = target.alias("old").merge(changed.alias("new"), _same_key(SEGMENTS))
-        merge.whenMatchedUpdate(condition=~same, set=values).whenNotMatchedInsert(values=values).execute()
-    return count
+    is_new = F.col("old.source").isNull()
+    changed = joined.where(is_new | ~same).select("new.*", is_new.alias("is_new"))
+    counted = changed.groupBy("is_new").count().collect()
+    values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in rows.columns}
+    values |= dict.fromkeys(FINISHED_NAMES, F.lit(None))
+    if counted:
+        merge = target.alias("old").merge(changed.alias("new"), _same_key(SEGMENTS)).whenNotMatchedInsert(values=values)
+        if not all(row["is_new"] for row in counted):  # a merge that only inserts is a simpler one
+            merge = merge.whenMatchedUpdate(condition=~same, set=values)
+        merge.execute()
+    return sum(row["count"] for row in counted)
 
 
 #: A segment that finishing quarantines loses these, as its index files were withdrawn.
@@ -305,6 +318,12 @@ def _merge_finished(target: DeltaTable, rows: DataFrame) -> int:
 def _replace(target: DeltaTable, table: Table, scope: DataFrame, rows: DataFrame) -> None:
     """Make `rows` all that a table has within `scope`, which has some columns of its key; commit only what differs."""
     old = target.toDF().join(scope, scope.columns, "left_semi")
+    new: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
+    if old.isEmpty():
+        if not rows.isEmpty():
+            merge = target.alias("old").merge(rows.alias("new"), _same_key(table))
+            merge.whenNotMatchedInsert(values=new).execute()
+        return
     compared = [name for name in table.column_names if name not in table.key]
     is_new, is_gone = F.col("old.source").isNull(), F.col("new.source").isNull()
     joined = rows.alias("new").join(old.alias("old"), _same_key(table), "full_outer")
@@ -313,7 +332,6 @@ def _replace(target: DeltaTable, table: Table, scope: DataFrame, rows: DataFrame
     changed = joined.where(is_new | is_gone | ~_same(compared)).select(*key, *values, is_gone.alias("is_gone"))
     if changed.isEmpty():
         return
-    new: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
     merge = target.alias("old").merge(changed.alias("new"), _same_key(table))
     merge.whenMatchedDelete("new.is_gone").whenMatchedUpdate(set=new).whenNotMatchedInsert(values=new).execute()
 

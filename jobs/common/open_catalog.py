@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from delta.tables import DeltaTable
@@ -17,10 +19,12 @@ from pyspark.sql import SparkSession
 from jobs.common.catalog import Catalog
 from jobs.common.commits import TableInTheMakingError, while_others_commit
 from jobs.common.hadoop import hadoop_path
-from jobs.common.tables import CATALOG_VERSION, TABLES, Table
+from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
 from kidxlib.errors import CatalogError, UsageError
 
 VERSION_PROPERTY: Final = "kidx.catalogVersion"
+
+_R = TypeVar("_R")
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +77,7 @@ def catalog_version(catalog: Catalog) -> int | None:
     Raises:
         CatalogError: something else stands where a table should be, or a newer version wrote it.
     """
-    versions = [_version(catalog.spark, catalog.table_path(table)) for table in TABLES]
+    versions = _for_each_table(lambda table: _version(catalog.spark, catalog.table_path(table)))
     return None if None in versions else min(version for version in versions if version is not None)
 
 
@@ -87,21 +91,33 @@ def make_tables(catalog: Catalog, database: str | None) -> bool:
         CatalogError: something else stands where a table should be, or a newer version wrote it.
     """
     found = catalog_version(catalog)
-    for table in TABLES:
+    is_new = not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
+
+    def make(table: Table) -> None:
         location = catalog.table_path(table)
-        if found is None or found < CATALOG_VERSION:
-            while_others_commit(location, partial(_make_or_upgrade, catalog.spark, location, table))
-        if database is not None:
-            name = f"`{database}`.`{table.name}`"
-            catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{_sql_text(location)}'")
-    return found is None
+        while_others_commit(location, partial(_make_or_upgrade, catalog.spark, location, table))
+
+    if found is None or found < CATALOG_VERSION:
+        _for_each_table(make)
+    if database is not None:
+        for table in TABLES:
+            name, location = f"`{database}`.`{table.name}`", _sql_text(catalog.table_path(table))
+            catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
+    return is_new
+
+
+def _for_each_table(do: Callable[[Table], _R]) -> list[_R]:
+    """Do it for all tables at the same time: most of it is waiting."""
+    with ThreadPoolExecutor(len(TABLES)) as threads:
+        return list(threads.map(do, TABLES))
 
 
 def _version(spark: SparkSession, location: str) -> int | None:
     if not DeltaTable.isDeltaTable(spark, location):
         return None
-    properties = DeltaTable.forPath(spark, location).detail().select("properties").head()
-    version = properties[0].get(VERSION_PROPERTY) if properties else None
+    # Not DeltaTable.detail(): that counts the table's files.
+    properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
+    version = properties.get(VERSION_PROPERTY)
     if version is None:
         raise CatalogError(f"{location}: a Delta table, but not one of this project's; give --catalog another folder")
     if int(version) > CATALOG_VERSION:
