@@ -2,7 +2,7 @@
 # Runs the static checks, which take seconds, and then the tests. Options go to pytest: ./test.sh -k recover
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "$0")"
-./setup.sh
+./setup.sh kafka
 .venv/bin/ruff check --quiet
 .venv/bin/ruff format --check --quiet
 .venv/bin/mypy

@@ -16,12 +16,12 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
-from benchmarks.kafka import Kafka
 from kidxlib import names
 from kidxlib.console import note, print_line, print_table
 from kidxlib.errors import KidxError
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
 from kidxlib.storage import ChunkedLog, LogBytes, map_log, open_log
+from tests.support.kafka import Kafka
 
 CASES: Final = {
     "v2-16KiB": SegmentContent(magic=2, batch_bytes=16 * 1024),
@@ -31,6 +31,16 @@ CASES: Final = {
 }
 #: After these the JVM has compiled what it runs and the file lies in the page cache.
 WARM_UP_PASSES: Final = 2
+
+#: What Kafka's start script gives a broker.
+BROKER_JAVA_OPTIONS: Final = (
+    "-Xms1G",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
 
 KAFKA: Final = "Kafka's LogSegment.recover"
 _WAYS_TO_READ: Final[Mapping[str, Callable[[int, int], LogBytes]]] = {"mapped": map_log, "in chunks": ChunkedLog}
@@ -55,7 +65,7 @@ def scan(cases: Sequence[str], mib: int, rounds: int, folder: Path) -> None:
     report: dict[str, Any] = {"machine": machine.describe(), "warm_up_passes": WARM_UP_PASSES, "cases": {}}
     for case in cases or CASES:
         log = _segment(folder / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
-        with Kafka() as kafka:
+        with Kafka(BROKER_JAVA_OPTIONS) as kafka:
             report["machine"] |= kafka.versions
             seconds = _measure(log, kafka, rounds)
         report["cases"][case] = {"log_bytes": log.stat().st_size, "seconds": seconds}
@@ -87,7 +97,7 @@ def _measure(log: Path, kafka: Kafka, rounds: int) -> dict[str, list[float]]:
     for what, work in (("kidx", _recover), ("kidx, headers only", _recover_headers), ("sum of the bytes", _sum)):
         for way, read in _WAYS_TO_READ.items():
             runs[f"{what}, {way}"] = functools.partial(_timed, str(log), read, work)
-    runs[KAFKA] = lambda: kafka.recover(log.parent)
+    runs[KAFKA] = lambda: kafka.recover(log.parent).segments[0].seconds
 
     _leave_page_cache(log)
     expected = _expected_indexes(log)

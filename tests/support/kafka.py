@@ -1,0 +1,244 @@
+"""Kafka's own classes, in a JVM that stays up: what they make of a partition's logs.
+
+Driven through py4j, which needs no Java compiler. A call takes a quarter of a millisecond, so whatever Kafka leaves in
+files is read from the files.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
+
+from kidxlib import formats, names
+from kidxlib.errors import KidxError
+from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+JARS: Final = PROJECT / ".jars" / "kafka"
+
+_TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+_SNAPSHOT_SUFFIX: Final = ".snapshot"
+_END_SNAPSHOT: Final = f"end{_SNAPSHOT_SUFFIX}"
+_LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+#: What recovery writes beside the logs.
+_DERIVED_SUFFIXES: Final = (
+    names.OFFSET_INDEX_SUFFIX,
+    names.TIME_INDEX_SUFFIX,
+    _TRANSACTION_INDEX_SUFFIX,
+    _SNAPSHOT_SUFFIX,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producer:
+    """What a producer snapshot says of one producer; −1 is none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_transaction_first_offset: int
+
+
+def producers_in(snapshot: bytes) -> frozenset[Producer]:
+    """The entries of a producer snapshot, without their order, which is that of a Java hash map."""
+    header = np.frombuffer(snapshot, formats.SNAPSHOT_HEADER, count=1)[0]
+    entries = np.frombuffer(snapshot, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)
+    assert len(entries) == header["entries"]
+    fields = formats.SNAPSHOT_ENTRY.names or ()
+    return frozenset(Producer(**dict(zip(fields, entry, strict=True))) for entry in entries.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaError:
+    """An exception that recovery did not catch: its simple class name and its message."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSegment:
+    """What recovery made of one segment.
+
+    Attributes:
+        cut_bytes: what it cut off the log; None where it failed.
+        error: how it failed.
+        offset_index, time_index, transaction_index: the files' bytes; None where there is no such file. Of a segment
+            where it failed they are whatever it left behind.
+        producers: their state at the segment's base offset.
+        seconds: what opening it and `LogSegment.recover` took; closing, which flushes it to disk, is not counted.
+    """
+
+    base_offset: int
+    cut_bytes: int | None
+    error: KafkaError | None
+    offset_index: bytes | None
+    time_index: bytes | None
+    transaction_index: bytes | None
+    producers: frozenset[Producer]
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaPartition:
+    """What recovery made of a partition.
+
+    Attributes:
+        snapshot: a producer snapshot of the state after the last segment.
+        map_end_offset: the offset up to which that state reaches.
+        leader_epoch_checkpoint: the text of that file; None where there is none.
+    """
+
+    segments: tuple[KafkaSegment, ...]
+    snapshot: bytes
+    map_end_offset: int
+    leader_epoch_checkpoint: str | None
+
+    @property
+    def producers(self) -> frozenset[Producer]:
+        """Their state after the last segment."""
+        return producers_in(self.snapshot)
+
+
+class Kafka:
+    """A JVM with Kafka's classes. Leaving it as a context ends it."""
+
+    def __init__(self, java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC")) -> None:
+        if not JARS.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka"], check=False).returncode != 0:
+            raise KidxError(f"no Kafka to compare with: `./setup.sh kafka` could not put its jars into {JARS}")
+        self._gateway = JavaGateway.launch_gateway(
+            classpath=f"{JARS}/*",
+            javaopts=list(java_options),
+            java_path=None,  # $JAVA_HOME's, else PATH's
+            redirect_stderr=sys.__stderr__,
+            die_on_exit=True,
+            enable_auth=True,
+        )
+        # Each dot is a call, so classes are looked up once.
+        kafka = self._gateway.jvm.org.apache.kafka
+        log, internals = kafka.storage.internals.log, kafka.storage.internals
+        self._app_info = kafka.common.utils.AppInfoParser
+        self._file, self._hash_map = self._gateway.jvm.java.io.File, self._gateway.jvm.java.util.HashMap
+        self._clock = kafka.common.utils.Time.SYSTEM
+        self._log_config, self._segment = log.LogConfig, log.LogSegment
+        self._producer_states = log.ProducerStateManager
+        self._epoch_cache = internals.epoch.LeaderEpochFileCache
+        self._epoch_file = internals.checkpoint.LeaderEpochCheckpointFile
+        self._topic_partition = kafka.common.TopicPartition("test", 0)
+        self._failures = log.LogDirFailureChannel(1)
+        expiry_ms, verification = 24 * 60 * 60 * 1000, False
+        self._producer_config = log.ProducerStateManagerConfig(expiry_ms, verification)
+        self._scheduler = kafka.server.util.KafkaScheduler(1)
+        self._scheduler.startup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gateway.shutdown()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of Kafka and of Java."""
+        return {
+            "kafka": self._app_info.getVersion(),
+            "java": self._gateway.jvm.System.getProperty("java.version"),
+        }
+
+    def recover(
+        self,
+        folder: Path,
+        interval_bytes: int = INTERVAL_BYTES_DEFAULT,
+        max_index_bytes: int = MAX_INDEX_BYTES_DEFAULT,
+    ) -> KafkaPartition:
+        """Recover each segment of a partition folder, as after a crash that left nothing but the logs.
+
+        Segments are taken in offset order, with one producer state and one leader epoch cache for all, and where one
+        fails or is cut it goes on with the next. What Kafka writes stands in `folder` afterwards, and its logs are cut.
+        """
+        for path in list(folder.iterdir()):
+            if path.name.endswith(_DERIVED_SUFFIXES) or path.name == _LEADER_EPOCH_CHECKPOINT:
+                path.unlink()
+        java_folder = self._file(str(folder.resolve()))
+        config = self._config(interval_bytes, max_index_bytes)
+        transaction_timeout_ms = 15 * 60 * 1000
+        producers = self._producer_states(
+            self._topic_partition, java_folder, transaction_timeout_ms, self._producer_config, self._clock
+        )
+        epoch_file = self._epoch_file(self._file(java_folder, _LEADER_EPOCH_CHECKPOINT), self._failures)
+        epochs = self._epoch_cache(self._topic_partition, epoch_file, self._scheduler)
+
+        segments = []
+        for name in sorted(path.name for path in folder.iterdir() if path.name.endswith(names.LOG_SUFFIX)):
+            base_offset = names.parse_segment_log(name)
+            assert base_offset is not None, name
+            producers.updateMapEndOffset(base_offset)
+            producers.takeSnapshot()
+            segments.append(self._recover_segment(folder, java_folder, base_offset, config, producers, epochs))
+
+        end_snapshot = folder / _END_SNAPSHOT
+        self._producer_states.writeSnapshot(self._file(str(end_snapshot.resolve())), producers.activeProducers(), False)
+        checkpoint = folder / _LEADER_EPOCH_CHECKPOINT
+        return KafkaPartition(
+            segments=tuple(segments),
+            snapshot=end_snapshot.read_bytes(),
+            map_end_offset=producers.mapEndOffset(),
+            leader_epoch_checkpoint=checkpoint.read_text() if checkpoint.exists() else None,
+        )
+
+    def _recover_segment(
+        self, folder: Path, java_folder: Any, base_offset: int, config: Any, producers: Any, epochs: Any
+    ) -> KafkaSegment:
+        cut_bytes: int | None = None
+        error: KafkaError | None = None
+        start = time.perf_counter()
+        segment = self._segment.open(java_folder, base_offset, config, self._clock, True, 0, False, "")
+        try:
+            cut_bytes = segment.recover(producers, epochs)
+        except Py4JJavaError as thrown:
+            error = _error(thrown)
+        seconds = time.perf_counter() - start
+        segment.close()
+
+        def left(suffix: str) -> bytes | None:
+            path = folder / names.segment_file(base_offset, suffix)
+            return path.read_bytes() if path.exists() else None
+
+        snapshot = left(_SNAPSHOT_SUFFIX)
+        return KafkaSegment(
+            base_offset=base_offset,
+            cut_bytes=cut_bytes,
+            error=error,
+            offset_index=left(names.OFFSET_INDEX_SUFFIX),
+            time_index=left(names.TIME_INDEX_SUFFIX),
+            transaction_index=left(_TRANSACTION_INDEX_SUFFIX),
+            producers=producers_in(snapshot) if snapshot else frozenset(),  # Kafka takes no snapshot at offset 0
+            seconds=seconds,
+        )
+
+    def _config(self, interval_bytes: int, max_index_bytes: int) -> Any:
+        settings = self._hash_map()
+        settings.put("index.interval.bytes", str(interval_bytes))
+        settings.put("segment.index.bytes", str(max_index_bytes))
+        return self._log_config(settings)
+
+
+def _error(thrown: Py4JJavaError) -> KafkaError:
+    name, _, message = str(thrown.java_exception.toString()).partition(": ")
+    return KafkaError(name.rpartition(".")[2], message)
