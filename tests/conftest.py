@@ -1,15 +1,23 @@
-"""What all tests share: the options `--golden` and `--exhaustive`, and how many examples Hypothesis tries."""
+"""What all tests share: the options `--golden` and `--exhaustive`, how many examples Hypothesis tries, random numbers,
+and lines for the end of the run.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final, TypeAlias
 
 import hypothesis
 import pytest
 
 from tests.kidxlib import golden
+
+Say: TypeAlias = Callable[[str], None]
+
+LINES: Final = pytest.StashKey[list[str]]()
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)
@@ -47,6 +55,40 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"generated segments: {profile}, {examples} examples a property",
         f"golden segments: {len(_golden_segments(config))} in {', '.join(folders)}",
     ]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if lines := config.stash.get(LINES, []):
+        terminalreporter.section("what was tried")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest) -> Say:
+    """Prints a line at the end of the test run, whether tests pass or not."""
+    lines = request.config.stash.setdefault(LINES, [])
+    return lambda line: lines.append(f"{request.node.name}: {line}")
+
+
+@pytest.fixture
+def rng(say: Say) -> random.Random:
+    """Random numbers. pytest-randomly seeds `random` before each test, so its --randomly-seed gives the same ones."""
+    seed = random.getrandbits(32)
+    say(f"seed {seed}")
+    return random.Random(seed)
+
+
+@pytest.fixture(scope="session")
+def exhaustive(request: pytest.FixtureRequest) -> bool:
+    """Whether to take minutes in place of seconds."""
+    return bool(request.config.getoption("--exhaustive", default=False))
+
+
+@pytest.fixture(scope="session")
+def golden_segments(request: pytest.FixtureRequest) -> list[golden.GoldenSegment]:
+    """All segments whose indexes Kafka has written."""
+    return _golden_segments(request.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

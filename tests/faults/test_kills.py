@@ -17,8 +17,9 @@ import pytest
 
 from kidxlib.command import ExitCode
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from tests.conftest import Say
 from tests.faults import children, disks
-from tests.faults.conftest import Guard, Say
+from tests.faults.conftest import Guard
 from tests.faults.processes import (
     Child,
     Running,
