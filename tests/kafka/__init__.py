@@ -1,1 +1,1 @@
-"""Tests with a real broker."""
+"""Kafka itself beside this project: its own classes on generated partitions, and a real broker."""

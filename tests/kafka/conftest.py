@@ -1,0 +1,57 @@
+"""What tests beside Kafka's own classes share: a JVM that has them, and a folder in memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conftest import LINES
+from tests.support.kafka import Kafka
+
+_MEMORY: Final = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """Kafka's classes; started once."""
+    with Kafka() as running:
+        yield running
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder, in memory where the machine has such: Kafka flushes each file that it writes."""
+    if not os.access(_MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="kidx-") as folder:
+        yield Path(folder)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Generated segments: how many were compared in full, and how all of them ended."""
+
+    in_full: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+
+
+@pytest.fixture(scope="session")
+def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
+    """What all tests of generated partitions tried; printed at the end of the run."""
+    tried = Tally()
+    yield tried
+    ends = ", ".join(f"{end} {count}" for end, count in tried.ends.most_common())
+    seed = request.config.getoption("hypothesis_seed")
+    lines = request.config.stash.setdefault(LINES, [])
+    lines.append(
+        f"generated partitions, seed {seed}: {tried.ends.total()} segments as Kafka's, {tried.in_full} of them in "
+        f"full, the others behind a failure or not read by us; how they ended: {ends}"
+    )
