@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import time
 import uuid
@@ -36,6 +37,7 @@ from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
 from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, refuse_overlap
 from kidxlib.publish import sweep
+from kidxlib.recover import Status
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
@@ -244,12 +246,28 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
                 rows = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
                 seconds = time.monotonic() - start
                 results = rows.where("segment IS NOT NULL").select("segment.*")
+                _refuse_unseen_logs(results)
                 events = rows.where("event IS NOT NULL").select("event.*")
                 scanned.rows_changed += catalog.record_scanned(results, events, build_id)
                 _count(results, scanned.counts)
             scanned.seconds += seconds
             bytes_a_second = max(1.0, sum(task.log_bytes for task in wave) / seconds)
     return scanned
+
+
+def _refuse_unseen_logs(results: DataFrame) -> None:
+    """A log that an executor did not find was deleted meanwhile, as retention does; if it is still there, it was not.
+
+    Raises:
+        UsageError: an executor has something else than the source mounted at its path.
+    """
+    gone = results.where(F.col("status") == Status.GONE.value).select("log_path").limit(NOT_WELL_KEPT).collect()
+    for row in gone:
+        if os.path.lexists(row["log_path"]):
+            raise UsageError(
+                f"an executor does not find {row['log_path']}, which is there; "
+                "mount the same folder at the same path on every executor"
+            )
 
 
 def _finish(

@@ -16,10 +16,12 @@ from tests.support.cluster import NODE, Cluster, cluster
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three log dirs: one that the worker's node sees, one that is not there, one whose mount is missing there."""
+    """Log dirs: one that the worker's node sees, one that is not there, one whose mount is missing there, and one of
+    which a part is missing.
+    """
     folder = tmp_path_factory.mktemp("cluster")
     first = link_samples(folder / "seen" / "kafka-logs", 1)
-    for name in ("absent", "empty"):
+    for name in ("absent", "empty", "other"):
         shutil.copytree(first, folder / name / "kafka-logs")
     return folder
 
@@ -28,7 +30,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark_cluster(root: Path, pytestconfig: pytest.Config) -> Iterator[Cluster]:
     if not pytestconfig.getoption("exhaustive"):
         pytest.skip("with --exhaustive: takes minutes")
-    with cluster(root, [root / "absent", root / "empty" / "kafka-logs"]) as started:
+    with cluster(
+        root, [root / "absent", root / "empty" / "kafka-logs", root / "other" / "kafka-logs" / "txn-mixed-0"]
+    ) as started:
         yield started
 
 
@@ -58,3 +62,15 @@ def test_an_executor_that_does_not_see_a_source_is_named(
     (line,) = [line for line in ended.err.splitlines() if "segments, " not in line and line.strip()]
     assert line.startswith(f"error: executor {NODE} does not see the source {source} ({why}); mount it"), ended
     assert indexes(tmp_path) == {} and rows(tmp_path / "catalog", "SELECT * FROM segments") == []
+
+
+def test_an_executor_that_has_another_folder_at_the_sources_path_is_noticed(
+    root: Path, spark_cluster: Cluster, tmp_path: Path
+) -> None:
+    """Logs that the driver sees and the executor does not were not deleted meanwhile: one line, and no row."""
+    folder = root / "other" / "kafka-logs" / "txn-mixed-0"
+    ended = build_on(spark_cluster, folder.parent, tmp_path)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, ""), ended
+    (line,) = [line for line in ended.err.splitlines() if "segments, " not in line and line.strip()]
+    assert line.startswith(f"error: an executor does not find {folder}/"), ended
+    assert rows(tmp_path / "catalog", "SELECT * FROM segments") == []
