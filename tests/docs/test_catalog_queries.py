@@ -18,6 +18,8 @@ from pyspark.sql import SparkSession
 
 from jobs.common.session import session
 from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
+from kidxlib.formats import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
+from kidxlib.reference import read_control_batch
 from tests.docs.conftest import Workspace
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
@@ -208,6 +210,48 @@ def leader_epochs(built: Built) -> Rows:
     return spans
 
 
+def transactions(segments: Iterable[Found]) -> tuple[list[tuple[Found, int, int]], dict[int, tuple[int, int]]]:
+    """Of one partition, in plain Python: those aborted, with the segment of the marker, its offset and the first one;
+    and by producer the first and last offset of those still open.
+    """
+    aborted, open_ = [], dict[int, tuple[int, int]]()
+    for found in segments:
+        for batch in found.batches:
+            header = batch.header
+            if not (batch.is_v2 and header["producer_id"] >= 0 and header["attributes"] & ATTRIBUTE_TRANSACTIONAL):
+                continue
+            first, _ = open_.get(header["producer_id"], (header["base_offset"], 0))
+            if not header["attributes"] & ATTRIBUTE_CONTROL:
+                open_[header["producer_id"]] = first, batch.last_offset
+            elif marker := read_control_batch(batch):
+                if header["producer_id"] in open_ and marker[0] == CONTROL_TYPE_ABORT:
+                    aborted.append((found, header["base_offset"], first))
+                open_.pop(header["producer_id"], None)
+    return aborted, open_
+
+
+def aborted_by_topic(built: Built) -> Rows:
+    by_topic = defaultdict(list)
+    for group in by(partition_of, built.now).values():
+        for found, last, first in transactions(group)[0]:
+            by_topic[found.topic].append((first < found.base_offset, last - first))
+    assert set(by_topic) == {"txn-mixed"}
+    return [
+        (topic, len(found), sum(earlier for earlier, _ in found), max(span for _, span in found))
+        for topic, found in by_topic.items()
+    ]
+
+
+def still_open(built: Built) -> Rows:
+    found = [
+        (*key, producer_id, first, last)
+        for key, group in by(partition_of, built.now).items()
+        for producer_id, (first, last) in sorted(transactions(group)[1].items())
+    ]
+    assert {row[0] for row in found} == {"broker", "volume"}, "the sample's have all ended"
+    return found
+
+
 def copies_with_other_bounds(built: Built) -> Rows:
     copies = by(partition_of, [found for found in built.now if found.topic == "txn-mixed"])
     assert len({end_of(group) for group in copies.values()}) == 2
@@ -274,6 +318,8 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Where do consecutive segments not join?": not_joined,
     "Which segments are active?": active,
     "Which leader epochs does each partition span?": leader_epochs,
+    "How many transactions were aborted, by topic, and what did they span?": aborted_by_topic,
+    "Which transactions are still open?": still_open,
     "Which partitions stand in several sources, with other bounds?": copies_with_other_bounds,
     "Which topics were deleted and made again, so that their sources hold different ones of one name?": made_again,
     "Which segments did the last build find new, changed or gone?": found_by_last_build,

@@ -7,6 +7,7 @@ import functools
 import json
 import multiprocessing
 import os
+import re
 import select
 import signal
 import subprocess
@@ -53,9 +54,12 @@ def again_if_too_late(test: Callable[_P, None]) -> Callable[_P, None]:
     return run
 
 
+_PROGRESS: Final = re.compile(r"^[\d,]+ of [\d,]+ segments, .*\n", re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run of `kidx` ended: its exit code and what it printed."""
+    """How a run of `kidx` ended: its exit code, and what it printed but for lines that say how far a slow run is."""
 
     code: int
     out: str
@@ -95,7 +99,7 @@ def end(process: subprocess.Popen[str]) -> Ended:
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
         finally:
             kill_session(process)
-    return Ended(process.returncode, out, err)
+    return Ended(process.returncode, out, _PROGRESS.sub("", err))
 
 
 def kidx(*arguments: str | Path, cwd: Path | None = None) -> Ended:
