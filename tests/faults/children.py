@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,8 +24,9 @@ import kidxlib.build
 from kidxlib.build import BuiltSegment
 from kidxlib.cli.main import kidx
 from kidxlib.command import run
+from kidxlib.finish import SegmentTask, finish, segment_task
 from kidxlib.log_dir import locked
-from kidxlib.plan import Target, find_segments, parse_sources, parse_topics
+from kidxlib.plan import PartitionKey, SideFiles, Target, find_segments, parse_sources, parse_topics
 from kidxlib.publish import sweep
 from kidxlib.recover import RecoverOptions
 
@@ -41,7 +43,12 @@ def _build(log_dir: Path, index_dir: Path | None, may_map: bool = True) -> Itera
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
             sweep(partition.index_folder, time.time_ns() - _DAY_NS)
-        yield from kidxlib.build.build(plan.tasks, may_map)
+        left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
+        for built in kidxlib.build.build(plan.tasks, may_map):
+            left_to_do[built.task.segment.partition_key].append(segment_task(built))
+            yield built
+        for _ in finish((listed.partition_task(SideFiles()), left_to_do[listed.key]) for listed in plan.partitions):
+            pass
 
 
 def build(send: Connection, log_dir: Path, index_dir: Path | None, together: Path | None = None) -> None:

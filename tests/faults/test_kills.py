@@ -37,6 +37,7 @@ from tests.faults.trees import (
     Entry,
     age,
     assert_no_offset_index_alone,
+    assert_no_transaction_index_is_behind,
     assert_whole,
     copy_tree,
     indexes,
@@ -52,7 +53,7 @@ from tests.faults.trees import (
 )
 from tests.faults.watching import Did, Event, Watch
 
-#: 130 partitions, 312 segments, 624 index files: published in three groups.
+#: 130 partitions, 312 segments, 676 index files: published in four groups.
 COPIES: Final = 26
 
 _BASE_LOG: Final = "00000000000000000000.log"
@@ -66,9 +67,9 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small_log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two partitions, five segments, ten index files."""
+    """Two partitions, five segments, twelve index files, two of them of aborted transactions."""
     folder = tmp_path_factory.mktemp("kills") / "kafka-logs"
-    return link_samples(folder, 1, ["compacted", "__transaction_state"])
+    return link_samples(folder, 1, ["txn-mixed", "__transaction_state"])
 
 
 class Where(enum.Enum):
@@ -163,7 +164,7 @@ def test_a_killed_build_is_finished_by_the_next_one(
 ) -> None:
     """Goal: whenever a build is killed, index files are whole, and the next build leaves what one build leaves.
 
-    Method: kill -9 at random times and at random events among the 624 files, by turns in a mirror and in place; every
+    Method: kill -9 at random times and at random events among the 676 files, by turns in a mirror and in place; every
     other time zeros of an old index stand under half of the final names. What the first build leaves must be Kafka's
     bytes or the old ones; after the second one, all is the same as without the kill: bytes, modes, no staging file.
     """
@@ -198,6 +199,8 @@ def test_a_killed_build_is_finished_by_the_next_one(
         assert_whole(found, undisturbed.indexes, OLD_INDEX if old else None)
         if not old:
             assert_no_offset_index_alone(found)
+            if where is Where.IN_PLACE:
+                assert_no_transaction_index_is_behind(found, undisturbed.indexes)
         killed += code != 0
         left_staging += bool(staged)
         left_part += 0 < sum(content != OLD_INDEX for content in found.values()) < len(names)
@@ -226,8 +229,8 @@ def test_a_build_killed_before_any_of_its_steps_is_finished_by_the_next_one(
 ) -> None:
     """Goal: there is no step of a build after which a kill does harm.
 
-    Method: a build of ten files in groups of four kills itself (-9) before its n-th open, mkdir, rename, … for every n
-    (every seventh, but for --exhaustive). The same then holds as for random kills.
+    Method: a build of twelve files in groups of four kills itself (-9) before its n-th open, mkdir, rename, … for every
+    n (every seventh, but for --exhaustive). The same then holds as for random kills.
     """
     guard(small_log_dir)
     every = Place(tmp_path / "every", small_log_dir, where)
@@ -240,6 +243,8 @@ def test_a_build_killed_before_any_of_its_steps_is_finished_by_the_next_one(
         if place.root.exists():
             assert_whole(indexes(place.root), small_undisturbed.indexes)
             assert_no_offset_index_alone(indexes(place.root))
+            if where is Where.IN_PLACE:
+                assert_no_transaction_index_is_behind(indexes(place.root), small_undisturbed.indexes)
             age(staging_files(place.root))
         run_child(children.build, *place.arguments)
         assert snapshot(place.root) == small_undisturbed.trees[where], f"killed before step {step} of {steps}"
@@ -263,13 +268,13 @@ def test_indexes_of_rows_that_were_given_out_outlive_a_power_cut(
     """
     guard(log_dir)
     image = disks.make_image(tmp_path / "empty.img")
-    rounds, missing = (40 if exhaustive else 3), 0
+    rounds, missing, segments = (40 if exhaustive else 3), 0, len(list(log_dir.glob("*/*.log")))
     for number in range(rounds):
         disk = Path(shutil.copy(image, tmp_path / "disk.img"))
         index_dir = tmp_path / "disk" / "index"
         rows: set[Path] = set()
         with disks.mounted(tmp_path / "disk", disk, "ext4", "loop"):
-            last_row = rng.randint(1, len(undisturbed.indexes) // 2 - 1)
+            last_row = rng.randint(1, segments - 1)
             with (
                 Child(children.flush_forever, tmp_path / "disk" / "noise") as noise,
                 Child(children.build_and_tell, log_dir, index_dir) as child,

@@ -15,7 +15,7 @@ from typing import Final
 import google_crc32c
 
 from kidxlib import formats
-from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch, encode
@@ -24,7 +24,7 @@ from tests.kidxlib.segments import Batch, encode
 OLD_INDEX: Final = bytes(64 * 1024)
 
 _DAY_NS: Final = 24 * 3600 * 10**9
-_FINAL_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_FINAL_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def is_final(name: str) -> bool:
@@ -64,8 +64,10 @@ def kafkas_indexes(log_dir: Path) -> dict[str, bytes]:
         if segment.log.is_relative_to(golden.SAMPLES):
             topic = segment.log.parent.name.rpartition("-")[0]
             for partition in log_dir.glob(f"{topic}-*"):
-                for suffix, content in zip(_FINAL_SUFFIXES, (segment.offset_index, segment.time_index), strict=True):
-                    indexes[f"{partition.name}/{segment_file(segment.base_offset, suffix)}"] = content
+                contents = (segment.offset_index, segment.time_index, segment.transaction_index)
+                for suffix, content in zip(_FINAL_SUFFIXES, contents, strict=True):
+                    if content is not None:
+                        indexes[f"{partition.name}/{segment_file(segment.base_offset, suffix)}"] = content
     return indexes
 
 
@@ -133,6 +135,18 @@ def assert_no_offset_index_alone(found: Mapping[str, bytes]) -> None:
         and name.removesuffix(OFFSET_INDEX_SUFFIX) + TIME_INDEX_SUFFIX not in found
     ]
     assert not alone, f".index without .timeindex: {alone}"
+
+
+def assert_no_transaction_index_is_behind(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
+    """No `.index` stands without the `.txnindex` that belongs to it: to a broker, no transaction would be aborted."""
+    missing = [
+        name
+        for name in expected
+        if name.endswith(TRANSACTION_INDEX_SUFFIX)
+        and name not in found
+        and name.removesuffix(TRANSACTION_INDEX_SUFFIX) + OFFSET_INDEX_SUFFIX in found
+    ]
+    assert not missing, f".index without .txnindex: {missing}"
 
 
 @dataclass(frozen=True, slots=True)
