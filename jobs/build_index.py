@@ -8,6 +8,7 @@ import platform
 import time
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import metadata
@@ -182,8 +183,11 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         changes = all_new(plan) if is_new else _changes(request, plan, catalog)
         marked = catalog.mark(changes, build_id)
         scanned = _scan(request, changes.to_read, catalog, build_id)
-        finished_rows = _finish(request, plan, changes, catalog, build_id, scanned.counts)
-        notes = record_partitions(catalog, plan, build_id, all_topics=request.all_topics)
+        # Both need the segments and not each other, and both are mostly waiting.
+        with ThreadPoolExecutor(1) as beside:
+            recorded = beside.submit(record_partitions, catalog, plan, build_id, all_topics=request.all_topics)
+            finished_rows = _finish(request, plan, changes, catalog, build_id, scanned.counts)
+            notes = recorded.result()
         row = {
             "build_id": build_id,
             "started_at": request.now,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from kidxlib.epochs import LeaderEpochs
 from kidxlib.producers import Producers, SnapshotError
 from kidxlib.recover import ScanEnd, Status
+
+#: Why a segment is quarantined whose leader epochs Kafka fails on.
+NEGATIVE_EPOCH_OFFSET: Final = "negative-leader-epoch-offset"
 
 
 class StateSource(enum.StrEnum):
@@ -150,7 +154,7 @@ class PartitionFold:
             if start_offset < 0:
                 return ScanEnd(
                     Status.QUARANTINED,
-                    "leader-epoch-below-offset-0",
+                    NEGATIVE_EPOCH_OFFSET,
                     position,
                     f"leader epoch {epoch} begins at offset {start_offset}, expected 0 or more; Kafka fails here",
                 )

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import kidxlib.build
-from kidxlib import recover
+from kidxlib import fold, producers, recover
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 from tests.docs.render import rendered
 
@@ -26,8 +26,10 @@ def test_tables_and_columns_are_those_of_the_code() -> None:
 
 
 def test_every_status_and_reason_is_explained() -> None:
-    """The words of the code, no more and no fewer: those of a scan's end, and those of a log that was not read."""
+    """The words of the code, no more and no fewer: of a scan's end, of a fold's failure, of a log that was not read."""
     in_code = {(status.value, word) for status, word, _ in recover._ENDS.values() if word is not None}
+    fold_failures = [word for word, _ in producers._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
+    in_code |= {(recover.Status.QUARANTINED.value, word) for word in fold_failures}
     for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_not_read":
             status, word = call.args[2:4]

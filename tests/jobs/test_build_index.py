@@ -287,7 +287,8 @@ def test_in_place_writes_beside_the_segments_and_keeps_what_a_corrupt_log_has(pl
     assert ended.code == 3, ended.err
     assert ended.json["by_published"] == {"written": 11, "kept": 1}
     written = {name: content for name, content in tree(log_dir).items() if name.endswith(("index", "timeindex"))}
-    kept = {str(corrupt.relative_to(log_dir).with_suffix(suffix)) for suffix in (".index", ".timeindex")}
+    suffixes = (".index", ".timeindex", ".txnindex")
+    kept = {str(corrupt.relative_to(log_dir).with_suffix(suffix)) for suffix in suffixes}
     assert written == {name: content for name, content in mirror.items() if name not in kept}
     assert (log_dir / ".lock").exists()
 

@@ -24,7 +24,7 @@ _ERRORS: Final = (
     ("InvalidTxnStateException", "", "non-transactional-in-transaction"),
     ("IllegalArgumentException", "appended transactions must increase", "abort-not-increasing"),
     ("IllegalArgumentException", "which was not started", "transaction-not-started"),
-    ("IllegalArgumentException", "Received invalid partition leader epoch entry", "leader-epoch-below-offset-0"),
+    ("IllegalArgumentException", "Received invalid partition leader epoch entry", "negative-leader-epoch-offset"),
 )
 
 #: What the fold finds, not the scan of a segment.
@@ -33,7 +33,7 @@ REASONS_OF_THE_FOLD: Final = frozenset(
         "non-transactional-in-transaction",
         "abort-not-increasing",
         "transaction-not-started",
-        "leader-epoch-below-offset-0",
+        "negative-leader-epoch-offset",
     }
 )
 

@@ -544,7 +544,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
             st.sampled_from([[], [data_batch(_STRANGER, transactional=True), data_batch(_STRANGER)]]),
             options={"base_offset": 0},
         ),
-        "leader-epoch-below-offset-0",
+        "negative-leader-epoch-offset",
     ),
     # producers
     "odd producer id": Fault(_change(producer_id=st.sampled_from([-2, -_LONG_MAX - 1])), "ok"),

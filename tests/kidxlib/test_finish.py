@@ -183,7 +183,7 @@ def test_in_place_an_offset_index_waits_for_its_transaction_index(tmp_path: Path
     ("batches", "reason", "position"),
     [
         ([data(transactional=False)], "non-transactional-in-transaction", 100),
-        ([Batch(leader_epoch=1, last_offset_delta=5)], "leader-epoch-below-offset-0", 100),
+        ([Batch(leader_epoch=1, last_offset_delta=5)], "negative-leader-epoch-offset", 100),
     ],
 )
 def test_where_kafka_fails_on_producers_or_epochs_a_segment_is_quarantined(

@@ -93,5 +93,8 @@ def use_pips_spark() -> None:
         SPARK_LOCAL_IP="127.0.0.1",
         PYSPARK_PYTHON=sys.executable,
         PYTHONPATH=str(PROJECT),
-        PYSPARK_SUBMIT_ARGS=f'--master "local[*,4]" --jars "{jars}" pyspark-shell',
+        # This JVM lives as long as the tests: the optimising compiler pays, which conf/ leaves out for short runs.
+        PYSPARK_SUBMIT_ARGS=(
+            f'--master "local[*,4]" --jars "{jars}" --driver-java-options "-XX:+UseSerialGC" pyspark-shell'
+        ),
     )
