@@ -1,7 +1,8 @@
 """`LogSegment.recover` in a page of plain Python: what the compiled loop must agree with, written to be checked by eye.
 
 Read it beside Kafka's source (4.3.1): names and the order of steps are Kafka's, and numbers wrap where Java's do. It
-shares the layouts with `kidxlib.kernels` and nothing else, and is far too slow for anything but tests.
+shares the layouts with `kidxlib.kernels` and nothing else, fills indexes through their own classes, and is far too slow
+for anything but tests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import google_crc32c
 import numpy as np
 
 from kidxlib import formats
+from kidxlib.abstract_index import IndexFullError, InvalidOffsetError, as_long
+from kidxlib.offset_index import OffsetIndex
 from kidxlib.recover import RecoverOptions
+from kidxlib.time_index import TimeIndex
 
 
 class CorruptRecordError(Exception):
@@ -43,7 +47,7 @@ class Batch:
     @property
     def last_offset(self) -> int:
         if self.is_v2:
-            return _long(self.header["base_offset"] + self.header["last_offset_delta"])
+            return as_long(self.header["base_offset"] + self.header["last_offset_delta"])
         return self.header["offset"]
 
     @property
@@ -80,7 +84,7 @@ def read_control_batch(batch: Batch) -> tuple[int, int, int] | None:
     control_type, coordinator_epoch = read_marker(key, value)
     timestamp = batch.header["max_timestamp"]
     if not attributes & formats.ATTRIBUTE_LOG_APPEND_TIME:
-        timestamp = _long(batch.header["base_timestamp"] + timestamp_delta)
+        timestamp = as_long(batch.header["base_timestamp"] + timestamp_delta)
     return control_type, coordinator_epoch, timestamp
 
 
@@ -191,28 +195,24 @@ def batches(log: bytes) -> Iterator[Batch]:
         position += size_in_bytes
 
 
-@dataclass(slots=True)
-class Index:
-    """The entries of an `OffsetIndex` (offset, position) or of a `TimeIndex` (timestamp, offset)."""
+def append_offset(index: OffsetIndex, offset: int, position: int) -> None:
+    """`OffsetIndex.append`."""
+    try:
+        index.append(offset, position)
+    except IndexFullError:
+        raise RecoverFailedError("offset-index-full") from None
+    except InvalidOffsetError:
+        raise RecoverFailedError("offset-not-increasing") from None
 
-    max_entries: int
-    entries: list[tuple[int, int]] = field(default_factory=list)
 
-    def append(self, offset: int, position: int) -> None:
-        if len(self.entries) >= self.max_entries:
-            raise RecoverFailedError("offset-index-full")
-        if self.entries and offset <= self.entries[-1][0]:
-            raise RecoverFailedError("offset-not-increasing")
-        self.entries.append((offset, position))
-
-    def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
-        if not skip_full_check and len(self.entries) >= self.max_entries - 1:
-            raise RecoverFailedError("time-index-full")
-        last_timestamp, last_offset = self.entries[-1] if self.entries else (formats.NO_TIMESTAMP, offset)
-        if offset < last_offset:
-            raise RecoverFailedError("time-index-offset-decreasing")
-        if timestamp > last_timestamp:
-            self.entries.append((timestamp, offset))
+def append_time(index: TimeIndex, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
+    """`TimeIndex.maybeAppend`."""
+    try:
+        index.maybe_append(timestamp, offset, skip_full_check)
+    except IndexFullError:
+        raise RecoverFailedError("time-index-full") from None
+    except InvalidOffsetError:
+        raise RecoverFailedError("time-index-offset-decreasing") from None
 
 
 @dataclass(slots=True)
@@ -232,23 +232,23 @@ class Recovered:
 
 
 def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> Recovered:
-    """`LogSegment.recover`: the loop and what follows it; then the bytes of the two files."""
+    """`LogSegment.recover`: the loop and what follows it, on Kafka's index classes as they are written here again."""
     segment = Recovered()
-    offset_index = Index(options.max_index_bytes // formats.OFFSET_INDEX_ENTRY.itemsize)
-    time_index = Index(options.max_index_bytes // formats.TIME_INDEX_ENTRY.itemsize)
+    offset_index = OffsetIndex.new(base_offset, options.max_index_bytes)
+    time_index = TimeIndex.new(base_offset, options.max_index_bytes)
     last_index_entry = 0
     max_so_far = (formats.NO_TIMESTAMP, -1)  # maxTimestampAndOffsetSoFar
     try:
         try:
             for batch in batches(log):
                 batch.ensure_valid(options.verify_crc)
-                if not 0 <= _long(batch.last_offset - base_offset) <= formats.RELATIVE_OFFSET_MAX:
+                if not offset_index.can_append_offset(batch.last_offset):
                     raise RecoverFailedError("offset-overflow")
                 if batch.max_timestamp > max_so_far[0]:
                     max_so_far = (batch.max_timestamp, batch.last_offset)
                 if segment.valid_bytes - last_index_entry > options.interval_bytes:
-                    offset_index.append(batch.last_offset, segment.valid_bytes)
-                    time_index.maybe_append(*max_so_far)
+                    append_offset(offset_index, batch.last_offset, segment.valid_bytes)
+                    append_time(time_index, *max_so_far)
                     last_index_entry = segment.valid_bytes
                 readable = is_readable(batch)
                 segment.valid_bytes += len(batch.data)
@@ -257,19 +257,19 @@ def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> 
                     segment.reason = "invalid-control-record"
                     break
                 if batch.is_v2:
-                    segment.map_end_offset = _long(batch.last_offset + 1)
+                    segment.map_end_offset = as_long(batch.last_offset + 1)
             else:
                 segment.reason = _left_over(len(log) - segment.valid_bytes)
         except CorruptRecordError as error:
             segment.reason = str(error)
-        time_index.maybe_append(*max_so_far, skip_full_check=True)
+        append_time(time_index, *max_so_far, skip_full_check=True)
     except RecoverFailedError as error:
         segment.reason = str(error)
 
-    offset_entries = [(_long(offset - base_offset), position) for offset, position in offset_index.entries]
-    time_entries = [(timestamp, _long(offset - base_offset)) for timestamp, offset in time_index.entries]
-    segment.offset_index = np.array(offset_entries, formats.OFFSET_INDEX_ENTRY).tobytes()
-    segment.time_index = np.array(time_entries, formats.TIME_INDEX_ENTRY).tobytes()
+    offset_index.trim_to_valid_size()
+    time_index.trim_to_valid_size()
+    segment.offset_index = offset_index.to_bytes()
+    segment.time_index = time_index.to_bytes()
     return segment
 
 
@@ -283,8 +283,3 @@ def _left_over(size: int) -> str | None:
 def _fields(head: bytes, layout: np.dtype[np.void]) -> dict[str, int]:
     assert layout.names is not None
     return dict(zip(layout.names, np.frombuffer(head, layout, count=1)[0].tolist(), strict=True))
-
-
-def _long(value: int) -> int:
-    """`value` as Java's 64-bit arithmetic gives it."""
-    return (value + 2**63) % 2**64 - 2**63
