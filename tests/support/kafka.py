@@ -154,6 +154,11 @@ class Kafka:
         self._gateway.shutdown()
 
     @property
+    def gateway(self) -> JavaGateway:
+        """The way to all other classes."""
+        return self._gateway
+
+    @property
     def versions(self) -> dict[str, str]:
         """Of Kafka and of Java."""
         return {
@@ -212,7 +217,7 @@ class Kafka:
         try:
             cut_bytes = segment.recover(producers, epochs)
         except Py4JJavaError as thrown:
-            error = _error(thrown)
+            error = error_of(thrown)
         seconds = time.perf_counter() - start
         segment.close()
 
@@ -239,6 +244,7 @@ class Kafka:
         return self._log_config(settings)
 
 
-def _error(thrown: Py4JJavaError) -> KafkaError:
+def error_of(thrown: Py4JJavaError) -> KafkaError:
+    """What Kafka has thrown."""
     name, _, message = str(thrown.java_exception.toString()).partition(": ")
     return KafkaError(name.rpartition(".")[2], message)
