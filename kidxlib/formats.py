@@ -113,6 +113,7 @@ ATTRIBUTE_CODEC: Final = 0x07
 ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
 ATTRIBUTE_TRANSACTIONAL: Final = 0x10
 ATTRIBUTE_CONTROL: Final = 0x20
+ATTRIBUTE_DELETE_HORIZON: Final = 0x40
 
 #: The key of a control record: int16 version, int16 type. Its value, for these two types: int16 version, int32
 #: coordinator epoch (`ControlRecordType`, `EndTransactionMarker`).
@@ -123,6 +124,8 @@ MARKER_VALUE_BYTES: Final = 6
 
 #: Names of the codecs by number (`CompressionType`); 5 to 7 are not assigned.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown-5", "unknown-6", "unknown-7")
+CODEC_NONE: Final = CODECS.index("none")
+CODEC_ZSTD: Final = CODECS.index("zstd")
 
 #: The largest file that Kafka opens as a segment (`FileRecords`), and the largest offset relative to its base.
 SEGMENT_BYTES_MAX: Final = 2**31 - 1

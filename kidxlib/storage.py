@@ -55,6 +55,10 @@ class LogBytes(Protocol):
         """
         ...
 
+    def read(self, position: int, size: int) -> bytes:
+        """A copy of the `size` bytes at `position`, or of as many as there are: for who needs few bytes at a place."""
+        ...
+
 
 class WholeLog:
     """A log that lies in memory as a whole: mapped, or the bytes of a test."""
@@ -69,6 +73,9 @@ class WholeLog:
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
         return 0, self._data
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._data[position : position + size].tobytes()
 
 
 class ChunkedLog:
@@ -89,16 +96,28 @@ class ChunkedLog:
         Raises:
             LogChangedError: the file is shorter than it was when it was opened.
         """
-        wanted = min(len(self._buffer), self._size - position)
+        window = self._buffer[: max(self._size - position, 0)]
+        self._fill(window, position)
+        window.setflags(write=False)
+        return position, window
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `LogBytes.read`.
+
+        Raises:
+            LogChangedError: the file is shorter than it was when it was opened.
+        """
+        data = np.empty(min(size, max(self._size - position, 0)), np.uint8)
+        self._fill(data, position)
+        return data.tobytes()
+
+    def _fill(self, data: NDArray[np.uint8], position: int) -> None:
         filled = 0
-        while filled < wanted:
-            count = os.preadv(self._descriptor, [self._buffer[filled:wanted].data], position + filled)
+        while filled < len(data):
+            count = os.preadv(self._descriptor, [data[filled:].data], position + filled)
             if count == 0:
                 raise LogChangedError(f"file ends at byte {position + filled}, it had {self._size} bytes when opened")
             filled += count
-        window = self._buffer[:wanted]
-        window.setflags(write=False)
-        return position, window
 
 
 @contextlib.contextmanager

@@ -1,0 +1,273 @@
+"""What compressed batches hold, a piece at a time: gzip, snappy, lz4 and zstd as Kafka's clients have written them.
+
+zlib is Python's own; the other three come with pyarrow. Two of them need help. Snappy is written by Java clients in the
+frames of snappy-java ("xerial"), by others as one raw block. Lz4 is a frame, of which Kafka reads a subset
+(`Lz4BlockInputStream`), and in which messages of magic 0 have a wrong header checksum.
+
+What a codec's data may be like is taken from what Kafka reads. One difference is left: Java's gzip reads a header with
+reserved flags set, zlib refuses it, as RFC 1952 wants; nobody writes one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib import formats
+
+#: Bytes read or decompressed at a time.
+PIECE_BYTES: Final = 64 * 1024
+
+
+class MalformedError(ValueError):
+    """Bytes that are not what they should be; who knows where they lie in a log says so to the user.
+
+    Attributes:
+        found: what is there.
+        expected: what would have been right.
+    """
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"found {found}, expected {expected}")
+        self.found = found
+        self.expected = expected
+
+
+class ByteStream:
+    """Bytes that come in pieces of any size, taken in others."""
+
+    closed = False  # with `read` and `close` it is a file to pyarrow
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._piece = b""
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes, or all that are left where these are fewer."""
+        end = self._at + size
+        if end <= len(self._piece):
+            taken = self._piece[self._at : end]
+            self._at = end
+            return taken
+        parts = list(self._parts(size))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def skip(self, size: int) -> int:
+        """Pass over the next `size` bytes, or all that are left; how many there were."""
+        return sum(map(len, self._parts(size)))
+
+    def _parts(self, size: int) -> Iterator[bytes]:
+        while size > 0:
+            if self._at == len(self._piece):
+                piece = next(self._pieces, None)
+                if piece is None:
+                    return
+                self._piece, self._at = piece, 0
+            part = self._piece[self._at : self._at + size]
+            self._at += len(part)
+            size -= len(part)
+            yield part
+
+    def read(self, size: int) -> bytes:
+        """`take`, under the name that files have for it."""
+        return self.take(size)
+
+    def close(self) -> None:
+        """Files have it; there is nothing to close."""
+
+
+def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
+    """What `compressed` holds, decompressed as it is taken (`Compression.wrapForInput`).
+
+    Args:
+        codec: number of the codec, an index of `formats.CODECS`.
+        compressed: taken from while the result is.
+        magic: of the batch or message that it is the records of.
+
+    Raises:
+        MalformedError: there is no such codec. Taking from the result raises it too, where the bytes are not what the
+            codec writes, or end too early.
+    """
+    match formats.CODECS[codec]:
+        case "none":
+            pieces = _stored(compressed)
+        case "gzip":
+            pieces = _ungzip(compressed)
+        case "snappy":
+            pieces = _unsnappy(compressed)
+        case "lz4":
+            pieces = _by_arrow("lz4", ByteStream(_plain_lz4_frame(compressed, verify_header=magic > 0)))
+        case "zstd":
+            pieces = _by_arrow("zstd", compressed)
+        case _:
+            raise MalformedError(f"codec {codec}", "0 to 4")
+    return ByteStream(pieces)
+
+
+def _stored(compressed: ByteStream) -> Iterator[bytes]:
+    while piece := compressed.take(PIECE_BYTES):
+        yield piece
+
+
+def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
+    """One gzip member after the other; what follows them and is none is left alone, as Java does."""
+    member = _gzip_member()
+    data = compressed.take(PIECE_BYTES)
+    while True:
+        try:
+            piece = member.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            raise MalformedError(f"gzip data that zlib refuses ({error})", "what gzip writes") from error
+        if piece:
+            yield piece
+        if member.eof:
+            data = member.unused_data
+            if len(data) < len(_GZIP_MAGIC):
+                data += compressed.take(PIECE_BYTES)
+            if not data.startswith(_GZIP_MAGIC):
+                return
+            member = _gzip_member()
+            continue
+        data = member.unconsumed_tail or compressed.take(PIECE_BYTES)
+        if not data and not piece:
+            raise MalformedError("the end of the data within a gzip member", "its rest")
+
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+def _gzip_member() -> zlib._Decompress:
+    return zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+
+def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
+    """Snappy-java's frame (`SnappyInputStream`): a header, then blocks behind their sizes; without one, a block."""
+    head = compressed.take(_XERIAL_HEAD_BYTES)
+    if len(head) < _XERIAL_HEAD_BYTES or not head.startswith(_XERIAL_MAGIC):
+        yield _snappy_block(head + b"".join(_stored(compressed)))
+        return
+    while len(head := compressed.take(4)) == 4:
+        if _XERIAL_MAGIC.startswith(head):  # frames one after the other
+            head += compressed.take(_XERIAL_HEAD_BYTES - len(head))
+            version = int.from_bytes(head[8:12], signed=True)
+            # As snappy-java: the first frame may be of any version, and the others may call themselves anything.
+            if len(head) < _XERIAL_HEAD_BYTES or (head.startswith(_XERIAL_MAGIC) and version < 1):
+                raise MalformedError(f"a snappy frame's header {head.hex()}", "16 bytes, a version from 1 on")
+            continue
+        size = int.from_bytes(head, signed=True)
+        block = compressed.take(size) if size > 0 else b""
+        if size < 0 or len(block) < size:
+            raise MalformedError(f"a snappy block of {size} bytes", f"at most the {len(block)} that are there")
+        yield _snappy_block(block)
+
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEAD_BYTES: Final = len(_XERIAL_MAGIC) + 4 + 4  # version and the oldest compatible one
+_SNAPPY: Final = pa.Codec("snappy")
+#: No snappy block is smaller than its content by more: two or three bytes copy at most 64.
+_SNAPPY_RATIO_MAX: Final = 32
+
+
+def _snappy_block(block: bytes) -> bytes:
+    size = 0
+    for number, byte in enumerate(block[:5]):
+        size |= (byte & 127) << 7 * number
+        if byte < 128:
+            break
+    else:
+        raise MalformedError(f"a snappy block that starts {block[:5].hex()}", "the size of its content")
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise MalformedError(
+            f"a snappy block of {len(block)} bytes that says it holds {size}",
+            f"at most {_SNAPPY_RATIO_MAX} times as many",
+        )
+    try:
+        content = _SNAPPY.decompress(block, decompressed_size=size, asbytes=True)
+    except OSError as error:
+        raise MalformedError(f"a snappy block that snappy refuses ({error})", "what snappy writes") from error
+    assert isinstance(content, bytes)
+    return content
+
+
+def _by_arrow(codec: str, compressed: ByteStream) -> Iterator[bytes]:
+    try:
+        # pyarrow-stubs wants a real file here; one that can be read and closed is enough.
+        stream = pa.CompressedInputStream(pa.PythonFile(compressed, mode="r"), codec)  # type: ignore[arg-type]
+        while piece := stream.read(PIECE_BYTES):
+            yield piece
+    except OSError as error:
+        if error.errno is not None:  # not Arrow's: the log cannot be read
+            raise
+        raise MalformedError(f"{codec} data that {codec} refuses ({error})", f"what {codec} writes") from error
+
+
+def _plain_lz4_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
+    """The frame with a right header checksum, and without what Kafka ignores: content size, content checksum, and
+    whatever follows the end mark. What Kafka refuses is refused here.
+    """
+    head = compressed.take(6)
+    if len(head) < 6 or not head.startswith(_LZ4_MAGIC):
+        raise MalformedError(f"an lz4 frame that starts {head.hex()}", f"{_LZ4_MAGIC.hex()} and two bytes more")
+    flags, block_size_code = head[4], head[5]
+    if flags & _LZ4_FLAGS_FIXED != _LZ4_FLAGS_KAFKA:
+        raise MalformedError(f"lz4 frame flags {flags:#04x}", "version 1, independent blocks, no dictionary")
+    if block_size_code & ~0x70 or block_size_code < 0x40:
+        raise MalformedError(f"lz4 block size {block_size_code:#04x}", "0x40, 0x50, 0x60 or 0x70")
+    descriptor = head[4:] + compressed.take(8 if flags & _LZ4_CONTENT_SIZE else 0)
+    checksum = compressed.take(1)
+    if not checksum or (verify_header and checksum[0] != lz4_header_checksum(descriptor)):
+        raise MalformedError(
+            f"lz4 header checksum {checksum.hex() or 'missing'}", f"{lz4_header_checksum(descriptor):02x}"
+        )
+    descriptor = bytes([flags & ~_LZ4_CONTENT_SIZE & ~_LZ4_CONTENT_CHECKSUM, block_size_code])
+    yield _LZ4_MAGIC + descriptor + bytes([lz4_header_checksum(descriptor)])
+    block_bytes_max = 1 << 8 + 2 * (block_size_code >> 4)
+    while True:
+        mark = compressed.take(4)
+        size = int.from_bytes(mark, "little") & ~_LZ4_BLOCK_STORED
+        if size == 0 and len(mark) == 4:
+            yield bytes(4)
+            return
+        if size > block_bytes_max:
+            raise MalformedError(f"an lz4 block of {size} bytes", f"at most {block_bytes_max}")
+        size += 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+        block = compressed.take(size)
+        if len(mark) < 4 or len(block) < size:
+            raise MalformedError("the end of the data within an lz4 frame", "its rest")
+        yield mark + block
+
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_FLAGS_FIXED: Final = 0b1110_0011  # version, independent blocks, reserved (one of them a dictionary by now)
+_LZ4_FLAGS_KAFKA: Final = 0b0110_0000
+_LZ4_BLOCK_CHECKSUM: Final = 0b0001_0000
+_LZ4_CONTENT_SIZE: Final = 0b0000_1000
+_LZ4_CONTENT_CHECKSUM: Final = 0b0000_0100
+_LZ4_BLOCK_STORED: Final = 1 << 31
+
+
+def lz4_header_checksum(descriptor: bytes) -> int:
+    """The second byte of the xxHash32 of a frame's descriptor, which is shorter than the 16 bytes of a whole round."""
+    accumulator = 374761393 + len(descriptor)
+    words = len(descriptor) & ~3
+    for at in range(0, words, 4):
+        accumulator += int.from_bytes(descriptor[at : at + 4], "little") * 3266489917
+        accumulator = _rotated(accumulator, 17) * 668265263
+    for byte in descriptor[words:]:
+        accumulator = _rotated(accumulator + byte * 374761393, 11) * 2654435761
+    accumulator &= _UINT32_MAX
+    accumulator = (accumulator ^ accumulator >> 15) * 2246822519 & _UINT32_MAX
+    accumulator = (accumulator ^ accumulator >> 13) * 3266489917 & _UINT32_MAX
+    return (accumulator ^ accumulator >> 16) >> 8 & 255
+
+
+_UINT32_MAX: Final = 2**32 - 1
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _UINT32_MAX
+    return (value << bits | value >> 32 - bits) & _UINT32_MAX
