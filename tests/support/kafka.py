@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,6 +23,7 @@ from py4j.protocol import Py4JJavaError
 from kidxlib import formats, names
 from kidxlib.errors import KidxError
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+from tests.support.kafka_records import KafkaRecords
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 JARS: Final = PROJECT / ".jars" / "kafka"
@@ -165,6 +167,11 @@ class Kafka:
             "kafka": self._app_info.getVersion(),
             "java": self._gateway.jvm.System.getProperty("java.version"),
         }
+
+    @cached_property
+    def records(self) -> KafkaRecords:
+        """What it reads from logs, and writes to them."""
+        return KafkaRecords(self._gateway.jvm)
 
     def recover(
         self,
