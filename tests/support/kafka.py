@@ -6,10 +6,11 @@ files is read from the files.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -213,6 +214,17 @@ class Kafka:
             map_end_offset=producers.mapEndOffset(),
             leader_epoch_checkpoint=checkpoint.read_text() if checkpoint.exists() else None,
         )
+
+    @contextlib.contextmanager
+    def opened_segment(self, folder: Path, base_offset: int) -> Iterator[Any]:
+        """Kafka's `LogSegment` over the files in a folder, which closing it may change."""
+        config = self._config(INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT)
+        java_folder = self._file(str(folder.resolve()))
+        segment = self._segment.open(java_folder, base_offset, config, self._clock, True, 0, False, "")
+        try:
+            yield segment
+        finally:
+            segment.close()
 
     def _recover_segment(
         self, folder: Path, java_folder: Any, base_offset: int, config: Any, producers: Any, epochs: Any
