@@ -164,6 +164,7 @@ class _Finisher:
         self._base_offsets: list[int] = []
         self._superfluous: list[str] = []
         self._owner: Owner | None = None
+        self._broker_snapshots: frozenset[int | None] | None = None
 
     def add(self, segment: SegmentTask) -> None:
         folded = self._fold.add(segment.scanned)
@@ -215,6 +216,10 @@ class _Finisher:
             self._publisher.remove(self._task.index_folder, name)
 
     def _broker_snapshot(self, offset: int) -> bytes | None:
+        if self._broker_snapshots is None:  # asked for once, and only where the state is not known without
+            self._broker_snapshots = frozenset(parse_snapshot(name) for name in list_folder(self._task.segments_folder))
+        if offset not in self._broker_snapshots:
+            return None
         return read_file(self._task.segments_folder, segment_file(offset, SNAPSHOT_SUFFIX), _SNAPSHOT_BYTES_MAX)
 
     def _owner_of_log(self, base_offset: int) -> Owner | None:

@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import py4j.java_gateway
+import py4j.protocol
 import pytest
 
 from tests.conftest import LINES
 from tests.support.kafka import Kafka
 
 _MEMORY: Final = Path("/dev/shm")
+
+
+@pytest.fixture(autouse=True)
+def exceptions_as_py4j_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a test has used Spark, pyspark translates the exceptions of every JVM, and fails on those of Kafka's."""
+    monkeypatch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
 
 
 @pytest.fixture(scope="session")
