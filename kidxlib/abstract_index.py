@@ -168,6 +168,15 @@ class AbstractIndex(ABC, Generic[EntryT]):
     def last_entry(self) -> EntryT:
         """The last entry; what stands for none where there are none."""
 
+    def peek_last_entry(self) -> EntryT:
+        """`last_entry`, and the file is let go of if it was not in use: for who asks the indexes of a whole log."""
+        in_use = self._memory is not None
+        try:
+            return self.last_entry
+        finally:
+            if not in_use:
+                self._memory = None
+
     @abstractmethod
     def sanity_check(self) -> None:
         """What a broker asks of it before it is used.

@@ -1,6 +1,6 @@
 """What a Kafka log dir says about its partitions besides their segments, and how to be a guest in one.
 
-Sources: `OffsetCheckpointFile`, `PartitionMetadataFile`, `CleanShutdownFileHandler`, `LogManager.lockLogDirs`.
+Sources: `CheckpointFile`, `PartitionMetadataFile`, `CleanShutdownFileHandler`, `LogManager.lockLogDirs`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
+from kidxlib import names
+from kidxlib.epochs import EpochEntry, LeaderEpochs
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.names import TopicPartition
 
@@ -23,6 +25,9 @@ CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
 #: File systems on which a lock of one machine says nothing to another.
 _REMOTE_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.")
+
+
+_Entry = TypeVar("_Entry")
 
 
 class CheckpointError(KidxError):
@@ -71,24 +76,56 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int] | None:
         CheckpointError: a line is not what `OffsetCheckpointFile` writes, or their number is not what line 2 says.
         OSError: it cannot be read.
     """
+
+    def entry(line: str) -> tuple[TopicPartition, int]:
+        topic, partition, offset = line.split()
+        return TopicPartition(topic, int(partition)), int(offset)
+
+    entries = _read_checkpoint(path, entry, "<topic> <partition> <offset>")
+    return None if entries is None else dict(entries)
+
+
+def read_leader_epochs(partition_folder: Path) -> LeaderEpochs | None:
+    """What a partition's `leader-epoch-checkpoint` (version 0) says; None where the file is absent.
+
+    Raises:
+        CheckpointError: a line is not what `LeaderEpochCheckpointFile` writes, or their number is not what line 2 says.
+        OSError: it cannot be read.
+    """
+
+    def entry(line: str) -> EpochEntry:
+        epoch, start_offset = map(int, line.split())
+        if epoch < 0 or start_offset < 0:
+            raise ValueError
+        return EpochEntry(epoch, start_offset)
+
+    entries = _read_checkpoint(partition_folder / names.LEADER_EPOCH_CHECKPOINT, entry, "<epoch> <start offset>")
+    return None if entries is None else LeaderEpochs(entries)
+
+
+def _read_checkpoint(path: Path, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
+    """The entries of a checkpoint file (`CheckpointFile`); None where it is absent.
+
+    Args:
+        entry: what a line says; ValueError where that is nothing.
+    """
     try:
         lines = _lines(path)
     except FileNotFoundError:
         return None
     if not lines:
-        return {}
+        return []
     if lines[0] != "0":
         raise CheckpointError(f"{path}: line 1: version {lines[0]!r}, expected 0")
-    offsets: dict[TopicPartition, int] = {}
+    entries = []
     for number, line in enumerate(lines[2:], start=3):
         try:
-            topic, partition, offset = line.split()
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            entries.append(entry(line))
         except ValueError as error:
-            raise CheckpointError(f"{path}: line {number}: {line!r}, expected <topic> <partition> <offset>") from error
-    if len(lines) < 2 or lines[1] != str(len(offsets)):
-        raise CheckpointError(f"{path}: line 2: {lines[1:2]!r} entries announced, {len(offsets)} found")
-    return offsets
+            raise CheckpointError(f"{path}: line {number}: {line!r}, expected {expected}") from error
+    if len(lines) < 2 or lines[1] != str(len(entries)):
+        raise CheckpointError(f"{path}: line 2: {lines[1:2]!r} entries announced, {len(entries)} found")
+    return entries
 
 
 def read_topic_id(partition_folder: Path) -> str | None:

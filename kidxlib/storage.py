@@ -120,6 +120,55 @@ class ChunkedLog:
             filled += count
 
 
+class LogFile:
+    """A log that is opened when it is first asked something, and read a few bytes at a time: by a search that needs
+    little of it. A file that shrinks meanwhile is an error, which kills nothing.
+
+    Attributes:
+        path: the file.
+        bytes_read: how many bytes were read so far.
+    """
+
+    def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.path = path
+        self.bytes_read = 0
+        self._chunk_bytes = chunk_bytes
+        self._opened = contextlib.ExitStack()
+        self._log: ChunkedLog | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, when it was opened.
+
+        Raises:
+            OSError: it cannot be opened, or is not a regular file.
+        """
+        return self._file().size
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `ChunkedLog.window`, and `size`."""
+        start, window = self._file().window(position)
+        self.bytes_read += len(window)
+        return start, window
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `ChunkedLog.read`, and `size`."""
+        data = self._file().read(position, size)
+        self.bytes_read += len(data)
+        return data
+
+    def close(self) -> None:
+        """Let go of the file; it is opened again if asked."""
+        self._log = None
+        self._opened.close()
+
+    def _file(self) -> ChunkedLog:
+        if self._log is None:
+            descriptor, version = self._opened.enter_context(open_log(self.path))
+            self._log = ChunkedLog(descriptor, version.size, self._chunk_bytes)
+        return self._log
+
+
 @contextlib.contextmanager
 def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
     """Open a segment's log for reading: its descriptor, and the version of the file that it shows.

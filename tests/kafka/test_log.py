@@ -1,150 +1,298 @@
-"""Segments answer as Kafka's `LogSegment` does over the same files."""
+"""Logs answer as Kafka's `UnifiedLog` does over the same files."""
 
 from __future__ import annotations
 
+import os
 import random
-import re
-from dataclasses import replace
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pytest
 
-from kidxlib import formats, names, records
-from kidxlib.log import BatchPosition, LogSegment, RecordFound
+from kidxlib import names, records
+from kidxlib.log import Log, LogOffset, OffsetOutOfRangeError
+from kidxlib.log_segment import LogSegment, RollParams
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.records import Record
+from kidxlib.recover import RecoverOptions, recover
 from kidxlib.storage import WholeLog
 from kidxlib.time_index import TimeIndex
 from tests.conftest import Say
 from tests.kidxlib import encoded
 from tests.kidxlib.golden import GoldenSegment
 from tests.support.kafka import Kafka
+from tests.support.kafka_logs import KafkaLog
 
-_NUMBER = re.compile(r"-?\d+")
-
-
-def _batch_position(answer: Any) -> BatchPosition | None:
-    """From a `LogOffsetPosition`, or null."""
-    return None if answer is None else BatchPosition(*map(int, _NUMBER.findall(answer.toString())))
+_SPECIAL = range(-6, 0)
 
 
-def _record_found(answer: Any) -> RecordFound | None:
-    """From an `Optional` of a `TimestampAndOffset`, whose epoch is an `Optional`."""
-    numbers = [int(number) for number in _NUMBER.findall(answer.toString())]
-    return RecordFound(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else None) if numbers else None
+@contextmanager
+def _opened(kafka: Kafka, folder: Path, theirs: Path) -> Iterator[tuple[Log, KafkaLog]]:
+    """The log in a folder, and Kafka's over a copy, which loading it changes."""
+    shutil.copytree(folder, theirs)  # with modification times
+    with kafka.opened_log(theirs) as java:
+        java.updateHighWatermark(java.logEndOffset())
+        yield Log.open(folder), KafkaLog(kafka, java)
 
 
-def _targets(rng: random.Random, known: list[int], count: int) -> list[int]:
-    """Around what is there, in between, and beyond."""
-    around = [value + step for value in rng.sample(known, min(count, len(known))) for step in (-1, 0, 1)]
-    least, most = min(known, default=0), max(known, default=0)
-    return [*around, *(rng.randint(least, most) for _ in range(count)), least - 1, most + 1, 0]
+def _golden_folder(segments: Sequence[GoldenSegment], folder: Path) -> None:
+    """What a broker leaves of golden segments that it has recovered."""
+    folder.mkdir()
+    for segment in segments:
+        data = segment.log.read_bytes()
+        files = {
+            names.LOG_SUFFIX: data[: len(data) - segment.cut_bytes],
+            names.OFFSET_INDEX_SUFFIX: segment.offset_index,
+            names.TIME_INDEX_SUFFIX: segment.time_index,
+            names.TRANSACTION_INDEX_SUFFIX: segment.transaction_index,
+            names.SNAPSHOT_SUFFIX: segment.snapshot,
+        }
+        for suffix, content in files.items():
+            if content is not None:
+                (folder / names.segment_file(segment.base_offset, suffix)).write_bytes(content)
+    (folder / names.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
 
 
-def _segment(
-    folder: Path, base_offset: int, data: bytes, offset_index: bytes = b"", time_index: bytes = b""
-) -> LogSegment:
-    """Ours; the files for Kafka's are put into `folder`."""
-    for suffix, content in (
-        (names.LOG_SUFFIX, data),
-        (names.OFFSET_INDEX_SUFFIX, offset_index),
-        (names.TIME_INDEX_SUFFIX, time_index),
-    ):
-        (folder / names.segment_file(base_offset, suffix)).write_bytes(content)
-    return LogSegment(
-        WholeLog(np.frombuffer(data, np.uint8)),
-        base_offset,
-        OffsetIndex.from_bytes(offset_index, base_offset),
-        TimeIndex.from_bytes(time_index, base_offset),
-    )
+def _timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
+    """Of records in some batches, the largest of batches, their neighbours, and any in between."""
+    known = [0]
+    for segment in log.segments:
+        found = list(records.batches(segment.log))
+        known += [batch.max_timestamp for batch in found]
+        for batch in rng.sample(found, min(3, len(found))):
+            known += [record.timestamp for record in records.records(segment.log, batch)]
+    return [
+        *(rng.choice(known) + rng.choice([-1, 0, 1]) for _ in range(count // 2)),
+        *(rng.randint(min(known) - 1, max(known) + 1) for _ in range(count // 2)),
+        *_SPECIAL,
+    ]
 
 
-def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: Path, exhaustive: bool) -> None:
-    """Offsets and timestamps at batches and records and next to them, between them, and on both sides of all."""
-    rng = random.Random(random.getrandbits(32))  # of pytest-randomly's seed
-    data = golden_segment.log.read_bytes()
-    data = data[: len(data) - golden_segment.cut_bytes]
-    log = WholeLog(np.frombuffer(data, np.uint8))
-    base = golden_segment.base_offset
-    ours = _segment(scratch, base, data, golden_segment.offset_index, golden_segment.time_index)
-    found = list(records.batches(log))
-    inside = [record for batch in rng.sample(found, min(5, len(found))) for record in records.records(log, batch)]
-    offsets = [offset for batch in found for offset in (records.base_offset(log, batch), batch.last_offset)]
-    count = 100 if exhaustive else 4
-    if found:
-        assert ours.translate_offset(offsets[0]) == BatchPosition(offsets[0], 0, found[0].size)
-    with kafka.opened_segment(scratch, base) as theirs:
-        for offset in [*_targets(rng, offsets, count), *_targets(rng, [record.offset for record in inside], count)]:
-            assert ours.translate_offset(offset) == _batch_position(theirs.translateOffset(offset)), offset
-        for timestamp in _targets(rng, [record.timestamp for record in inside], count):
-            assert ours.find_offset_by_timestamp(timestamp) == _record_found(
-                theirs.findOffsetByTimestamp(timestamp, base)
-            ), timestamp
-            since = rng.choice(offsets or [0]) + rng.choice([-1, 0, 1])
-            assert ours.find_offset_by_timestamp(timestamp, since) == _record_found(
-                theirs.findOffsetByTimestamp(timestamp, since)
-            ), (timestamp, since)
+def _compare_seeks(log: Log, theirs: KafkaLog, rng: random.Random, count: int) -> int:
+    """As many seeks by offset as by time; how many they were."""
+    assert (log.log_start_offset, log.log_end_offset) == (theirs.java.logStartOffset(), theirs.java.logEndOffset())
+    ends = log.log_start_offset, log.log_end_offset
+    offsets = sorted({*(rng.randint(*ends) for _ in range(count)), *ends, *(ends[0] + step for step in range(8))})
+    offsets = [offset for offset in offsets if ends[0] <= offset <= ends[1]]
+    for offset, place in zip(offsets, theirs.places(np.array(offsets)), strict=True):
+        assert log.read(offset, 1).start == place, offset
+        found = log.translate_offset(offset)
+        if found is None:
+            assert place.offset == log.log_end_offset, offset
+        else:
+            assert place == LogOffset(found[1].base_offset, found[0].base_offset, found[1].position)
+    for outside in (ends[0] - 1, ends[1] + 1):
+        with pytest.raises(OffsetOutOfRangeError, match=str(outside)):
+            log.translate_offset(outside)
+    timestamps = _timestamps(log, rng, count)
+    answers = theirs.offsets_by_timestamp(np.array(timestamps))
+    for timestamp, answer in zip(timestamps, answers, strict=True):
+        assert log.fetch_offset_by_timestamp(timestamp) == answer, timestamp
+    return len(offsets) + len(timestamps)
 
 
-def _random_batch(rng: random.Random) -> bytes:
-    """Of any format, at an offset up to 40, with a gap or two."""
-    offsets = sorted(rng.sample(range(rng.randrange(36), 40), rng.randint(1, 4)))
-    inside = [Record(offset, rng.randrange(100, 110), b"k", b"v") for offset in offsets]
-    codec, compress = encoded.WAYS[rng.choice(["none", "gzip", "lz4", "snappy"])]
-    magic = rng.choice([0, 1, 2, 2])
-    if magic == 2:
-        epoch = rng.choice([-1, 0, 5])
-        return encoded.batch_v2(inside, codec, compress, leader_epoch=epoch)
-    if codec == 0:
-        return encoded.message(inside[0], magic)
-    messages = [encoded.message(replace(record, offset=record.offset - offsets[0]), magic) for record in inside]
-    if magic == 0:
-        messages = [encoded.message(record, magic) for record in inside]
-    largest = max(record.timestamp for record in inside)
-    return encoded.wrapper(messages, offsets[-1], magic=magic, codec=codec, compress=compress, timestamp=largest)
-
-
-def test_batches_in_any_order(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """What a search makes of offsets that do not increase is Kafka's too, and of a position that it is told."""
-    answers = nothing = 0
-    for _ in range(300 if exhaustive else 25):
-        encoded_batches = [_random_batch(rng) for _ in range(rng.randrange(6))]
-        if rng.random() < 0.3:
-            encoded_batches.sort(key=lambda data: data[:8])
-        ours = _segment(scratch, 0, b"".join(encoded_batches))
-        with kafka.opened_segment(scratch, 0) as theirs:
-            for offset in range(-1, 42, rng.choice([1, 2, 3])):
-                found = ours.translate_offset(offset)
-                assert found == _batch_position(theirs.translateOffset(offset)), offset
-                timestamp = rng.randrange(99, 111)
-                record = ours.find_offset_by_timestamp(timestamp, offset)
-                assert record == _record_found(theirs.findOffsetByTimestamp(timestamp, offset)), (timestamp, offset)
-                answers += (found is not None) + (record is not None)
-                nothing += (found is None) + (record is None)
-    say(f"{answers} answers and {nothing} times nothing, as Kafka's")
-
-
-def test_starting_position() -> None:
-    """What the caller knows is a lower bound too, and an index that knows more wins."""
-    batches = [encoded.batch_v2([Record(offset, 0, None, None)]) for offset in range(4)]
-    size = len(batches[0])
-    entry = np.array([(2, 2 * size)], formats.OFFSET_INDEX_ENTRY).tobytes()
-    for index, offset, start, expected in [
-        (b"", 0, 0, 0),
-        (b"", 0, size, 1),
-        (b"", 3, size, 3),
-        (entry, 3, size, 3),
-        (entry, 2, 3 * size, 3),
-        (entry, 2, 0, 2),
-        (entry, 1, 0, 1),
-        (b"", 3, 4 * size, None),
-    ]:
-        segment = LogSegment(
-            WholeLog(np.frombuffer(b"".join(batches), np.uint8)),
-            0,
-            OffsetIndex.from_bytes(index, 0),
-            TimeIndex.from_bytes(b"", 0),
+def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int) -> None:
+    """Fetches of few and many bytes, of all and of what is committed."""
+    last_stable_offset = theirs.java.lastStableOffset()
+    for _ in range(count):
+        start = rng.randint(log.log_start_offset, log.log_end_offset)
+        max_bytes = rng.choice([0, 1, 100, 2_000, 50_000, 2**31 - 1])
+        at_least_one, committed = rng.random() < 0.5, rng.random() < 0.5
+        ours = log.read(
+            start,
+            max_bytes,
+            min_one_message=at_least_one,
+            max_offset=last_stable_offset if committed else None,
+            with_aborted=committed,
         )
-        found = segment.translate_offset(offset, start)
-        assert found == (None if expected is None else BatchPosition(expected, expected * size, size))
+        fetched, aborted = theirs.read(start, max_bytes, min_one_message=at_least_one, committed=committed)
+        assert replace(ours, aborted=None) == fetched, (start, max_bytes, at_least_one, committed)
+        skipped = None if ours.aborted is None else [(each.producer_id, each.first_offset) for each in ours.aborted]
+        assert skipped == aborted, (start, max_bytes, committed)
+        upper_bound = rng.randint(start, log.log_end_offset + 1)
+        assert log.collect_aborted(start, upper_bound) == theirs.collect_aborted(start, upper_bound)
+
+
+def test_golden_logs(
+    kafka: Kafka,
+    scratch: Path,
+    golden_segments: list[GoldenSegment],
+    rng: random.Random,
+    exhaustive: bool,
+    say: Say,
+) -> None:
+    """Goal: each log whose indexes Kafka has written answers seeks and fetches as Kafka does.
+
+    Method: Kafka opens a copy as after a clean stop, and is asked the same, a thousand seeks a folder.
+    """
+    seeks = 0
+    folders = sorted({segment.log.parent for segment in golden_segments})
+    for number, path in enumerate(folders):
+        folder, theirs = scratch / str(number) / path.name, scratch / f"{number}-theirs" / path.name
+        for made in (folder, theirs):
+            made.parent.mkdir()
+        _golden_folder([segment for segment in golden_segments if segment.log.parent == path], folder)
+        with _opened(kafka, folder, theirs) as (log, kafka_log):
+            seeks += _compare_seeks(log, kafka_log, rng, 500)
+            _compare_fetches(log, kafka_log, rng, 200 if exhaustive else 20)
+        shutil.rmtree(folder.parent)
+        shutil.rmtree(theirs.parent)
+    say(f"{len(folders)} folders, {seeks} seeks as Kafka's")
+
+
+def _random_log(folder: Path, rng: random.Random) -> None:
+    """A few segments with holes, of any format, with timestamps or without, and files of any age.
+
+    Their indexes are what recovery makes of them. A segment may be empty; compaction leaves such.
+    """
+    folder.mkdir()
+    offset = rng.choice([0, 0, 5])
+    epoch = 0
+    epochs = []
+    for _ in range(rng.randint(1, 5)):
+        base_offset, magic, stamped, data = offset, rng.choice([0, 1, 2, 2]), rng.random() < 0.8, b""
+        for _ in range(rng.randrange(5)):
+            offset += rng.choice([0, 0, 3])
+            count = rng.randint(1, 4)
+            inside = [
+                Record(offset + number, rng.randrange(100, 140) if stamped else -1, b"k", b"v")
+                for number in range(count)
+            ]
+            offset += count
+            epoch += rng.random() < 0.2
+            if magic == 2:
+                epochs += [(epoch, inside[0].offset)]
+                data += encoded.batch_v2(inside, *encoded.WAYS[rng.choice(["none", "zstd"])], leader_epoch=epoch)
+            else:
+                data += b"".join(encoded.message(record, magic) for record in inside)
+        log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
+        log.write_bytes(data)
+        recovered = recover(
+            WholeLog(np.frombuffer(data, np.uint8)), base_offset, RecoverOptions(interval_bytes=rng.choice([0, 100]))
+        )
+        log.with_suffix(names.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+        log.with_suffix(names.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
+        mtime_ns = rng.randrange(90, 150) * 1_000_000 + rng.randrange(1_000_000)
+        os.utime(log, ns=(mtime_ns, mtime_ns))
+        offset += rng.choice([0, 0, 7]) + (base_offset == offset)
+    first = dict(reversed(epochs))  # where each began
+    lines = "".join(f"{number} {start}\n" for number, start in sorted(first.items()))
+    (folder / names.LEADER_EPOCH_CHECKPOINT).write_text(f"0\n{len(first)}\n{lines}")
+
+
+def test_random_logs(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
+    """Holes between and inside segments, records without timestamps, and files that are older or newer than both."""
+    seeks = 0
+    for number in range(400 if exhaustive else 40):
+        folder = scratch / f"test-{number}"
+        _random_log(folder, rng)
+        theirs = scratch / "theirs" / folder.name
+        theirs.parent.mkdir(exist_ok=True)
+        with _opened(kafka, folder, theirs) as (log, kafka_log):
+            seeks += _compare_seeks(log, kafka_log, rng, 60)
+            _compare_fetches(log, kafka_log, rng, 6)
+        shutil.rmtree(folder)
+        shutil.rmtree(theirs)
+    say(f"{seeks} seeks as Kafka's")
+
+
+def test_a_segment_without_timestamps_swallows_the_search(kafka: Kafka, scratch: Path) -> None:
+    """Its file is newer than what is looked for, so Kafka looks there and nowhere else."""
+    answers = []
+    for mtime_ms in (99, 100):
+        folder = scratch / f"swallow-{mtime_ms}"
+        folder.mkdir()
+        for base_offset, data in (
+            (0, encoded.message(Record(0, -1, None, b"v"), 0)),
+            (1, encoded.batch_v2([Record(1, 100, None, b"v")])),
+        ):
+            log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
+            log.write_bytes(data)
+            recovered = recover(WholeLog(np.frombuffer(data, np.uint8)), base_offset, RecoverOptions())
+            log.with_suffix(names.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+            log.with_suffix(names.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
+            os.utime(log, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+        theirs = scratch / "theirs" / folder.name
+        theirs.parent.mkdir(exist_ok=True)
+        with _opened(kafka, folder, theirs) as (ours, kafka_log):
+            found = ours.fetch_offset_by_timestamp(100)
+            assert [found] == kafka_log.offsets_by_timestamp(np.array([100]))
+            answers.append(None if found is None else found.offset)
+    assert answers == [1, None]
+
+
+def test_offsets_by_time_as_kafka_tests_them(scratch: Path) -> None:
+    """`LogSegmentTest.testFindOffsetByTimestamp`: offsets 40 to 49 with timestamps 400 to 490."""
+    data = b"".join(encoded.batch_v2([Record(offset, offset * 10, None, b"v")]) for offset in range(40, 50))
+    recovered = recover(WholeLog(np.frombuffer(data, np.uint8)), 40, RecoverOptions())
+    segment = LogSegment(
+        WholeLog(np.frombuffer(data, np.uint8)),
+        40,
+        OffsetIndex.from_bytes(recovered.offset_index, 40),
+        TimeIndex.from_bytes(recovered.time_index, 40),
+    )
+    found = {timestamp: segment.find_offset_by_timestamp(timestamp) for timestamp in (420, 421, 430, 431, 401, 399)}
+    assert {timestamp: answer and answer.offset for timestamp, answer in found.items()} == {
+        420: 42,
+        421: 43,
+        430: 43,
+        431: 44,
+        401: 41,
+        399: 40,
+    }
+    assert segment.find_offset_by_timestamp(491) is None
+    assert segment.next_offset() == 50
+
+
+def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
+    """By size, by time with jitter, by full indexes and by offsets that are too far away."""
+    java_params = kafka.gateway.jvm.org.apache.kafka.storage.internals.log.RollParams
+    base_offset, now, answers = 10, 2_000_000_000_000, Counter[bool]()
+    for number in range(200 if exhaustive else 30):
+        folder = scratch / str(number)
+        folder.mkdir()
+        count, first_timestamp = rng.choice([0, 1, 3]), rng.choice([1_000, 1_000, -1])
+        data = b"".join(
+            encoded.batch_v2([Record(base_offset + each, first_timestamp + each, None, b"v" * rng.randrange(50))])
+            for each in range(count)
+        )
+        (folder / names.segment_file(base_offset, names.LOG_SUFFIX)).write_bytes(data)
+        index_bytes = rng.choice([16, 36, 1_000, 1_000, 1_000])
+        settings = {"segment.index.bytes": str(index_bytes), "segment.jitter.ms": rng.choice(["0", "0", "50"])}
+        with kafka.opened_segment(folder, base_offset, settings) as theirs:
+            created = theirs.getClass().getDeclaredField("created")
+            created.setAccessible(True)
+            created.setLong(theirs, now - 1_000)
+            ours = LogSegment(
+                WholeLog(np.frombuffer(data, np.uint8)),
+                base_offset,
+                OffsetIndex.new(base_offset, index_bytes),
+                TimeIndex.new(base_offset, index_bytes),
+                created_ms=now - 1_000,
+                roll_jitter_ms=theirs.rollJitterMs(),
+            )
+            for each in range(rng.choice([0, 0, 1, 2, 3])):
+                if not ours.offset_index.is_full:
+                    ours.offset_index.append(base_offset + each, each)
+                    theirs.offsetIndex().append(base_offset + each, each)
+                if not ours.time_index.is_full:
+                    ours.time_index.maybe_append(1_000 + each, base_offset + each)
+                    theirs.timeIndex().maybeAppend(1_000 + each, base_offset + each)
+            for _ in range(10):
+                params = RollParams(
+                    max_segment_ms=rng.choice([100, 999, 1_000, 1_049, 1_050]),
+                    max_segment_bytes=rng.choice([len(data), len(data) + 10, 1_000]),
+                    max_timestamp=1_000 + rng.choice([0, 50, 51, 99, 100, 101, 1_000, 1_001, -2_000]),
+                    max_offset=base_offset + rng.choice([3, 3, 3, 3, 2**31 - 1, 2**31, -11]),
+                    size=rng.choice([0, 10, 11]),
+                    now=now,
+                )
+                expected = theirs.shouldRoll(java_params(*astuple(params)))
+                assert ours.should_roll(params) == expected, (params, count, first_timestamp, settings)
+                answers[expected] += 1
+    say(f"{answers[True]} rolled and {answers[False]} not, as Kafka's")

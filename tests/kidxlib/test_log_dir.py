@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.log_dir import CheckpointError, locked, read_checkpoints, read_offset_checkpoint, read_topic_id
+from kidxlib.log_dir import (
+    CheckpointError,
+    locked,
+    read_checkpoints,
+    read_leader_epochs,
+    read_offset_checkpoint,
+    read_topic_id,
+)
 from kidxlib.names import TopicPartition
 from tests.kidxlib import golden
 
@@ -44,6 +51,21 @@ def test_a_malformed_checkpoint_says_where(text: str, where: str, tmp_path: Path
     with pytest.raises(CheckpointError) as raised:
         read_offset_checkpoint(path)
     assert str(raised.value).startswith(f"{path}: ") and where in str(raised.value)
+
+
+def test_leader_epochs_are_those_of_the_log(tmp_path: Path) -> None:
+    """What stands in the file, and what a broker keeps of it between log start and log end offset."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    assert read_leader_epochs(tmp_path) is None
+    path.write_text("0\n4\n0 0\n3 10\n4 20\n7 30\n")
+    epochs = read_leader_epochs(tmp_path)
+    assert epochs is not None and epochs.checkpoint() == path.read_bytes()
+    assert epochs.within(0, 31).checkpoint() == path.read_bytes()
+    assert epochs.within(15, 30).checkpoint() == b"0\n2\n3 15\n4 20\n"
+    assert epochs.within(20, 21).checkpoint() == b"0\n1\n4 20\n"
+    path.write_text("0\n2\n3 10\n-1 20\n")
+    with pytest.raises(CheckpointError, match="line 4: '-1 20', expected <epoch> <start offset>"):
+        read_leader_epochs(tmp_path)
 
 
 def test_a_topic_id_comes_from_a_real_brokers_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -145,6 +145,9 @@ class Kafka:
         self._failures = log.LogDirFailureChannel(1)
         expiry_ms, verification = 24 * 60 * 60 * 1000, False
         self._producer_config = log.ProducerStateManagerConfig(expiry_ms, verification)
+        self._unified_log = log.UnifiedLog
+        self._topic_stats = kafka.storage.log.metrics.BrokerTopicStats()
+        self._none = self._gateway.jvm.java.util.Optional.empty()
         self._scheduler = kafka.server.util.KafkaScheduler(1)
         self._scheduler.startup()
 
@@ -189,7 +192,9 @@ class Kafka:
             if path.name.endswith(_DERIVED_SUFFIXES) or path.name == _LEADER_EPOCH_CHECKPOINT:
                 path.unlink()
         java_folder = self._file(str(folder.resolve()))
-        config = self._config(interval_bytes, max_index_bytes)
+        config = self._config(
+            {"index.interval.bytes": str(interval_bytes), "segment.index.bytes": str(max_index_bytes)}
+        )
         transaction_timeout_ms = 15 * 60 * 1000
         producers = self._producer_states(
             self._topic_partition, java_folder, transaction_timeout_ms, self._producer_config, self._clock
@@ -216,15 +221,50 @@ class Kafka:
         )
 
     @contextlib.contextmanager
-    def opened_segment(self, folder: Path, base_offset: int) -> Iterator[Any]:
-        """Kafka's `LogSegment` over the files in a folder, which closing it may change."""
-        config = self._config(INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT)
+    def opened_segment(
+        self, folder: Path, base_offset: int, settings: Mapping[str, str] | None = None
+    ) -> Iterator[Any]:
+        """Kafka's `LogSegment` over the files in a folder, which closing it may change.
+
+        Args:
+            settings: those of the topic.
+        """
+        config = self._config(settings or {})
         java_folder = self._file(str(folder.resolve()))
         segment = self._segment.open(java_folder, base_offset, config, self._clock, True, 0, False, "")
         try:
             yield segment
         finally:
             segment.close()
+
+    @contextlib.contextmanager
+    def opened_log(self, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
+        """Kafka's `UnifiedLog` over a partition's folder, as after a clean stop; it may change the files there.
+
+        Args:
+            settings: those of the topic.
+        """
+        log_start_offset = recovery_point = 0
+        transaction_timeout_ms, expiry_check_ms, clean_shutdown = 15 * 60 * 1000, 10 * 60 * 1000, True
+        log = self._unified_log.create(
+            self._file(str(folder.resolve())),
+            self._config(settings or {}),
+            log_start_offset,
+            recovery_point,
+            self._scheduler,
+            self._topic_stats,
+            self._clock,
+            transaction_timeout_ms,
+            self._producer_config,
+            expiry_check_ms,
+            self._failures,
+            clean_shutdown,
+            self._none,
+        )
+        try:
+            yield log
+        finally:
+            log.close()
 
     def _recover_segment(
         self, folder: Path, java_folder: Any, base_offset: int, config: Any, producers: Any, epochs: Any
@@ -256,11 +296,11 @@ class Kafka:
             seconds=seconds,
         )
 
-    def _config(self, interval_bytes: int, max_index_bytes: int) -> Any:
-        settings = self._hash_map()
-        settings.put("index.interval.bytes", str(interval_bytes))
-        settings.put("segment.index.bytes", str(max_index_bytes))
-        return self._log_config(settings)
+    def _config(self, settings: Mapping[str, str]) -> Any:
+        java_settings = self._hash_map()
+        for name, value in settings.items():
+            java_settings.put(name, value)
+        return self._log_config(java_settings)
 
 
 def error_of(thrown: Py4JJavaError) -> KafkaError:

@@ -39,7 +39,7 @@ class KafkaIndex:
 
     def __init__(self, kafka: Kafka, java: Any) -> None:
         self.java = java
-        self._jvm = _jvm(kafka)
+        self._jvm = jvm_of(kafka)
 
     def call(self, name: str, *arguments: Any) -> KafkaError | None:
         """Call a method; what it throws, None where it returns."""
@@ -147,7 +147,8 @@ class _Jvm:
 
 
 @functools.cache
-def _jvm(kafka: Kafka) -> _Jvm:
+def jvm_of(kafka: Kafka) -> _Jvm:
+    """For many calls of one method at a time."""
     return _Jvm(kafka)
 
 
@@ -157,19 +158,19 @@ def offset_index(kafka: Kafka, path: Path, base_offset: int, max_bytes: int = -1
     Raises:
         Py4JJavaError: what Kafka throws.
     """
-    jvm = _jvm(kafka)
+    jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.offset_index(jvm.file(str(path)), base_offset, max_bytes))
 
 
 def time_index(kafka: Kafka, path: Path, base_offset: int, max_bytes: int = -1) -> KafkaIndex:
     """Kafka's `TimeIndex`, likewise."""
-    jvm = _jvm(kafka)
+    jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.time_index(jvm.file(str(path)), base_offset, max_bytes))
 
 
 def transaction_index(kafka: Kafka, path: Path, base_offset: int) -> KafkaIndex:
     """Kafka's `TransactionIndex`, likewise."""
-    jvm = _jvm(kafka)
+    jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.transaction_index(base_offset, jvm.file(str(path))))
 
 
