@@ -25,6 +25,7 @@ from numba import from_dtype, njit, types
 
 from kidxlib import formats
 from kidxlib.checksums import CRC32, CRC32C
+from kidxlib.wire_numbers import TOO_LONG, int16, int32, int64, skip_bytes, varint, varlong
 
 # A compiled function loaded from numba's cache calls these symbols by name, so they must be known before any is loaded.
 binding.add_symbol("kidx_crc32c", ctypes.cast(CRC32C, ctypes.c_void_p).value)
@@ -207,25 +208,6 @@ def new_state(base_offset: int) -> np.ndarray[Any, Any]:
 
 
 @njit(inline="always")
-def _int16(data, at):
-    return np.int16((np.uint16(data[at]) << 8) | data[at + 1])
-
-
-@njit(inline="always")
-def _int32(data, at):
-    value = (
-        (np.uint32(data[at]) << 24) | (np.uint32(data[at + 1]) << 16) | (np.uint32(data[at + 2]) << 8) | data[at + 3]
-    )
-    return np.int32(value)
-
-
-@njit(inline="always")
-def _int64(data, at):
-    high = np.int64(_int32(data, at))
-    return (high << 32) | np.int64(np.uint32(_int32(data, at + 4)))
-
-
-@njit(inline="always")
 def _append_time(states, time_entries, base_offset):
     """`TimeIndex.maybeAppend` of the largest timestamp so far; False where its offset is below the last entry's."""
     state = states[0]
@@ -242,56 +224,6 @@ def _append_time(states, time_entries, base_offset):
     return True
 
 
-_UNDERFLOW: Final = -1
-_TOO_LONG: Final = -2
-
-
-@njit
-def _varint(data, at, end):
-    """`ByteUtils.readVarint`: the value and the byte behind it; `_UNDERFLOW` or `_TOO_LONG` in place of that."""
-    value = np.uint32(0)
-    for number in range(5):
-        if at >= end:
-            return np.int64(0), np.int64(_UNDERFLOW)
-        byte = np.uint32(data[at])
-        at += 1
-        if number == 4:
-            if byte >= 128:
-                return np.int64(0), np.int64(_TOO_LONG)
-            value |= byte << np.uint32(28)
-            break
-        value |= (byte & np.uint32(127)) << np.uint32(7 * number)
-        if byte < 128:
-            break
-    return np.int64(np.int32((value >> np.uint32(1)) ^ (np.uint32(0) - (value & np.uint32(1))))), np.int64(at)
-
-
-@njit
-def _varlong(data, at, end):
-    """`ByteUtils.readVarlong`, likewise."""
-    value = np.uint64(0)
-    for number in range(10):
-        if at >= end:
-            return np.int64(0), np.int64(_UNDERFLOW)
-        byte = np.uint64(data[at])
-        at += 1
-        value |= (byte & np.uint64(127)) << np.uint64(7 * number)
-        if byte < 128:
-            return np.int64((value >> np.uint64(1)) ^ (np.uint64(0) - (value & np.uint64(1)))), np.int64(at)
-    return np.int64(0), np.int64(_TOO_LONG)
-
-
-@njit
-def _skip_bytes(data, at, end):
-    """A length and as many bytes: the length, where they start, and the byte behind them or an error below 0."""
-    size, start = _varint(data, at, end)
-    if start < 0:
-        return size, start, start
-    if size > end - start:
-        return size, start, np.int64(_UNDERFLOW)
-    return size, start, start + max(size, 0)
-
-
 @njit
 def _read_control_batch(data, batch, batch_end):
     """What the control batch of a producer says, as `ProducerAppendInfo.append` reads it: its first record.
@@ -301,7 +233,7 @@ def _read_control_batch(data, batch, batch_end):
     """
     invalid = np.int64(-EndReason.INVALID_CONTROL_RECORD), np.int64(-1), np.int64(-1)
     malformed = np.int64(-EndReason.MALFORMED_CONTROL_RECORD), np.int64(-1), np.int64(-1)
-    count = _int32(data, batch + _V2_RECORDS_COUNT_AT)
+    count = int32(data, batch + _V2_RECORDS_COUNT_AT)
     attributes = np.int64(data[batch + _V2_ATTRIBUTES_AT + 1])
     if count == 0:
         return np.int64(EventKind.EMPTY_CONTROL), np.int64(-1), np.int64(-1)
@@ -313,31 +245,31 @@ def _read_control_batch(data, batch, batch_end):
         return invalid
 
     # DefaultRecord.readFrom
-    size, start = _varint(data, batch + _BATCH_V2_BYTES_MIN, batch_end)
-    if start == _TOO_LONG:
+    size, start = varint(data, batch + _BATCH_V2_BYTES_MIN, batch_end)
+    if start == TOO_LONG:
         return malformed
     if start < 0 or size > batch_end - start or start >= batch_end:
         return invalid
-    timestamp_delta, at = _varlong(data, start + 1, batch_end)
+    timestamp_delta, at = varlong(data, start + 1, batch_end)
     if at < 0:
         return invalid
-    _, at = _varint(data, at, batch_end)  # offset delta
+    _, at = varint(data, at, batch_end)  # offset delta
     if at < 0:
         return invalid
-    key_bytes, key, at = _skip_bytes(data, at, batch_end)
+    key_bytes, key, at = skip_bytes(data, at, batch_end)
     if at < 0:
         return invalid
-    value_bytes, value, at = _skip_bytes(data, at, batch_end)
+    value_bytes, value, at = skip_bytes(data, at, batch_end)
     if at < 0:
         return invalid
-    headers, at = _varint(data, at, batch_end)
+    headers, at = varint(data, at, batch_end)
     if at < 0 or headers < 0 or headers > batch_end - at:
         return invalid
     for _ in range(headers):
-        header_key_bytes, _, at = _skip_bytes(data, at, batch_end)
+        header_key_bytes, _, at = skip_bytes(data, at, batch_end)
         if at < 0 or header_key_bytes < 0:
             return invalid
-        _, _, at = _skip_bytes(data, at, batch_end)
+        _, _, at = skip_bytes(data, at, batch_end)
         if at < 0:
             return invalid
     if at - start != size or (count == 1 and at != batch_end):
@@ -346,23 +278,23 @@ def _read_control_batch(data, batch, batch_end):
     # EndTransactionMarker.deserialize
     if key_bytes < 0:
         return malformed
-    if key_bytes < formats.CONTROL_KEY_BYTES or _int16(data, key) < 0:
+    if key_bytes < formats.CONTROL_KEY_BYTES or int16(data, key) < 0:
         return invalid
-    control_type = _int16(data, key + 2)
+    control_type = int16(data, key + 2)
     if control_type != formats.CONTROL_TYPE_ABORT and control_type != formats.CONTROL_TYPE_COMMIT:
         return np.int64(-EndReason.UNKNOWN_CONTROL_TYPE), np.int64(control_type), np.int64(-1)
     if value_bytes < 2:
         return malformed
-    if _int16(data, value) < 0:
+    if int16(data, value) < 0:
         return invalid
     if value_bytes < formats.MARKER_VALUE_BYTES:
         return malformed
     if attributes & _LOG_APPEND_TIME:
-        timestamp = _int64(data, batch + _V2_MAX_TIMESTAMP_AT)
+        timestamp = int64(data, batch + _V2_MAX_TIMESTAMP_AT)
     else:
-        timestamp = _int64(data, batch + _V2_BASE_TIMESTAMP_AT) + timestamp_delta
+        timestamp = int64(data, batch + _V2_BASE_TIMESTAMP_AT) + timestamp_delta
     kind = EventKind.ABORT if control_type == formats.CONTROL_TYPE_ABORT else EventKind.COMMIT
-    return np.int64(kind), np.int64(_int32(data, value + 2)), timestamp
+    return np.int64(kind), np.int64(int32(data, value + 2)), timestamp
 
 
 @njit
@@ -371,7 +303,7 @@ def _note_producer(
 ):
     """Add a producer's batch to the events, or to one of them."""
     state = states[0]
-    producer_id = _int64(data, at + _V2_PRODUCER_ID_AT)
+    producer_id = int64(data, at + _V2_PRODUCER_ID_AT)
     slot = producer_id & (OPEN_EVENT_SLOTS - 1)
     number = open_events[slot] - 1
     collapses = number >= 0 and events[number].producer_id == producer_id
@@ -386,21 +318,21 @@ def _note_producer(
         event.position = position
         event.producer_id = producer_id
         event.kind = kind
-        event.first_offset = _int64(data, at)
+        event.first_offset = int64(data, at)
         if kind <= EventKind.TRANSACTIONAL_DATA:
             open_events[slot] = number + 1
     event = events[number]
-    event.producer_epoch = np.int32(_int16(data, at + _V2_PRODUCER_EPOCH_AT))
+    event.producer_epoch = np.int32(int16(data, at + _V2_PRODUCER_EPOCH_AT))
     event.last_offset = last_offset
     event.coordinator_epoch = np.int32(coordinator_epoch)
     event.timestamp = marker_timestamp
     event.offset_delta = np.int32(-1)
     event.last_sequence = np.int32(_NO_SEQUENCE)
     if kind <= EventKind.TRANSACTIONAL_DATA:
-        delta = _int32(data, at + _V2_LAST_OFFSET_DELTA_AT)
+        delta = int32(data, at + _V2_LAST_OFFSET_DELTA_AT)
         event.offset_delta = delta
-        event.timestamp = _int64(data, at + _V2_MAX_TIMESTAMP_AT)
-        sequence = _int32(data, at + _V2_BASE_SEQUENCE_AT)
+        event.timestamp = int64(data, at + _V2_MAX_TIMESTAMP_AT)
+        sequence = int32(data, at + _V2_BASE_SEQUENCE_AT)
         if sequence != _NO_SEQUENCE:  # DefaultRecordBatch.incrementSequence, in Java's 32 bits
             sequence = np.int64(sequence)
             if sequence > np.int64(np.int32(_INT32_MAX - np.int64(delta))):
@@ -485,7 +417,7 @@ def scan(
             state.needed, state.needs_whole_batch = min(_BATCH_V2_BYTES_MIN, file_size - position), 0
             break
         at = position - chunk_position
-        size = np.int64(_int32(chunk, at + _SIZE_AT))
+        size = np.int64(int32(chunk, at + _SIZE_AT))
         if size < _ENTRY_SIZE_MIN:
             state.found, state.expected = size, _ENTRY_SIZE_MIN
             end = EndReason.SIZE_TOO_SMALL
@@ -509,13 +441,13 @@ def scan(
             break
         if verify_crc:
             if magic >= _MAGIC_V2:
-                stored = np.int64(np.uint32(_int32(chunk, at + _V2_CRC_AT)))
+                stored = np.int64(np.uint32(int32(chunk, at + _V2_CRC_AT)))
                 computed = state.checked_crc
                 if not crc_known:
                     covered = at + _V2_ATTRIBUTES_AT
                     computed = np.int64(_crc32c(np.uintp(address + covered), np.uintp(batch_bytes - _V2_ATTRIBUTES_AT)))
             else:
-                stored = np.int64(np.uint32(_int32(chunk, at + _V1_CRC_AT)))
+                stored = np.int64(np.uint32(int32(chunk, at + _V1_CRC_AT)))
                 computed = state.checked_crc
                 if not crc_known:
                     covered = at + _MAGIC_AT
@@ -528,20 +460,20 @@ def scan(
                 break
 
         # A control batch of a producer is the only kind that is looked into.
-        is_producers = magic >= _MAGIC_V2 and _int64(chunk, at + _V2_PRODUCER_ID_AT) >= 0
+        is_producers = magic >= _MAGIC_V2 and int64(chunk, at + _V2_PRODUCER_ID_AT) >= 0
         is_control = is_producers and (chunk[at + _V2_ATTRIBUTES_AT + 1] & _CONTROL) != 0
         if is_control and batch_bytes <= CONTROL_BATCH_BYTES_MAX and position + batch_bytes > chunk_end:
             state.needed, state.needs_whole_batch = batch_bytes, 1
             break
 
         # The batch's last offset and largest timestamp. A magic below 0 is read as v1, as Kafka does.
-        offset = _int64(chunk, at)
+        offset = int64(chunk, at)
         if magic >= _MAGIC_V2:
-            last_offset = offset + np.int64(_int32(chunk, at + _V2_LAST_OFFSET_DELTA_AT))
-            max_timestamp = _int64(chunk, at + _V2_MAX_TIMESTAMP_AT)
+            last_offset = offset + np.int64(int32(chunk, at + _V2_LAST_OFFSET_DELTA_AT))
+            max_timestamp = int64(chunk, at + _V2_MAX_TIMESTAMP_AT)
         else:
             last_offset = offset
-            max_timestamp = _NO_TIMESTAMP if magic == 0 else _int64(chunk, at + _V1_TIMESTAMP_AT)
+            max_timestamp = _NO_TIMESTAMP if magic == 0 else int64(chunk, at + _V1_TIMESTAMP_AT)
 
         # ensureOffsetInRange; the subtraction wraps as Java's does
         relative_offset = last_offset - base_offset
@@ -594,10 +526,10 @@ def scan(
         state.magics |= np.uint64(1) << np.uint64(magic if 0 <= magic < 63 else 63)
         if magic >= _MAGIC_V2:
             attributes = np.int64(chunk[at + _V2_ATTRIBUTES_AT + 1])  # only the low byte is used
-            state.records += np.int64(_int32(chunk, at + _V2_RECORDS_COUNT_AT))
+            state.records += np.int64(int32(chunk, at + _V2_RECORDS_COUNT_AT))
             state.transactional_batches += (attributes & _TRANSACTIONAL) != 0
             state.control_batches += (attributes & _CONTROL) != 0
-            leader_epoch = np.int64(_int32(chunk, at + _V2_EPOCH_AT))
+            leader_epoch = np.int64(int32(chunk, at + _V2_EPOCH_AT))
             if leader_epoch >= 0:
                 if state.first_leader_epoch < 0:
                     state.first_leader_epoch = leader_epoch

@@ -26,6 +26,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from kidxlib import formats
+from kidxlib.wire_numbers import int32, int64
 
 #: Bytes at the end of an index that are searched first (`AbstractIndex.warmEntries`).
 WARM_BYTES: Final = 8192
@@ -57,19 +58,6 @@ _OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
 @njit(inline="always")
-def _int32(data, at):
-    value = (
-        (np.uint32(data[at]) << 24) | (np.uint32(data[at + 1]) << 16) | (np.uint32(data[at + 2]) << 8) | data[at + 3]
-    )
-    return np.int64(np.int32(value))
-
-
-@njit(inline="always")
-def _int64(data, at):
-    return (_int32(data, at) << 32) | (_int32(data, at + 4) & np.int64(0xFFFFFFFF))
-
-
-@njit(inline="always")
 def _sum(base_offset, relative):
     """It wraps, as Java's does. Of signed numbers the compiler takes for granted that sums do not."""
     return np.int64(np.uint64(base_offset) + np.uint64(relative))
@@ -79,12 +67,12 @@ def _sum(base_offset, relative):
 def _value(data, slot, column, base_offset):
     """What stands in a column of an entry."""
     if column == OFFSET:
-        return _sum(base_offset, _int32(data, slot * _OFFSET_ENTRY_BYTES))
+        return _sum(base_offset, np.int64(int32(data, slot * _OFFSET_ENTRY_BYTES)))
     if column == POSITION:
-        return _int32(data, slot * _OFFSET_ENTRY_BYTES + _POSITION_AT)
+        return np.int64(int32(data, slot * _OFFSET_ENTRY_BYTES + _POSITION_AT))
     if column == TIMESTAMP:
-        return _int64(data, slot * _TIME_ENTRY_BYTES)
-    return _sum(base_offset, _int32(data, slot * _TIME_ENTRY_BYTES + _OFFSET_OF_TIMESTAMP_AT))
+        return int64(data, slot * _TIME_ENTRY_BYTES)
+    return _sum(base_offset, np.int64(int32(data, slot * _TIME_ENTRY_BYTES + _OFFSET_OF_TIMESTAMP_AT)))
 
 
 @njit(inline="always")
