@@ -102,6 +102,11 @@ class AbstractIndex(ABC, Generic[EntryT]):
         return cls(lambda: map_file(fspath(path)), base_offset, fspath(path), max_bytes, search)
 
     @classmethod
+    def read_by(cls, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str) -> Self:
+        """An index whose bytes a function gives, when it is first used and after each `let_go`; never changed."""
+        return cls(read, base_offset, name, None, WARM_COLD)
+
+    @classmethod
     def from_bytes(
         cls,
         content: bytes | bytearray | memoryview | NDArray[np.uint8],
@@ -175,7 +180,12 @@ class AbstractIndex(ABC, Generic[EntryT]):
             return self.last_entry
         finally:
             if not in_use:
-                self._memory = None
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Unmap the file, which is mapped again when something is asked. Changes are kept."""
+        if not self._own:
+            self._memory = None
 
     @abstractmethod
     def sanity_check(self) -> None:

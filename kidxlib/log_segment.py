@@ -16,7 +16,7 @@ from kidxlib import formats, names
 from kidxlib.abstract_index import as_long
 from kidxlib.errors import KidxError
 from kidxlib.offset_index import OffsetIndex, OffsetPosition
-from kidxlib.records import Batch, base_offset, batches, first_record_since, offset_of_max_timestamp
+from kidxlib.records import Batch, Record, base_offset, batches, first_record_since, offset_of_max_timestamp
 from kidxlib.storage import LogBytes, LogFile
 from kidxlib.time_index import TimeIndex, TimestampOffset
 from kidxlib.transaction_index import AbortedInRange, TransactionIndex
@@ -104,6 +104,7 @@ class LogSegment:
         transaction_index: TransactionIndex | None = None,
         *,
         mtime_ms: int | None = None,
+        max_timestamp: TimestampOffset | None = None,
         created_ms: int | None = None,
         roll_jitter_ms: int = 0,
     ) -> None:
@@ -112,6 +113,7 @@ class LogSegment:
             transaction_index: None for an empty one.
             mtime_ms: when the log's file was modified, in ms since the epoch; None: nobody will ask, see
                 `largest_timestamp`.
+            max_timestamp: what `max_timestamp_so_far` is known to be; None to look into the time index.
             created_ms: when the segment was created, as `should_roll` needs it; a broker takes the time at which it
                 opened the file. None for `mtime_ms`.
             roll_jitter_ms: how much earlier than others this segment is rolled.
@@ -122,6 +124,7 @@ class LogSegment:
         self.time_index = time_index
         self.transaction_index = transaction_index or TransactionIndex.from_bytes(b"", base_offset)
         self._mtime_ms = mtime_ms
+        self._max_timestamp = max_timestamp
         self._created_ms = mtime_ms if created_ms is None else created_ms
         self._roll_jitter_ms = roll_jitter_ms
 
@@ -153,6 +156,13 @@ class LogSegment:
     def size(self) -> int:
         """Bytes of its log."""
         return self.log.size
+
+    def let_go(self) -> None:
+        """Close its files, which are opened again when something is asked: for who has many segments."""
+        self.offset_index.let_go()
+        self.time_index.let_go()
+        if isinstance(self.log, LogFile):
+            self.log.close()
 
     # ---- by offset ----
 
@@ -259,7 +269,7 @@ class LogSegment:
 
         That is what the last entry of its time index says. The index is let go of if it was not in use.
         """
-        return self.time_index.peek_last_entry()
+        return self.time_index.peek_last_entry() if self._max_timestamp is None else self._max_timestamp
 
     @property
     def largest_timestamp(self) -> int:
@@ -289,15 +299,21 @@ class LogSegment:
             MalformedRecordsError: a header on the way, or a record of a batch that may have the answer, is malformed.
         """
         since = self.base_offset if starting_offset is None else starting_offset
+        found = self.find_record(timestamp, since)
+        if found is None:
+            return None
+        batch, record = found
+        epoch = batch.partition_leader_epoch
+        return TimestampAndOffset(record.timestamp, record.offset, None if epoch == formats.NO_LEADER_EPOCH else epoch)
+
+    def find_record(self, timestamp: int, starting_offset: int) -> tuple[Batch, Record] | None:
+        """The record that `find_offset_by_timestamp` is about, and its batch."""
         known_older = self.time_index.lookup(timestamp)
-        for batch in self._batches_at(max(known_older.offset, since)):
+        for batch in self._batches_at(max(known_older.offset, starting_offset)):
             if batch.max_timestamp >= timestamp:
-                record = first_record_since(self.log, batch, timestamp, since)
+                record = first_record_since(self.log, batch, timestamp, starting_offset)
                 if record is not None:
-                    epoch = batch.partition_leader_epoch
-                    return TimestampAndOffset(
-                        record.timestamp, record.offset, None if epoch == formats.NO_LEADER_EPOCH else epoch
-                    )
+                    return batch, record
         return None
 
     def find_max_timestamp(self) -> TimestampAndOffset | None:

@@ -177,6 +177,16 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
+def content(log: LogBytes, batch: Batch) -> ByteStream:
+    """What a v2 batch holds behind its header: its records one after the other, decompressed as they are taken.
+
+    Raises:
+        MalformedError: while they are taken: a codec that is none, or compressed bytes that its codec does not write.
+    """
+    stored = _bytes_of(log, batch.position + formats.BATCH_V2_BYTES_MIN, batch.next_position)
+    return decompress(batch.codec, stored, batch.magic)
+
+
 def base_offset(log: LogBytes, batch: Batch) -> int:
     """The offset of the first record of a batch (`RecordBatch.baseOffset`); a wrapper is decompressed for it.
 
@@ -281,19 +291,18 @@ def _records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
         raise MalformedError(f"{count} records", "0 or more")
     if count == 0:
         return
-    stored = _bytes_of(log, batch.position + formats.BATCH_V2_BYTES_MIN, batch.next_position)
-    content = decompress(batch.codec, stored, batch.magic)
+    stream = content(log, batch)
     append_time = batch.max_timestamp if batch.is_log_append_time else None
     for number in range(count):
-        size = _size_of_record(content, number, count)
-        body = content.take(size)
+        size = _size_of_record(stream, number, count)
+        body = stream.take(size)
         if len(body) < size:
             raise MalformedError(f"{len(body)} bytes of record {number} of {count}", f"{size}, as it says")
         try:
             record = _record_v2(body, batch.first_field, batch.base_timestamp, append_time)
         except IndexError:  # a read past the end
             _record_malformed(body, "its fields to end within it")
-        if number == count - 1 and content.take(1):
+        if number == count - 1 and stream.take(1):
             raise MalformedError(f"more bytes behind the last of {count} records", "none")
         yield record
 

@@ -129,19 +129,26 @@ class LogFile:
         bytes_read: how many bytes were read so far.
     """
 
-    def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES, expected_bytes: int | None = None) -> None:
+        """
+        Args:
+            expected_bytes: how long the file has to be; None where nobody knows.
+        """
         self.path = path
         self.bytes_read = 0
         self._chunk_bytes = chunk_bytes
+        self._expected_bytes = expected_bytes
+        self._valid_bytes: int | None = None
         self._opened = contextlib.ExitStack()
         self._log: ChunkedLog | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the file, when it was opened.
+        """Bytes of the file, when it was opened, or of its valid prefix.
 
         Raises:
             OSError: it cannot be opened, or is not a regular file.
+            LogChangedError: it has not the length that was expected.
         """
         return self._file().size
 
@@ -157,6 +164,11 @@ class LogFile:
         self.bytes_read += len(data)
         return data
 
+    def keep_valid(self, valid_bytes: int) -> None:
+        """Take no notice of what stands behind the valid prefix, which a broker would cut off."""
+        self._valid_bytes = valid_bytes
+        self.close()
+
     def close(self) -> None:
         """Let go of the file; it is opened again if asked."""
         self._log = None
@@ -165,7 +177,11 @@ class LogFile:
     def _file(self) -> ChunkedLog:
         if self._log is None:
             descriptor, version = self._opened.enter_context(open_log(self.path))
-            self._log = ChunkedLog(descriptor, version.size, self._chunk_bytes)
+            if self._expected_bytes not in (None, version.size):
+                self.close()
+                raise LogChangedError(f"{self.path}: {version.size} bytes, expected {self._expected_bytes}")
+            valid_bytes = version.size if self._valid_bytes is None else min(self._valid_bytes, version.size)
+            self._log = ChunkedLog(descriptor, valid_bytes, self._chunk_bytes)
         return self._log
 
 

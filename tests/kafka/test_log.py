@@ -16,10 +16,11 @@ import pytest
 
 from kidxlib import names, records
 from kidxlib.log import Log, LogOffset, OffsetOutOfRangeError
-from kidxlib.log_segment import LogSegment, RollParams
+from kidxlib.log_segment import LogSegment, RollParams, TimestampAndOffset
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.records import Record
 from kidxlib.recover import RecoverOptions, recover
+from kidxlib.seek import Seeker
 from kidxlib.storage import WholeLog
 from kidxlib.time_index import TimeIndex
 from tests.conftest import Say
@@ -73,7 +74,7 @@ def _timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
     ]
 
 
-def _compare_seeks(log: Log, theirs: KafkaLog, rng: random.Random, count: int) -> int:
+def _compare_seeks(log: Log, seeker: Seeker, theirs: KafkaLog, rng: random.Random, count: int) -> int:
     """As many seeks by offset as by time; how many they were."""
     assert (log.log_start_offset, log.log_end_offset) == (theirs.java.logStartOffset(), theirs.java.logEndOffset())
     ends = log.log_start_offset, log.log_end_offset
@@ -93,7 +94,32 @@ def _compare_seeks(log: Log, theirs: KafkaLog, rng: random.Random, count: int) -
     answers = theirs.offsets_by_timestamp(np.array(timestamps))
     for timestamp, answer in zip(timestamps, answers, strict=True):
         assert log.fetch_offset_by_timestamp(timestamp) == answer, timestamp
+    _compare_seeker(log, seeker, offsets, timestamps)
     return len(offsets) + len(timestamps)
+
+
+def _compare_seeker(log: Log, seeker: Seeker, offsets: list[int], timestamps: list[int]) -> None:
+    """Many seeks at once give what single ones do."""
+    for offset, answer in zip(offsets, seeker.offsets(np.array(offsets)).to_pylist(), strict=True):
+        found = log.translate_offset(offset)
+        assert answer["found"] == (found is not None), (offset, answer)
+        assert (answer["note"] is None) == answer["found"], (offset, answer)
+        if found is not None:
+            segment, batch = found
+            place = segment.base_offset, batch.position, batch.base_offset
+            assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == place, offset
+    for timestamp, answer in zip(timestamps, seeker.timestamps(np.array(timestamps)).to_pylist(), strict=True):
+        expected = log.fetch_offset_by_timestamp(timestamp)
+        if expected is None or expected.offset < 0:
+            assert not answer["found"] and answer["note"], (timestamp, answer)
+            continue
+        record = TimestampAndOffset(answer["timestamp"], answer["offset"], answer["leader_epoch"])
+        assert answer["found"] and record == expected and answer["note"] is None, (timestamp, answer)
+        if timestamp >= 0:  # the batch holds the record
+            segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
+            holder = next(records.batches(segment.log, answer["position"]))
+            assert record.offset in [each.offset for each in records.records(segment.log, holder)], timestamp
+            assert answer["batch_base_offset"] == records.base_offset(segment.log, holder)
 
 
 def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int) -> None:
@@ -128,7 +154,8 @@ def test_golden_logs(
 ) -> None:
     """Goal: each log whose indexes Kafka has written answers seeks and fetches as Kafka does.
 
-    Method: Kafka opens a copy as after a clean stop, and is asked the same, a thousand seeks a folder.
+    Method: Kafka opens a copy as after a clean stop, and is asked the same; with --exhaustive a thousand seeks a
+    folder.
     """
     seeks = 0
     folders = sorted({segment.log.parent for segment in golden_segments})
@@ -138,7 +165,7 @@ def test_golden_logs(
             made.parent.mkdir()
         _golden_folder([segment for segment in golden_segments if segment.log.parent == path], folder)
         with _opened(kafka, folder, theirs) as (log, kafka_log):
-            seeks += _compare_seeks(log, kafka_log, rng, 500)
+            seeks += _compare_seeks(log, Seeker.of_folder(folder), kafka_log, rng, 500 if exhaustive else 60)
             _compare_fetches(log, kafka_log, rng, 200 if exhaustive else 20)
         shutil.rmtree(folder.parent)
         shutil.rmtree(theirs.parent)
@@ -194,7 +221,7 @@ def test_random_logs(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
         theirs = scratch / "theirs" / folder.name
         theirs.parent.mkdir(exist_ok=True)
         with _opened(kafka, folder, theirs) as (log, kafka_log):
-            seeks += _compare_seeks(log, kafka_log, rng, 60)
+            seeks += _compare_seeks(log, Seeker.of_folder(folder), kafka_log, rng, 60)
             _compare_fetches(log, kafka_log, rng, 6)
         shutil.rmtree(folder)
         shutil.rmtree(theirs)

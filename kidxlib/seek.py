@@ -1,0 +1,366 @@
+"""Where is offset N, where is time T: many such questions to one partition at a time.
+
+The answers are those of `Log` and `LogSegment`, and so of a broker; but index lookups and walks over batch headers are
+made for many targets in one go, and a batch is decompressed once for all that look into it. What stands in the way of
+an answer never raises: it is the answer's note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kidxlib import formats, names, records
+from kidxlib.answers import Answers
+from kidxlib.codecs import MalformedError
+from kidxlib.errors import KidxError
+from kidxlib.log import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, Log
+from kidxlib.log_dir import read_leader_epochs
+from kidxlib.log_segment import LogSegment
+from kidxlib.seek_segment import SeekSegment, why
+from kidxlib.walk import Outcome, new_walks, read_records, step_to_offsets, step_to_timestamps, walk
+
+_Longs: TypeAlias = NDArray[np.int64]
+
+_NS_PER_MS: Final = 1_000_000
+
+#: More decompressed bytes of one batch than anybody sends; what has more is read record by record.
+_CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+#: What a segment of files can raise: it is said in the answer's note.
+_TROUBLE: Final = (KidxError, OSError)
+
+
+class Seeker:
+    """Answers questions to one partition."""
+
+    def __init__(self, log: Log, not_well: Mapping[int, str] | None = None) -> None:
+        """
+        Args:
+            log: the segments that can be asked.
+            not_well: base offsets of those between them that cannot, and why.
+        """
+        self._log = log
+        places: dict[int, LogSegment | str] = {segment.base_offset: segment for segment in log.segments}
+        places |= not_well or {}
+        self._base_offsets = np.array(sorted(places), np.int64)
+        self._places = [places[base_offset] for base_offset in sorted(places)]
+        self._largest: list[int] = []  # timestamp of these places, and of those before them
+
+    @classmethod
+    def of_folder(cls, folder: Path, index_folder: Path | None = None, *, log_start_offset: int = 0) -> Self:
+        """For the log in a partition's folder.
+
+        Args:
+            index_folder: where indexes and `leader-epoch-checkpoint` lie; None for beside the logs.
+            log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
+
+        Raises:
+            NoSegmentsError: there are none.
+            CheckpointError: the `leader-epoch-checkpoint` is malformed.
+            OSError: a folder cannot be listed, or a file cannot be looked at.
+        """
+        index_folder = index_folder or folder
+        paths = {path: names.parse_segment_log(path.name) for path in folder.iterdir()}
+        segments = [
+            SeekSegment(path, base_offset, index_folder, mtime_ms=path.stat().st_mtime_ns // _NS_PER_MS)
+            for path, base_offset in paths.items()
+            if base_offset is not None
+        ]
+        epochs = read_leader_epochs(index_folder)
+        return cls(Log(segments, name=str(folder), log_start_offset=log_start_offset, leader_epochs=epochs))
+
+    def offsets(self, targets: _Longs) -> pa.RecordBatch:
+        """Where a fetch from each offset starts: `segment_base_offset`, `position`, `batch_base_offset` and
+        `leader_epoch` of the batch. In a hole that is the next batch.
+
+        Args:
+            targets: of shape (n,); fastest if they are sorted.
+
+        Returns:
+            n rows of `ANSWER`.
+        """
+        answers = Answers(len(targets))
+        try:
+            start, end = self._log.log_start_offset, self._log.log_end_offset
+        except _TROUBLE as error:
+            answers.note(np.arange(len(targets)), why(error))
+            return answers.to_arrow()
+        answers.note(np.flatnonzero(targets < start), f"below the log start offset {start}")
+        answers.note(np.flatnonzero(targets == end), f"at the log end offset {end}, which no record has yet")
+        answers.note(np.flatnonzero(targets > end), f"above the log end offset {end}")
+        inside = np.flatnonzero((targets >= start) & (targets < end))
+        floors = np.maximum(np.searchsorted(self._base_offsets, targets[inside], "right") - 1, 0)
+        for floor, rows in _groups(floors, inside):
+            for number in range(floor, len(self._places)):
+                rows = self._offsets_in(number, rows, targets, answers)
+                if not len(rows):
+                    break
+            answers.note(rows, "no batch of the log reaches it")
+        return answers.to_arrow()
+
+    def timestamps(self, targets: _Longs) -> pa.RecordBatch:
+        """The first record with each timestamp or a later one, as `ListOffsets` answers: `offset`, `timestamp` and
+        `leader_epoch`, and where its batch lies.
+
+        Args:
+            targets: ms since the epoch, or what stands for a special target (see `Log.fetch_offset_by_timestamp`), of
+                shape (n,); fastest if they are sorted.
+
+        Returns:
+            n rows of `ANSWER`.
+        """
+        answers = Answers(len(targets))
+        is_special = (targets <= LATEST) & (targets >= EARLIEST_PENDING_UPLOAD)
+        special, rest = np.flatnonzero(is_special), np.flatnonzero(~is_special)
+        for target, rows in _groups(targets[special], special):
+            self._special(target, rows, answers)
+        if len(rest):
+            self._load_largest(int(targets[rest].max()))
+        for number, rows in _groups(np.searchsorted(self._largest, targets[rest], "left"), rest):
+            if number < len(self._places):
+                self._timestamps_in(number, rows, targets, answers)
+            else:
+                answers.note(rows, f"all records are older, the youngest of {self._largest[-1]}")
+            for place in self._places[:number]:
+                if isinstance(place, str):
+                    answers.note(rows, f"not searched: {place}")
+        return answers.to_arrow()
+
+    # ---- by offset ----
+
+    def _offsets_in(self, number: int, rows: _Longs, targets: _Longs, answers: Answers) -> _Longs:
+        """Answer what one segment has; the rows whose offsets stand behind its last batch."""
+        segment = self._places[number]
+        if isinstance(segment, str):
+            answers.note(rows, segment)
+            return rows[:0]
+        try:
+            walks = new_walks(targets[rows], segment.offset_index.lookup_many(targets[rows])["position"])
+            walk(segment.log, walks, step_to_offsets)
+            answers.add_bytes(rows, walks["bytes_read"])
+            found = walks["outcome"] == Outcome.FOUND
+            answers.batches(
+                rows[found],
+                segment.base_offset,
+                walks["position"][found],
+                walks["base_offset"][found],
+                walks["leader_epoch"][found],
+            )
+            for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
+                self._offset_by_hand(segment, row, int(targets[row]), answers)
+        except _TROUBLE as error:
+            answers.note(rows, why(error))
+            return rows[:0]
+        finally:
+            segment.let_go()
+        answers.note(rows[answers.found[rows]], _note(segment))
+        return rows[answers.is_open(rows)]
+
+    def _offset_by_hand(self, segment: LogSegment, row: int, target: int, answers: Answers) -> None:
+        rows = np.array([row])
+        try:
+            with answers.counting(rows, segment):
+                batch = segment.translate_offset(target)
+                if batch is not None:
+                    epoch = next(records.batches(segment.log, batch.position)).partition_leader_epoch
+                    answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
+        except _TROUBLE as error:
+            answers.note(rows, f"{_name(segment)}: {why(error)}")
+
+    # ---- by time ----
+
+    def _load_largest(self, timestamp: int) -> None:
+        """Ask the segments for their largest timestamps, up to the first that has this one or a later."""
+        while len(self._largest) < len(self._places) and (not self._largest or self._largest[-1] < timestamp):
+            place = self._places[len(self._largest)]
+            largest = self._largest[-1] if self._largest else _LEAST
+            if isinstance(place, LogSegment):
+                try:
+                    largest = max(largest, place.largest_timestamp)
+                except _TROUBLE as error:
+                    self._places[len(self._largest)] = why(error)
+            self._largest.append(largest)
+
+    def _timestamps_in(self, number: int, rows: _Longs, targets: _Longs, answers: Answers) -> None:
+        """Answer from the one segment in which a broker looks."""
+        segment = self._places[number]
+        if isinstance(segment, str):
+            answers.note(rows, segment)
+            return
+        since = self._log.log_start_offset
+        try:
+            known_older = segment.time_index.lookup_many(targets[rows])["offset"]
+            positions = segment.offset_index.lookup_many(np.maximum(known_older, since))["position"]
+            walks = new_walks(targets[rows], positions)
+            undecided = True
+            while undecided:
+                walk(segment.log, walks, step_to_timestamps)
+                undecided = self._look_inside(segment, since, walks, rows, answers)
+            answers.add_bytes(rows, walks["bytes_read"])
+            for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
+                self._timestamp_by_hand(segment, row, int(targets[row]), since, answers)
+            answers.note(rows[answers.is_open(rows)], _why_not_in(segment, since))
+            answers.note(rows[answers.found[rows]], _note(segment))
+        except _TROUBLE as error:
+            answers.note(rows, why(error))
+        finally:
+            segment.let_go()
+
+    def _look_inside(
+        self, segment: LogSegment, since: int, walks: NDArray[np.void], rows: _Longs, answers: Answers
+    ) -> bool:
+        """Look for the records in the batches that walks have come to; whether some walks have to go on."""
+        arrived = np.flatnonzero((walks["outcome"] == Outcome.FOUND) & ~answers.found[rows])
+        goes_on = False
+        for position, numbers in _groups(walks["position"][arrived], arrived):
+            batch = next(records.batches(segment.log, position))
+            inside = _records_in(segment, batch)
+            answers.add_bytes(rows[numbers], batch.size)
+            if inside is None:
+                walks["outcome"][numbers] = Outcome.NOT_IN_HEADERS
+                continue
+            eligible = inside.offsets >= since
+            offsets, timestamps = inside.offsets[eligible], inside.timestamps[eligible]
+            # The first that is not below a target is the first at which the largest so far is not below it.
+            at = np.searchsorted(np.maximum.accumulate(timestamps), walks["target"][numbers], "left")
+            hit = at < len(offsets)
+            found = rows[numbers[hit]]
+            answers.batches(
+                found,
+                segment.base_offset,
+                batch.position,
+                inside.base_offset,
+                batch.partition_leader_epoch,
+            )
+            answers.records(found, offsets[at[hit]], timestamps[at[hit]])
+            missed = numbers[~hit]
+            if inside.complete:
+                walks["position"][missed], walks["outcome"][missed] = batch.next_position, Outcome.UNDECIDED
+                goes_on = goes_on or len(missed) > 0
+            else:
+                walks["outcome"][missed] = Outcome.NOT_IN_HEADERS
+        return goes_on
+
+    def _timestamp_by_hand(self, segment: LogSegment, row: int, target: int, since: int, answers: Answers) -> None:
+        rows = np.array([row])
+        try:
+            with answers.counting(rows, segment):
+                found = segment.find_record(target, since)
+                if found is not None:
+                    batch, record = found
+                    first = records.base_offset(segment.log, batch)
+                    answers.batches(rows, segment.base_offset, batch.position, first, batch.partition_leader_epoch)
+                    answers.records(rows, record.offset, record.timestamp)
+        except _TROUBLE as error:
+            answers.note(rows, f"{_name(segment)}: {why(error)}")
+
+    def _special(self, target: int, rows: _Longs, answers: Answers) -> None:
+        """What is asked for by a timestamp below 0: an end of the log, or the youngest record."""
+        try:
+            if target == MAX_TIMESTAMP:
+                self._youngest(rows, answers)
+                return
+            found = self._log.fetch_offset_by_timestamp(target)
+        except _TROUBLE as error:
+            answers.note(rows, why(error))
+            return
+        if found is None or found.offset < 0:
+            answers.note(rows, "the log is not tiered")
+        else:
+            answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+
+    def _youngest(self, rows: _Longs, answers: Answers) -> None:
+        segments = [place for place in self._places if isinstance(place, LogSegment)]
+        segment = max(segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+        try:
+            with answers.counting(rows, segment):
+                found = segment.find_max_timestamp()
+                batch = None if found is None else segment.translate_offset(found.offset)
+        finally:
+            segment.let_go()
+        if found is None:
+            answers.note(rows, "no record has a timestamp")
+            return
+        if batch is not None:
+            answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, formats.NO_LEADER_EPOCH)
+        answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+        answers.note(rows, _note(segment))
+
+
+_LEAST: Final = -(2**63)
+
+
+def _groups(keys: NDArray[Any], rows: _Longs) -> Iterator[tuple[int, _Longs]]:
+    """Rows by key, both of shape (n,), keys in order; rows of a key stay in theirs."""
+    order = np.argsort(keys, kind="stable")
+    found, starts = np.unique(keys[order], return_index=True)
+    yield from zip(found.tolist(), np.split(rows[order], starts[1:]), strict=True) if len(found) else ()
+
+
+def _name(segment: LogSegment) -> str:
+    return names.segment_file(segment.base_offset, names.LOG_SUFFIX)
+
+
+def _note(segment: LogSegment) -> str | None:
+    return segment.note if isinstance(segment, SeekSegment) else None
+
+
+def _why_not_in(segment: LogSegment, since: int) -> str:
+    if segment.max_timestamp_so_far.timestamp < 0:
+        return (
+            f"{_name(segment)} has no timestamps; as its file is of {segment.largest_timestamp}, "
+            "a broker looks there and no further"
+        )
+    return f"{_name(segment)} has no such record from offset {since} on, and a broker looks no further"
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordsIn:
+    """What is in a batch.
+
+    Attributes:
+        offsets, timestamps: of its records, of shape (n,).
+        complete: these are all; if not, a malformed one follows.
+    """
+
+    base_offset: int
+    offsets: _Longs
+    timestamps: _Longs
+    complete: bool
+
+
+def _records_in(segment: LogSegment, batch: records.Batch) -> _RecordsIn | None:
+    """None where it is too large, or malformed from its beginning."""
+    if not batch.is_v2:
+        try:
+            found = [(record.offset, record.timestamp) for record in records.records(segment.log, batch)]
+        except records.MalformedRecordsError:
+            return None
+        both = np.array(found, np.int64).reshape(-1, 2)
+        return _RecordsIn(found[0][0], both[:, 0], both[:, 1], True)
+    count = batch.records_count or 0
+    try:
+        content = records.content(segment.log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""
+    except MalformedError:
+        return None
+    if not 0 <= count <= len(content) or len(content) == _CONTENT_BYTES_MAX:
+        return None
+    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
+    well_formed = read_records(
+        np.frombuffer(content, np.uint8),
+        count,
+        batch.first_field,
+        batch.base_timestamp,
+        batch.is_log_append_time,
+        batch.max_timestamp,
+        offsets,
+        timestamps,
+    )
+    return _RecordsIn(batch.first_field, offsets[:well_formed], timestamps[:well_formed], well_formed == count)

@@ -1,0 +1,114 @@
+"""A segment for seeks, of files that nobody vouches for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib import names
+from kidxlib.abstract_index import CorruptIndexError, map_file
+from kidxlib.errors import KidxError
+from kidxlib.log_segment import LogSegment
+from kidxlib.offset_index import OffsetIndex
+from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
+from kidxlib.storage import LogFile
+from kidxlib.time_index import TimeIndex, TimestampOffset
+from kidxlib.transaction_index import TransactionIndex
+
+#: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
+#: next, of which headers are enough.
+WINDOW_BYTES: Final = 32 * 1024
+
+_Index: TypeAlias = OffsetIndex | TimeIndex
+
+
+class SeekSegment(LogSegment):
+    """A segment whose files nobody vouches for. An index is checked as a broker checks it before it is used; where it
+    cannot be right, or is not there, both are made from the log, in memory.
+
+    Attributes:
+        note: what was wrong with an index; None where nothing was.
+    """
+
+    def __init__(
+        self,
+        log_path: Path,
+        base_offset: int,
+        index_folder: Path,
+        *,
+        mtime_ms: int,
+        max_timestamp: TimestampOffset | None = None,
+        log_bytes: int | None = None,
+        valid_bytes: int | None = None,
+        offset_index_bytes: int | None = None,
+        time_index_bytes: int | None = None,
+    ) -> None:
+        """
+        Args:
+            mtime_ms, max_timestamp: as for `LogSegment`.
+            log_bytes, offset_index_bytes, time_index_bytes: the sizes that the files have to have; None where nobody
+                knows.
+            valid_bytes: the log's valid prefix; None for all of it.
+        """
+        self.note: str | None = None
+        self._file = LogFile(str(log_path), WINDOW_BYTES, log_bytes)
+        if valid_bytes is not None:
+            self._file.keep_valid(valid_bytes)
+        self._recovered: RecoveredSegment | None = None
+
+        def path(suffix: str) -> str:
+            return str(index_folder / names.segment_file(base_offset, suffix))
+
+        offset_path, time_path = path(names.OFFSET_INDEX_SUFFIX), path(names.TIME_INDEX_SUFFIX)
+        super().__init__(
+            self._file,
+            base_offset,
+            OffsetIndex.read_by(
+                lambda: self._content(OffsetIndex, offset_path, offset_index_bytes), base_offset, offset_path
+            ),
+            TimeIndex.read_by(lambda: self._content(TimeIndex, time_path, time_index_bytes), base_offset, time_path),
+            TransactionIndex.open(path(names.TRANSACTION_INDEX_SUFFIX), base_offset),
+            mtime_ms=mtime_ms,
+            max_timestamp=max_timestamp,
+        )
+
+    def _content(self, kind: type[_Index], path: str, expected_bytes: int | None) -> NDArray[np.uint8]:
+        """The bytes of an index that can be right.
+
+        Raises:
+            CorruptIndexError: there are none, as Kafka fails on the log too.
+        """
+        if self._recovered is None:
+            try:
+                return self._checked(kind, path, expected_bytes)
+            except (CorruptIndexError, OSError) as error:
+                self._recovered = self._recover(why(error))
+        recovered = self._recovered
+        return np.frombuffer(recovered.offset_index if kind is OffsetIndex else recovered.time_index, np.uint8)
+
+    def _checked(self, kind: type[_Index], path: str, expected_bytes: int | None) -> NDArray[np.uint8]:
+        content = map_file(path)
+        kind.from_bytes(content, self.base_offset, name=path).sanity_check()
+        if expected_bytes not in (None, len(content)):
+            raise CorruptIndexError(f"{path}: {len(content)} bytes, expected {expected_bytes}")
+        return content
+
+    def _recover(self, trouble: str) -> RecoveredSegment:
+        recovered = recover(self.log, self.base_offset, RecoverOptions())
+        end = recovered.end
+        if end.status is Status.QUARANTINED:
+            raise CorruptIndexError(f"{trouble}; its log is {end.reason} at byte {end.position}: {end.detail}")
+        if end.status is Status.TRUNCATED:
+            self._file.keep_valid(end.position)
+        self.note = f"{trouble}; answered from a scan of the log"
+        return recovered
+
+
+def why(error: KidxError | OSError) -> str:
+    """What is wrong, in one line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
