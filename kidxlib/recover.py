@@ -258,10 +258,8 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
         position, chunk = log.window(int(state["position"]))
         if state["needed"] > position + len(chunk) - state["position"]:
             if state["needs_whole_batch"]:
-                position, chunk = (
-                    int(state["position"]),
-                    _in_one_piece(log, int(state["position"]), int(state["needed"])),
-                )
+                position = int(state["position"])
+                chunk = np.frombuffer(log.read(position, int(state["needed"])), np.uint8)
             else:
                 state["checked_position"] = state["position"]
                 state["checked_crc"] = _checksum_in_pieces(log, int(state["position"]), int(state["needed"]))
@@ -296,19 +294,6 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
 def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:
     """The items, with room for twice as many where all room is used."""
     return items if used < len(items) else np.concatenate([items, np.empty_like(items)])
-
-
-def _in_one_piece(log: LogBytes, position: int, size: int) -> NDArray[np.uint8]:
-    """Bytes of the log that do not fit into one window."""
-    data = np.empty(size, np.uint8)
-    filled = 0
-    while filled < size:
-        start, window = log.window(position + filled)
-        piece = window[position + filled - start : position + size - start]
-        data[filled : filled + len(piece)] = piece
-        filled += len(piece)
-    data.setflags(write=False)
-    return data
 
 
 def _checksum_in_pieces(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
