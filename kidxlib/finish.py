@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from kidxlib.build import GROUP_BYTES, GROUP_FILES, BuiltSegment, held_name
 from kidxlib.fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
-from kidxlib.kernels import LEADER_EPOCH, PRODUCER_EVENT
 from kidxlib.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -70,23 +69,10 @@ class SegmentTask:
     published: bool
 
 
-_NO_EVENTS: Final = np.empty(0, PRODUCER_EVENT)
-_NO_EPOCHS: Final = np.empty(0, LEADER_EPOCH)
-
-
 def segment_task(built: BuiltSegment) -> SegmentTask:
     """What is to be finished of a segment that was read just now."""
-    recovered = built.recovered
-    scanned = ScannedSegment(
-        base_offset=built.task.segment.base_offset,
-        well=built.end.status is Status.OK,
-        next_offset=recovered.facts.next_offset if recovered else None,
-        map_end_offset=recovered.facts.map_end_offset if recovered else None,
-        producer_events=recovered.producer_events if recovered else _NO_EVENTS,
-        leader_epochs=recovered.leader_epochs if recovered else _NO_EPOCHS,
-    )
     return SegmentTask(
-        scanned=scanned,
+        scanned=ScannedSegment.of(built.task.segment.base_offset, built.recovered),
         present=built.end.status is not Status.GONE,
         published=built.offset_index_crc32c is not None,
     )

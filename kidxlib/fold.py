@@ -12,17 +12,22 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.epochs import LeaderEpochs
+from kidxlib.kernels import LEADER_EPOCH, PRODUCER_EVENT
 from kidxlib.producers import Producers, SnapshotError
-from kidxlib.recover import ScanEnd, Status
+from kidxlib.recover import RecoveredSegment, ScanEnd, Status
 
 #: Why a segment is quarantined whose leader epochs Kafka fails on.
 NEGATIVE_EPOCH_OFFSET: Final = "negative-leader-epoch-offset"
+
+#: Of a segment that was not read, or in which no producer did anything.
+NO_EVENTS: Final = np.empty(0, PRODUCER_EVENT)
+NO_EPOCHS: Final = np.empty(0, LEADER_EPOCH)
 
 
 class StateSource(enum.StrEnum):
@@ -51,6 +56,18 @@ class ScannedSegment:
     map_end_offset: int | None
     producer_events: NDArray[np.void]
     leader_epochs: NDArray[np.void]
+
+    @classmethod
+    def of(cls, base_offset: int, recovered: RecoveredSegment | None) -> Self:
+        """A segment as its scan left it; None where the log was not read to the end."""
+        return cls(
+            base_offset=base_offset,
+            well=recovered is not None and recovered.end.status is Status.OK,
+            next_offset=recovered.facts.next_offset if recovered else None,
+            map_end_offset=recovered.facts.map_end_offset if recovered else None,
+            producer_events=recovered.producer_events if recovered else NO_EVENTS,
+            leader_epochs=recovered.leader_epochs if recovered else NO_EPOCHS,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

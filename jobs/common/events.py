@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from jobs.common.tables import SCANNED_ARROW_SCHEMA
 from kidxlib.build import BuiltSegment
+from kidxlib.fold import NO_EVENTS
 from kidxlib.kernels import PRODUCER_EVENT, EventKind
 
 _ROWS_PER_ARROW_BATCH: Final = 50_000
@@ -22,7 +23,7 @@ _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not i
 
 def event_batches(built: BuiltSegment) -> Iterator[pa.RecordBatch]:
     """The events of a segment as rows of `SCANNED_SCHEMA`."""
-    events = built.recovered.producer_events if built.recovered else np.empty(0, PRODUCER_EVENT)
+    events = built.recovered.producer_events if built.recovered else NO_EVENTS
     segment = built.task.segment
     event_type, segment_type = SCANNED_ARROW_SCHEMA.field("event").type, SCANNED_ARROW_SCHEMA.field("segment").type
     for start in range(0, len(events), _ROWS_PER_ARROW_BATCH):

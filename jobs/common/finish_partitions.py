@@ -14,13 +14,12 @@ from pyspark.sql import DataFrame
 from jobs.common.events import to_events
 from jobs.common.tables import FINISHED_ARROW_SCHEMA, FINISHED_SCHEMA
 from kidxlib.finish import FinishedPartition, PartitionTask, SegmentTask, finish
-from kidxlib.fold import ScannedSegment
-from kidxlib.kernels import LEADER_EPOCH, PRODUCER_EVENT
+from kidxlib.fold import NO_EVENTS, ScannedSegment
+from kidxlib.kernels import LEADER_EPOCH
 from kidxlib.plan import PartitionKey
 from kidxlib.publish import Published
 from kidxlib.recover import Status
 
-_NO_EVENTS: Final = np.empty(0, PRODUCER_EVENT)
 _ROWS_PER_ARROW_BATCH: Final = 1000
 
 #: What `finish_on_executors` needs of a row of `segments`.
@@ -85,7 +84,7 @@ def _segment(head: dict[str, Any], events: list[NDArray[np.void]]) -> tuple[Part
         well=segment["status"] == Status.OK or (not present and segment["reason"] is None),
         next_offset=segment["next_offset"],
         map_end_offset=segment["map_end_offset"],
-        producer_events=np.concatenate(events) if events else _NO_EVENTS,
+        producer_events=np.concatenate(events) if events else NO_EVENTS,
         leader_epochs=np.array(epochs, LEADER_EPOCH),
     )
     task = SegmentTask(scanned=scanned, present=present, published=segment["offset_index_bytes"] is not None)

@@ -77,16 +77,7 @@ def fold_partition(scanned: Iterable[tuple[int, int, RecoveredSegment]]) -> OurP
     fold = PartitionFold(snapshot_at=lambda offset: None)
     segments = []
     for base_offset, log_bytes, recovered in scanned:
-        folded = fold.add(
-            ScannedSegment(
-                base_offset=base_offset,
-                well=recovered.end.status is Status.OK,
-                next_offset=recovered.facts.next_offset,
-                map_end_offset=recovered.facts.map_end_offset,
-                producer_events=recovered.producer_events,
-                leader_epochs=recovered.leader_epochs,
-            )
-        )
+        folded = fold.add(ScannedSegment.of(base_offset, recovered))
         segments.append(
             OurSegment(
                 base_offset=base_offset,
