@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 from kidxlib.build import BuildTask, IntervalSource
@@ -91,7 +92,6 @@ class Plan:
     partitions: list[ListedPartition] = field(default_factory=list)
     log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
     unlistable: set[PartitionKey] = field(default_factory=set)
-    base_offsets: dict[PartitionKey, list[int]] = field(default_factory=dict)
     left_alone: LeftAlone = field(default_factory=LeftAlone)
     warnings: list[str] = field(default_factory=list)
 
@@ -149,7 +149,6 @@ def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, optio
     if segments is None:
         plan.unlistable.add(listed.key)
         return
-    plan.base_offsets[listed.key] = [segment.base_offset for segment in segments]
     plan.tasks.extend(
         BuildTask(
             segment=segment,
@@ -234,7 +233,7 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
     """
     changes = Changes()
     first_present = _first_present(plan)
-    to_finish = {listed.key for listed in plan.partitions if _side_file_is_missing(plan, listed, side_files)}
+    to_finish = _without_side_files(plan, side_files)
     listed: set[tuple[PartitionKey, int]] = set()
     for task in plan.tasks:
         segment = task.segment
@@ -281,14 +280,19 @@ def _first_present(plan: Plan) -> dict[PartitionKey, FirstPresent]:
     return first
 
 
-def _side_file_is_missing(plan: Plan, listed: ListedPartition, wanted: SideFiles) -> bool:
+def _without_side_files(plan: Plan, wanted: SideFiles) -> set[PartitionKey]:
+    """The partitions in whose index folder a file is missing that is wanted."""
     if not (wanted.snapshots or wanted.epochs):
-        return False
-    present = set(list_folder(listed.index_folder))
-    if wanted.epochs and LEADER_EPOCH_CHECKPOINT not in present:
-        return True
-    later = plan.base_offsets[listed.key][1:]
-    return wanted.snapshots and any(segment_file(offset, SNAPSHOT_SUFFIX) not in present for offset in later)
+        return set()
+    found = set()
+    for key, tasks in groupby(plan.tasks, key=lambda task: task.segment.partition_key):  # by base offset
+        first, *later = tasks
+        names = {LEADER_EPOCH_CHECKPOINT} if wanted.epochs else set()
+        if wanted.snapshots:  # none at the start of the log
+            names |= {segment_file(task.segment.base_offset, SNAPSHOT_SUFFIX) for task in later}
+        if not names <= set(list_folder(first.index_folder)):
+            found.add(key)
+    return found
 
 
 def _transaction_index_is_there(task: BuildTask, before: KnownSegment) -> bool:

@@ -26,7 +26,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.command import run
 from kidxlib.finish import SegmentTask, finish, segment_task
 from kidxlib.log_dir import locked
-from kidxlib.plan import PartitionKey, SideFiles, Target, find_segments, parse_sources, parse_topics
+from kidxlib.plan import PartitionKey, Plan, SideFiles, Target, compare, find_segments, parse_sources, parse_topics
 from kidxlib.publish import sweep
 from kidxlib.recover import RecoverOptions
 
@@ -36,10 +36,14 @@ _DAY_NS: Final = 24 * 3600 * 10**9
 _STEPS: Final = ("open", "os.mkdir", "os.rename", "os.remove", "os.scandir", "os.chown", "os.chmod")
 
 
-def _build(log_dir: Path, index_dir: Path | None, may_map: bool = True) -> Iterator[BuiltSegment]:
+def _plan(log_dir: Path, index_dir: Path | None) -> Plan:
     sources = parse_sources([str(log_dir)])
     target = Target(index_dir=index_dir, by_source=False, publish_truncated=index_dir is not None)
-    plan = find_segments(sources, parse_topics(".*"), target, lambda topic: RecoverOptions())
+    return find_segments(sources, parse_topics(".*"), target, lambda topic: RecoverOptions())
+
+
+def _build(log_dir: Path, index_dir: Path | None, may_map: bool = True) -> Iterator[BuiltSegment]:
+    plan = _plan(log_dir, index_dir)
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
             sweep(partition.index_folder, time.time_ns() - _DAY_NS)
@@ -108,12 +112,14 @@ def build_measured(send: Connection, log_dir: Path, index_dir: Path, may_map: bo
 
 
 def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
-    """Build as a user without rights; sends each segment's path, and how it ended."""
+    """Build as a user without rights; sends each segment's path and how it ended, then what a catalog would change."""
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
     for built in _build(log_dir, index_dir):
         send.send((Path(built.task.segment.path), built.end, built.published))
+    wanted = SideFiles(snapshots=True)
+    send.send(compare(_plan(log_dir, index_dir), {}, wanted, explicit_interval=False, rebuild=False))
 
 
 def run_kidx(send: Connection, arguments: list[str]) -> None:

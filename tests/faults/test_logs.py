@@ -217,12 +217,13 @@ def test_logs_that_may_not_be_read_are_unreadable(guard: Guard) -> None:
         (log_dir / "topic-1").chmod(0)
         index_dir.mkdir()
         os.chown(index_dir, 65534, 65534)
-        (denied_row, fine_row) = run_child(children.build_as_nobody, log_dir, index_dir)
+        (denied_row, fine_row, changes) = run_child(children.build_as_nobody, log_dir, index_dir)
         path, scan_end, published = denied_row
         assert (path, scan_end.status, published) == (denied, Status.UNREADABLE, Published.NONE)
         assert (scan_end.reason, scan_end.detail) == ("cannot-read", "Permission denied")
         assert fine_row[0] == fine and fine_row[2] is Published.WRITTEN
         assert len(indexes(index_dir)) == 2
+        assert [partition for _, _, partition in changes.to_finish] == [0]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, os.symlink], ids=["pipe", "folder", "loop"])
