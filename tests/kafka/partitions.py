@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kidxlib import formats
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from tests.kidxlib.segments import FILLER, Batch, encode
+from tests.kidxlib.v2_records import record, sized, varint
 
 ABORT: Final = formats.CONTROL_TYPE_ABORT
 COMMIT: Final = formats.CONTROL_TYPE_COMMIT
@@ -48,51 +49,6 @@ class Partition:
                 body = batch.body.hex() if len(batch.body) < 40 else f"{len(batch.body)} bytes"
                 lines.append("  " + ", ".join([*told, f"body={body}"]))
         return "\n".join(lines)
-
-
-def varint(value: int) -> bytes:
-    """A signed number as records hold it: zig-zag, seven bits a byte."""
-    zigzag = value << 1 if value >= 0 else ~value << 1 | 1
-    encoded = bytearray()
-    while zigzag > 0x7F:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    return bytes([*encoded, zigzag])
-
-
-def _sized(data: bytes | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + data
-
-
-def record(
-    key: bytes | None,
-    value: bytes | None,
-    *,
-    headers: Sequence[tuple[bytes, bytes | None]] = (),
-    header_count: int | None = None,
-    timestamp_delta: int = 0,
-    offset_delta: int = 0,
-    wrong_length: int = 0,
-) -> bytes:
-    """A v2 record.
-
-    Args:
-        header_count: the number of headers that it claims to have, if not the truth.
-        wrong_length: by how much its length is wrong.
-    """
-    count = len(headers) if header_count is None else header_count
-    body = b"".join(
-        [
-            b"\0",
-            varint(timestamp_delta),
-            varint(offset_delta),
-            _sized(key),
-            _sized(value),
-            varint(count),
-            *(_sized(name) + _sized(content) for name, content in headers),
-        ]
-    )
-    return varint(len(body) + wrong_length) + body
 
 
 def marker_key(control_type: int, version: int = 0) -> bytes:
@@ -685,7 +641,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "marker with bad headers": Fault(
         _marker(
             record(marker_key(ABORT), marker_value(), headers=[(b"name", b"content")], header_count=2),
-            *[_sized(_SOUND[1:-1] + varint(1) + header) for header in (varint(-1), varint(0) + varint(9), b"\x0aname")],
+            *[sized(_SOUND[1:-1] + varint(1) + header) for header in (varint(-1), varint(0) + varint(9), b"\x0aname")],
         ),
         "invalid-control-record",
     ),

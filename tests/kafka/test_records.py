@@ -16,6 +16,7 @@ from kidxlib.storage import LogBytes, WholeLog
 from tests.conftest import Say
 from tests.kidxlib import encoded
 from tests.kidxlib.golden import GoldenSegment
+from tests.kidxlib.v2_records import varint
 from tests.support.kafka import Kafka
 from tests.support.kafka_records import KafkaBatch, KafkaThrewError, NewBatch
 
@@ -255,18 +256,18 @@ _ODD: Final[dict[str, bytes]] = {
             "record whose size is cut": b"\xff",
             "empty record": b"\0",
             "record that is cut": b"\x14\0\0",
-            "timestamp of ten bytes": encoded.varint(15) + b"\0" + b"\xff" * 9 + b"\1" + b"\0\1\1\0",
-            "timestamp of eleven bytes": encoded.varint(16) + b"\0" + b"\xff" * 10 + b"\1" + b"\0\1\1\0",
-            "timestamp in more bytes than needed": encoded.varint(7) + b"\0\x80\0\0\1\1\0",
-            "offset with bits to spare": encoded.varint(10) + b"\0\0\xff\xff\xff\xff\x7f\1\1\0",
-            "key longer than the record": encoded.varint(6) + b"\0\0\0\x40\1\0",
-            "header count −1": encoded.varint(6) + b"\0\0\0\1\1\1",
-            "more headers than bytes": encoded.varint(8) + b"\0\0\0\1\1\x06\0\1",
-            "header whose key is null": encoded.varint(8) + b"\0\0\0\1\1\2\1\1",
-            "header whose key is not UTF-8": encoded.varint(11) + b"\0\0\0\1\1\2\6a\xffb\1",
-            "byte behind the fields": encoded.varint(7) + b"\0\0\0\1\1\0\0",
-            "byte behind the record": encoded.varint(6) + b"\0\0\0\1\1\0\0",
-            "attributes": encoded.varint(6) + b"\xff\0\0\1\1\0",
+            "timestamp of ten bytes": varint(15) + b"\0" + b"\xff" * 9 + b"\1" + b"\0\1\1\0",
+            "timestamp of eleven bytes": varint(16) + b"\0" + b"\xff" * 10 + b"\1" + b"\0\1\1\0",
+            "timestamp in more bytes than needed": varint(7) + b"\0\x80\0\0\1\1\0",
+            "offset with bits to spare": varint(10) + b"\0\0\xff\xff\xff\xff\x7f\1\1\0",
+            "key longer than the record": varint(6) + b"\0\0\0\x40\1\0",
+            "header count −1": varint(6) + b"\0\0\0\1\1\1",
+            "more headers than bytes": varint(8) + b"\0\0\0\1\1\x06\0\1",
+            "header whose key is null": varint(8) + b"\0\0\0\1\1\2\1\1",
+            "header whose key is not UTF-8": varint(11) + b"\0\0\0\1\1\2\6a\xffb\1",
+            "byte behind the fields": varint(7) + b"\0\0\0\1\1\0\0",
+            "byte behind the record": varint(6) + b"\0\0\0\1\1\0\0",
+            "attributes": varint(6) + b"\xff\0\0\1\1\0",
         }.items()
     },
 }

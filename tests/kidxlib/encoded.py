@@ -12,22 +12,8 @@ import pyarrow as pa
 
 from kidxlib import codecs, formats
 from kidxlib.records import Header, Record
+from tests.kidxlib import v2_records
 from tests.kidxlib.segments import Batch
-
-
-def varint(value: int) -> bytes:
-    """Zig-zag, as `ByteUtils.writeVarint` and `writeVarlong`."""
-    value = value << 1 if value >= 0 else ~value << 1 | 1
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-def sized(data: bytes | None) -> bytes:
-    """Length and bytes, as in a v2 record."""
-    return varint(-1) if data is None else varint(len(data)) + data
 
 
 def legacy_sized(data: bytes | None) -> bytes:
@@ -36,11 +22,13 @@ def legacy_sized(data: bytes | None) -> bytes:
 
 
 def record_v2(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    headers = b"".join(sized(header.key.encode()) + sized(header.value) for header in record.headers)
-    delta = (record.timestamp - base_timestamp + 2**63) % 2**64 - 2**63
-    times = varint(delta) + varint(record.offset - base_offset)
-    body = b"\0" + times + sized(record.key) + sized(record.value) + varint(len(record.headers)) + headers
-    return varint(len(body)) + body
+    return v2_records.record(
+        record.key,
+        record.value,
+        headers=[(header.key.encode(), header.value) for header in record.headers],
+        timestamp_delta=(record.timestamp - base_timestamp + 2**63) % 2**64 - 2**63,
+        offset_delta=record.offset - base_offset,
+    )
 
 
 def batch_v2(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from kidxlib import formats
 from kidxlib.recover import MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.storage import ChunkedLog, LogBytes, WholeLog
+from tests.kidxlib.v2_records import record
 
 #: What batches are filled with. Recovery never looks at records, so any bytes do.
 FILLER: Final = random.Random(7).randbytes(8192)
@@ -115,17 +116,12 @@ def control(
     records: int = 1,
 ) -> dict[str, Any]:
     """What makes a `Batch` a producer's control batch: with these defaults a commit marker of 78 bytes, as Kafka's."""
-
-    def sized(data: bytes | None) -> bytes:
-        return b"\1" if data is None else bytes([2 * len(data)]) + data  # varints, doubled for their sign
-
-    record = bytes(3) + sized(key) + sized(value) + b"\0"
     return {
         "producer_id": 7,
         "producer_epoch": 0,
         "attributes": formats.ATTRIBUTE_TRANSACTIONAL | formats.ATTRIBUTE_CONTROL | codec,
         "records": records,
-        "body": bytes([2 * len(record)]) + record + behind,
+        "body": record(key, value) + behind,
     }
 
 
