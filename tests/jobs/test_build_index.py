@@ -16,9 +16,9 @@ from jobs.common.session import session
 from kidxlib.formats import ATTRIBUTE_TRANSACTIONAL
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch, encode
-from tests.kidxlib.test_finish import snapshot_entries
 from tests.support.build_job import Ended, build, build_here, rows
 from tests.support.opened_files import OpenedFiles
+from tests.support.snapshots import producers_in
 
 TOPICS_OF_THE_SAMPLE = ["__transaction_state", "append-time", "compacted", "plain-zstd", "txn-mixed"]
 
@@ -108,7 +108,7 @@ def test_every_golden_segment_gets_kafkas_bytes_and_a_row_that_says_how_it_ended
             assert transaction_index.read_bytes() == segment.transaction_index, segment.name
         aborted += row["aborted_transactions"]
         if segment.snapshot is not None:
-            assert snapshot_entries(snapshot.read_bytes()) == snapshot_entries(segment.snapshot), segment.name
+            assert producers_in(snapshot.read_bytes()) == producers_in(segment.snapshot), segment.name
         checkpoint = place.index_dir / partition / "leader-epoch-checkpoint"
         assert checkpoint.read_bytes() == segment.leader_epoch_checkpoint, segment.name
         assert row["log_bytes"] - row["valid_bytes"] == segment.cut_bytes, segment.name

@@ -8,7 +8,8 @@ from typing import Final
 
 from kidxlib.fold import PartitionFold, ScannedSegment
 from kidxlib.recover import RecoveredSegment, ScanEnd, Status
-from tests.support.kafka import KafkaError, KafkaPartition, KafkaSegment, producers_in
+from tests.support.kafka import KafkaError, KafkaPartition, KafkaSegment
+from tests.support.snapshots import producers_in
 
 #: What Kafka throws, a part of its message, and which of our reasons stands for that.
 _ERRORS: Final = (

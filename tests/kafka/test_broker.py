@@ -23,6 +23,7 @@ from tests.faults.processes import kidx
 from tests.kafka.reading import Seen, read, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.broker import Broker, BrokerRun
+from tests.support.snapshots import Producer, producers_in
 
 #: Of `LogLoader` in Kafka 4.3.1: each says that the broker did not take the files of a segment as they were.
 _NOT_TAKEN: Final = re.compile(
@@ -289,26 +290,22 @@ def _base_offset(segment: str) -> int:
     return int(Path(segment).name)
 
 
-def _snapshots(files: dict[str, bytes]) -> dict[str, set[tuple[int, ...]]]:
-    """Producer snapshots, each a set of entries: their order is that of a hash map."""
-    return {
-        name: set(np.frombuffer(content, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize).tolist())
-        for name, content in _of(files, ".snapshot").items()
-    }
+def _snapshots(files: dict[str, bytes]) -> dict[str, frozenset[Producer]]:
+    return {name: producers_in(content) for name, content in _of(files, ".snapshot").items()}
 
 
-def _dropped(ours: dict[str, set[tuple[int, ...]]], theirs: dict[str, set[tuple[int, ...]]]) -> list[tuple[int, ...]]:
+def _dropped(ours: dict[str, frozenset[Producer]], theirs: dict[str, frozenset[Producer]]) -> list[Producer]:
     """The producers of our snapshots that theirs do not have; theirs have no others."""
-    assert [name for name, entries in ours.items() if not theirs[name] <= entries] == []
-    return [entry for name, entries in ours.items() for entry in entries - theirs[name]]
+    assert [name for name, producers in ours.items() if not theirs[name] <= producers] == []
+    return [producer for name, producers in ours.items() for producer in producers - theirs[name]]
 
 
-def _all_silent_for_a_day(entries: list[tuple[int, ...]]) -> bool:
+def _all_silent_for_a_day(producers: list[Producer]) -> bool:
     """No transaction open and nothing written for `producer.id.expiration.ms`."""
-    found = np.array(entries, formats.SNAPSHOT_ENTRY)
-    day_ms = 24 * 60 * 60 * 1000
-    silent = (found["timestamp"] < time.time() * 1000 - day_ms) & (found["current_transaction_first_offset"] < 0)
-    return bool(silent.all())
+    a_day_ago_ms = time.time() * 1000 - 24 * 60 * 60 * 1000
+    return all(
+        producer.timestamp < a_day_ago_ms and producer.current_transaction_first_offset < 0 for producer in producers
+    )
 
 
 def _epochs(files: dict[str, bytes]) -> dict[str, list[tuple[int, int]]]:

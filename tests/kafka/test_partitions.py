@@ -20,7 +20,8 @@ from tests.kafka.compare import REASONS_OF_THE_FOLD, OurPartition, assert_as_kaf
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions
 from tests.kidxlib.golden import DATA, GoldenSegment
-from tests.support.kafka import Kafka, KafkaPartition, producers_in
+from tests.support.kafka import Kafka, KafkaPartition
+from tests.support.snapshots import producers_in
 
 #: Partitions tried per fault, and wild ones; a partition has two to three segments.
 PARTITIONS: Final = 3

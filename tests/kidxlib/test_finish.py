@@ -27,6 +27,7 @@ from kidxlib.publish import Published
 from kidxlib.recover import RecoverOptions
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch, control, encode
+from tests.support.snapshots import producers_in
 
 ALL: Final = SideFiles(snapshots=True, epochs=True)
 IN_PLACE: Final = None
@@ -45,12 +46,6 @@ def build_log_dir(log_dir: Path, index_dir: Path | None, *, do_finish: bool = Tr
         for listed in plan.partitions
     ]
     return list(finish(work)) if do_finish else []
-
-
-def snapshot_entries(snapshot: bytes) -> set[bytes]:
-    """A snapshot's entries, whose order is that of a hash map of Kafka's."""
-    header, size = formats.SNAPSHOT_HEADER.itemsize, formats.SNAPSHOT_ENTRY.itemsize
-    return {snapshot[start : start + size] for start in range(header, len(snapshot), size)}
 
 
 def test_golden_partitions_get_kafkas_files(tmp_path: Path, pytestconfig: pytest.Config) -> None:
@@ -74,7 +69,7 @@ def test_golden_partitions_get_kafkas_files(tmp_path: Path, pytestconfig: pytest
             snapshot = found.pop(segment_file(segment.base_offset, SNAPSHOT_SUFFIX), None)
             assert (snapshot is None) == (segment.snapshot is None), segment.name
             if snapshot is not None and segment.snapshot is not None:
-                assert snapshot_entries(snapshot.read_bytes()) == snapshot_entries(segment.snapshot), segment.name
+                assert producers_in(snapshot.read_bytes()) == producers_in(segment.snapshot), segment.name
                 with_producers += snapshot.stat().st_size > formats.SNAPSHOT_HEADER.itemsize
             checkpoint = segment.leader_epoch_checkpoint
         assert found.pop(LEADER_EPOCH_CHECKPOINT).read_bytes() == checkpoint, folder
@@ -215,5 +210,5 @@ def test_a_snapshot_reads_back_as_it_was_written(tmp_path: Path) -> None:
     )
     build_log_dir(folder.parent, tmp_path / "index")
     content = (tmp_path / "index" / "orders-0" / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes()
-    assert len(snapshot_entries(content)) == 3
+    assert len(producers_in(content)) == 3
     assert Producers.from_snapshot(content).snapshot() == content

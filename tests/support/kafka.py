@@ -17,52 +17,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import numpy as np
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from kidxlib import formats, names
+from kidxlib import names
 from kidxlib.errors import KidxError
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
 from tests.support.kafka_records import KafkaRecords
+from tests.support.snapshots import Producer, producers_in
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 JARS: Final = PROJECT / ".jars" / "kafka"
 
-_TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-_SNAPSHOT_SUFFIX: Final = ".snapshot"
-_END_SNAPSHOT: Final = f"end{_SNAPSHOT_SUFFIX}"
-_LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+_END_SNAPSHOT: Final = f"end{names.SNAPSHOT_SUFFIX}"
 #: What recovery writes beside the logs.
 _DERIVED_SUFFIXES: Final = (
     names.OFFSET_INDEX_SUFFIX,
     names.TIME_INDEX_SUFFIX,
-    _TRANSACTION_INDEX_SUFFIX,
-    _SNAPSHOT_SUFFIX,
+    names.TRANSACTION_INDEX_SUFFIX,
+    names.SNAPSHOT_SUFFIX,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Producer:
-    """What a producer snapshot says of one producer; −1 is none."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    coordinator_epoch: int
-    current_transaction_first_offset: int
-
-
-def producers_in(snapshot: bytes) -> frozenset[Producer]:
-    """The entries of a producer snapshot, without their order, which is that of a Java hash map."""
-    header = np.frombuffer(snapshot, formats.SNAPSHOT_HEADER, count=1)[0]
-    entries = np.frombuffer(snapshot, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)
-    assert len(entries) == header["entries"]
-    fields = formats.SNAPSHOT_ENTRY.names or ()
-    return frozenset(Producer(**dict(zip(fields, entry, strict=True))) for entry in entries.tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +163,7 @@ class Kafka:
         fails or is cut it goes on with the next. What Kafka writes stands in `folder` afterwards, and its logs are cut.
         """
         for path in list(folder.iterdir()):
-            if path.name.endswith(_DERIVED_SUFFIXES) or path.name == _LEADER_EPOCH_CHECKPOINT:
+            if path.name.endswith(_DERIVED_SUFFIXES) or path.name == names.LEADER_EPOCH_CHECKPOINT:
                 path.unlink()
         java_folder = self._file(str(folder.resolve()))
         config = self._config(
@@ -199,7 +173,7 @@ class Kafka:
         producers = self._producer_states(
             self._topic_partition, java_folder, transaction_timeout_ms, self._producer_config, self._clock
         )
-        epoch_file = self._epoch_file(self._file(java_folder, _LEADER_EPOCH_CHECKPOINT), self._failures)
+        epoch_file = self._epoch_file(self._file(java_folder, names.LEADER_EPOCH_CHECKPOINT), self._failures)
         epochs = self._epoch_cache(self._topic_partition, epoch_file, self._scheduler)
 
         segments = []
@@ -212,7 +186,7 @@ class Kafka:
 
         end_snapshot = folder / _END_SNAPSHOT
         self._producer_states.writeSnapshot(self._file(str(end_snapshot.resolve())), producers.activeProducers(), False)
-        checkpoint = folder / _LEADER_EPOCH_CHECKPOINT
+        checkpoint = folder / names.LEADER_EPOCH_CHECKPOINT
         return KafkaPartition(
             segments=tuple(segments),
             snapshot=end_snapshot.read_bytes(),
@@ -284,14 +258,14 @@ class Kafka:
             path = folder / names.segment_file(base_offset, suffix)
             return path.read_bytes() if path.exists() else None
 
-        snapshot = left(_SNAPSHOT_SUFFIX)
+        snapshot = left(names.SNAPSHOT_SUFFIX)
         return KafkaSegment(
             base_offset=base_offset,
             cut_bytes=cut_bytes,
             error=error,
             offset_index=left(names.OFFSET_INDEX_SUFFIX),
             time_index=left(names.TIME_INDEX_SUFFIX),
-            transaction_index=left(_TRANSACTION_INDEX_SUFFIX),
+            transaction_index=left(names.TRANSACTION_INDEX_SUFFIX),
             producers=producers_in(snapshot) if snapshot else frozenset(),  # Kafka takes no snapshot at offset 0
             seconds=seconds,
         )
