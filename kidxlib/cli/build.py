@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import multiprocessing
 import os
 import pickle
-import signal
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
+from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
 from kidxlib.console import Done, print_json, print_line, progress, warn
 from kidxlib.discover import SegmentFile, source_at
-from kidxlib.errors import KidxError, UsageError
+from kidxlib.errors import UsageError
 from kidxlib.finish import PartitionTask, SegmentTask, finish, segment_task
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
@@ -47,11 +43,6 @@ from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
 LONGEST_RUN: Final = timedelta(hours=24)
-
-_PR_SET_PDEATHSIG: Final = 1
-
-_Work = TypeVar("_Work")
-_Result = TypeVar("_Result")
 
 
 @click.command()
@@ -117,7 +108,7 @@ def build(
             sweep(partition.index_folder, older_than_ns)
         scan_start = time.monotonic()
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kidx-")))
-        workers = processes or os.cpu_count() or 1
+        workers = stack.enter_context(Workers(processes or os.cpu_count() or 1))
         counts, spooled = _scan(plan, workers, scratch)
         what = [
             (listed.partition_task(SideFiles(snapshots, epochs)), segments)
@@ -154,7 +145,7 @@ class _Spooled:
     position: int
 
 
-def _scan(plan: Plan, processes: int, scratch: Path) -> tuple[Counts, dict[PartitionKey, list[_Spooled]]]:
+def _scan(plan: Plan, workers: Workers, scratch: Path) -> tuple[Counts, dict[PartitionKey, list[_Spooled]]]:
     """Index every segment of a plan; what the partitions are finished with lies in the scratch folder."""
     counts = Counts()
     spooled: dict[PartitionKey, list[_Spooled]] = defaultdict(list)
@@ -164,63 +155,21 @@ def _scan(plan: Plan, processes: int, scratch: Path) -> tuple[Counts, dict[Parti
         for segment in result[1]:
             spooled[segment.segment.partition_key].append(segment)
 
-    work = [_Bin(tasks, scratch / f"{number}.events") for number, tasks in enumerate(pack(plan.tasks, processes))]
+    bins = pack(plan.tasks, workers.processes)
+    work = [_Bin(tasks, scratch / f"{number}.events") for number, tasks in enumerate(bins)]
     with progress(lambda: Done(counts.segments, counts.log_bytes), len(plan.tasks), plan.log_bytes):
-        _in_processes(_scan_bin, work, processes, take)
+        workers.run(_scan_bin, work, take)
     return counts, spooled
 
 
-def _finish(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], processes: int) -> Counts:
+def _finish(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], workers: Workers) -> Counts:
     """Finish partitions, whose segments were all read."""
     counts = Counts()
     if partitions:
-        shares = processes * BINS_PER_CORE
+        shares = workers.processes * BINS_PER_CORE
         work = [share for number in range(shares) if (share := partitions[number::shares])]
-        _in_processes(_finish_share, work, processes, counts.merge)
+        workers.run(_finish_share, work, counts.merge)
     return counts
-
-
-def _in_processes(
-    do: Callable[[_Work, bool], _Result], work: Sequence[_Work], processes: int, take: Callable[[_Result], None]
-) -> None:
-    """Do pieces of work with several processes, and take each result as it comes.
-
-    A worker that dies (a mapped file shrank, or has a bad sector) takes the others of its pool with it; what was not
-    finished is done again by processes that read instead of mapping, which nothing about a file can kill.
-    """
-    for may_map in (True, False):
-        unfinished = []
-        # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(processes, len(work)), context, _follow_parent, (os.getpid(),)) as pool:
-            futures = {pool.submit(do, piece, may_map): piece for piece in work}
-            try:
-                for future in as_completed(futures):
-                    try:
-                        result = future.result()
-                    except BrokenProcessPool:
-                        unfinished.append(futures[future])
-                        continue
-                    take(result)
-            except KeyboardInterrupt:
-                for worker in multiprocessing.active_children():
-                    worker.kill()
-                raise
-        if not unfinished:
-            return
-        warn(f"a worker process died; {len(unfinished)} of {len(work)} shares of the work are done again")
-        work = unfinished
-    raise KidxError("worker processes die although they map no file; the machine's own log may say why (memory?)")
-
-
-def _follow_parent(parent: int) -> None:
-    """A worker ends when its command does, however that ends; Ctrl-C is the command's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):  # Linux
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 @dataclass(frozen=True, slots=True)

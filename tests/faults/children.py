@@ -122,6 +122,11 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
     send.send(compare(_plan(log_dir, index_dir), {}, wanted, explicit_interval=False, rebuild=False))
 
 
+def own_pid(work: str, may_map: bool) -> int:
+    """Which process does a piece of work."""
+    return os.getpid()
+
+
 def run_kidx(send: Connection, arguments: list[str]) -> None:
     """Run `kidx` and end with its exit code; sends what it printed on standard output and standard error."""
     out, err = io.StringIO(), io.StringIO()

@@ -15,12 +15,14 @@ from typing import Final
 
 import pytest
 
+from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from tests.conftest import Say
 from tests.faults import children, disks
 from tests.faults.conftest import Guard
 from tests.faults.processes import (
+    DEADLINE_SECONDS,
     Child,
     Running,
     again_if_too_late,
@@ -405,3 +407,17 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path, slow_log_dir: Path, gua
     assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
     assert [line.partition(":")[0] for line in ended.err.splitlines()] == ["warning", "warning", "error"], ended
     assert_whole(indexes(tmp_path / "two"), indexes(tmp_path / "one"))
+
+
+def test_a_worker_that_is_killed_between_two_kinds_of_work_is_replaced() -> None:
+    """Goal: a worker that dies while it has nothing to do is no error of what comes next.
+
+    Method: kill -9 the only worker, then give it something to do.
+    """
+    pids: list[int] = []
+    with Workers(1) as workers:
+        workers.run(children.own_pid, ["work"], pids.append)
+        os.kill(pids[0], signal.SIGKILL)
+        assert wait_for_end(pids[0], DEADLINE_SECONDS)
+        workers.run(children.own_pid, ["work"], pids.append)
+    assert len(set(pids)) == 2

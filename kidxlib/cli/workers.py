@@ -1,0 +1,106 @@
+"""All cores of this machine, and what happens when a process dies that maps files."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Final, Self, TypeVar
+
+from kidxlib.console import warn
+from kidxlib.errors import KidxError
+
+_PR_SET_PDEATHSIG: Final = 1
+
+_Work = TypeVar("_Work")
+_Result = TypeVar("_Result")
+
+
+class Workers:
+    """Processes that do pieces of work. They are kept for the next ones, as a process takes a second to start.
+
+    Leaving it as a context waits for them to end.
+
+    Attributes:
+        processes: how many there are at most.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._pool = self._new_pool()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
+        """Do pieces of work, and take each result as it comes.
+
+        A worker that dies (a mapped file shrank, or has a bad sector) takes all the others with it. What was not
+        finished is done again by new ones, which read instead of mapping: nothing about a file can kill these.
+
+        Args:
+            do: what to do with a piece, and whether it may map files.
+
+        Raises:
+            KidxError: a worker died once more.
+        """
+        for may_map in (True, False):
+            unfinished = self._try(do, work, may_map, take)
+            if not unfinished:
+                return
+            self._pool.shutdown()
+            self._pool = self._new_pool()
+            warn(f"a worker process died; {len(unfinished)} of {len(work)} shares of the work are done again")
+            work = unfinished
+        raise KidxError("worker processes die although they map no file; the machine's own log may say why (memory?)")
+
+    def _try(
+        self,
+        do: Callable[[_Work, bool], _Result],
+        work: Sequence[_Work],
+        may_map: bool,
+        take: Callable[[_Result], None],
+    ) -> list[_Work]:
+        """The pieces that were not finished because a worker died."""
+        futures: dict[Future[_Result], _Work] = {}
+        unfinished = []
+        try:
+            for piece in work:
+                try:
+                    futures[self._pool.submit(do, piece, may_map)] = piece
+                except BrokenProcessPool:  # it died already
+                    unfinished.append(piece)
+            for future in as_completed(futures):
+                try:
+                    result = future.result()
+                except BrokenProcessPool:
+                    unfinished.append(futures[future])
+                    continue
+                take(result)
+        except KeyboardInterrupt:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            raise
+        return unfinished
+
+    def _new_pool(self) -> ProcessPoolExecutor:
+        # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.processes, context, _follow_parent, (os.getpid(),))
+
+
+def _follow_parent(parent: int) -> None:
+    """A worker ends when its command does, however that ends; Ctrl-C is the command's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):  # Linux
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
