@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,6 +16,7 @@ import click
 
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
+from kidxlib.cli.scratch import Spool, read_spooled, scratch_folder
 from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
 from kidxlib.console import Done, print_json, print_line, progress, warn
@@ -107,7 +106,7 @@ def build(
         for partition in plan.partitions:
             sweep(partition.index_folder, older_than_ns)
         scan_start = time.monotonic()
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kidx-")))
+        scratch = stack.enter_context(scratch_folder())
         workers = stack.enter_context(Workers(processes or os.cpu_count() or 1))
         counts, spooled = _scan(plan, workers, scratch)
         what = [
@@ -183,11 +182,11 @@ class _Bin:
 def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_Spooled]]:
     counts = Counts()
     spooled = []
-    with work.spool.open("wb") as spool:
+    with Spool(work.spool) as spool:
         for built in build_segments(work.tasks, may_map):
             counts.add(built)
-            spooled.append(_Spooled(built.task.segment, built.end.status, work.spool, spool.tell()))
-            pickle.dump(segment_task(built), spool)
+            position = spool.append(segment_task(built))
+            spooled.append(_Spooled(built.task.segment, built.end.status, work.spool, position))
     return counts, spooled
 
 
@@ -209,7 +208,5 @@ def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], ma
 
 def _unspool(segments: Sequence[_Spooled]) -> Iterator[SegmentTask]:
     for segment in sorted(segments, key=lambda spooled: spooled.segment.base_offset):
-        with segment.file.open("rb") as spool:
-            spool.seek(segment.position)
-            task: SegmentTask = pickle.load(spool)
+        task: SegmentTask = read_spooled(segment.file, segment.position)
         yield task

@@ -98,3 +98,28 @@ def test_a_read_only_log_dir_is_not_built_in(tmp_path: Path) -> None:
         kidx("build", log_dir, "--in-place").assert_one_line(ExitCode.USAGE, log_dir / ".lock", "Read-only file system")
         assert snapshot(disk) == before
         logs.assert_unchanged()
+
+
+def test_a_scratch_folder_that_cannot_be_used_is_named(
+    tmp_path: Path, log_dir: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: without room for what is left to do a build ends with one line, and later the same command works.
+
+    Method: `TMPDIR` is missing, is a file, and is a file system in memory that is too small and then is enlarged.
+    """
+    guard(log_dir)
+    command = ("build", log_dir, "--index-dir", tmp_path / "index")
+    (tmp_path / "file").touch()
+    for name, reason in (("missing", "No such file or directory"), ("file", "Not a directory")):
+        monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+        kidx(*command).assert_one_line(ExitCode.FAILED, tmp_path / name, reason, "TMPDIR")
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=16k") as disk:
+        monkeypatch.setenv("TMPDIR", str(disk))
+        kidx(*command).assert_one_line(ExitCode.FAILED, disk, "No space left on device", "TMPDIR")
+        assert list(disk.iterdir()) == [] and staging_files(tmp_path) == []
+
+        remount(disk, "size=16m")
+        ended = kidx(*command)
+        assert (ended.code, ended.err) == (ExitCode.OK, "")
+        assert list(disk.iterdir()) == []
+    assert indexes(tmp_path / "index") == kafkas_indexes(log_dir)

@@ -1,0 +1,85 @@
+"""The scratch folder: what is left to do of segments that were read lies there until their partitions are finished.
+
+It would not fit in memory: a segment takes some 700 bytes, and each event of a producer 60.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from kidxlib.errors import KidxError
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder in `TMPDIR`, or /tmp, that goes at the end.
+
+    Raises:
+        KidxError: it cannot be made.
+    """
+    # Not where else Python would look: in the current folder, which may be a broker's log dir.
+    place = Path(os.environ.get("TMPDIR") or "/tmp")
+    with contextlib.ExitStack() as stack:
+        with _one_line(place):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kidx-", dir=place))
+        yield Path(folder)
+
+
+class Spool:
+    """A file in the scratch folder that one worker fills with objects.
+
+    Raises:
+        KidxError: it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._place = path.parent.parent
+        with _one_line(self._place):
+            self._file = path.open("wb", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def append(self, item: object) -> int:
+        """Write an object behind the others, and say where it starts.
+
+        Raises:
+            KidxError: it cannot be written.
+        """
+        position = self._file.tell()
+        left = memoryview(pickle.dumps(item))
+        with _one_line(self._place):
+            while left:
+                left = left[self._file.write(left) :]
+        return position
+
+
+def read_spooled(path: Path, position: int) -> Any:
+    """The object that starts at a position of a file that a `Spool` has filled.
+
+    Raises:
+        KidxError: the file cannot be read.
+    """
+    with _one_line(path.parent.parent), path.open("rb") as spool:
+        spool.seek(position)
+        return pickle.load(spool)
+
+
+@contextlib.contextmanager
+def _one_line(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise KidxError(
+            f"{place}: cannot keep there what is left to do of segments that were read: {error.strerror}; "
+            "set TMPDIR to a folder with room for it"
+        ) from error
