@@ -23,7 +23,7 @@ _Result = TypeVar("_Result")
 class Workers:
     """Processes that do pieces of work. They are kept for the next ones, as a process takes a second to start.
 
-    Leaving it as a context waits for them to end.
+    Leaving it as a context waits for them to end; after an error, what was not begun by then is not begun.
 
     Attributes:
         processes: how many there are at most.
@@ -37,7 +37,7 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+        self._pool.shutdown(cancel_futures=True)
 
     def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
         """Do pieces of work, and take each result as it comes.
