@@ -41,7 +41,8 @@ from kidxlib.storage import FileVersion
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
 _STAGING: Final = "_staging"
-
+#: The columns of a `PartitionKey`.
+_PARTITION_KEY: Final = "source string, topic string, partition int"
 
 _R = TypeVar("_R")
 
@@ -166,7 +167,7 @@ class Catalog:
         topic: retention took them, and what was seen in them still holds. Behind it, compaction may have merged them
         into others.
         """
-        columns = "source string, topic string, partition int, present_topic_id string, first_present bigint"
+        columns = f"{_PARTITION_KEY}, present_topic_id string, first_present bigint"
         rows = [(*key, first.topic_id, first.base_offset) for key, first in partitions.items()]
         wanted = F.broadcast(self.spark.createDataFrame(rows, columns))
         usable = (F.col("status") != Status.GONE.value) | (
@@ -198,7 +199,7 @@ class Catalog:
 
     def replace_aborted(self, partitions: Collection[PartitionKey], aborted: DataFrame) -> None:
         """Make `aborted` all that `aborted_transactions` has of some partitions."""
-        scope = self.spark.createDataFrame(list(partitions), "source string, topic string, partition int")
+        scope = self.spark.createDataFrame(list(partitions), _PARTITION_KEY)
         self._commit(ABORTED_TRANSACTIONS, lambda target: _replace(target, ABORTED_TRANSACTIONS, scope, aborted))
 
     def known_partitions(self, sources: Collection[str]) -> list[dict[str, Any]]:
