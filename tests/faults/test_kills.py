@@ -33,6 +33,7 @@ from tests.faults.processes import (
     session,
     start_kidx,
     wait_for_end,
+    while_it_runs,
 )
 from tests.faults.trees import (
     OLD_INDEX,
@@ -378,6 +379,7 @@ def test_ctrl_c_ends_everything_with_one_line(tmp_path: Path, slow_log_dir: Path
     guard(slow_log_dir)
     with running_kidx("build", slow_log_dir, "--index-dir", tmp_path / "index", "--processes", "2") as running:
         running.mapping(slow_log_dir / "slow-0" / _BASE_LOG)
+        while_it_runs(running.process, lambda: len(indexes(tmp_path / "index")) == 6 or None)
         os.killpg(running.process.pid, signal.SIGINT)
     running.ended.assert_one_line(ExitCode.FAILED, "interrupted")
     assert staging_files(tmp_path) == []
