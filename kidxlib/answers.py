@@ -17,6 +17,28 @@ from kidxlib.storage import LogFile
 _Rows: TypeAlias = NDArray[np.int64]
 _Long: TypeAlias = NDArray[np.int64] | int
 
+#: What is asked for: the batch that holds an offset, or the first record of a time.
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+
+#: The columns of a result, in this order.
+RESULT_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "query",
+    "target",
+    "found",
+    "segment_base_offset",
+    "position",
+    "batch_base_offset",
+    "offset",
+    "timestamp",
+    "leader_epoch",
+    "bytes_read",
+    "note",
+    "source",
+)
+
 #: What is said of a question.
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("found", pa.bool_(), nullable=False),
@@ -28,6 +50,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("leader_epoch", pa.int32()),
     pa.field("bytes_read", pa.int64(), nullable=False),
     pa.field("note", pa.string()),
+    pa.field("trouble", pa.bool_(), nullable=False),  # the note is about a file that is not as it should be
 ]
 ANSWER: Final = pa.schema(_FIELDS)
 _NUMBERS: Final = {field.name: field.type for field in _FIELDS if pa.types.is_integer(field.type)}
@@ -47,6 +70,7 @@ class Answers:
         self._filled["bytes_read"][:] = True
         self._notes = np.zeros(rows, np.int32)
         self._texts = [""]
+        self._trouble = np.zeros(rows, np.bool_)
 
     def is_open(self, rows: _Rows) -> NDArray[np.bool_]:
         """Which of the rows are neither found nor have a note."""
@@ -80,10 +104,14 @@ class Answers:
         yield
         self.add_bytes(rows, log.bytes_read - before if isinstance(log, LogFile) else 0)
 
-    def note(self, rows: _Rows, text: str | None) -> None:
+    def trouble(self, rows: _Rows, text: str | None) -> None:
+        """Add a remark on a file that is not as it should be."""
+        if text is not None:
+            self.note(rows, text)
+            self._trouble[rows] = True
+
+    def note(self, rows: _Rows, text: str) -> None:
         """Add a remark to what stands there."""
-        if text is None or not len(rows):
-            return
         for code in np.unique(self._notes[rows]).tolist():
             joined = f"{self._texts[code]}; {text}" if code else text
             self._notes[rows[self._notes[rows] == code]] = len(self._texts)
@@ -93,6 +121,7 @@ class Answers:
         codes = pa.array(self._notes, pa.int32(), mask=self._notes == 0)
         columns: dict[str, pa.Array[Any]] = {
             "found": pa.array(self.found),
+            "trouble": pa.array(self._trouble),
             "note": pa.DictionaryArray.from_arrays(codes, pa.array(self._texts)).cast(pa.string()),
         }
         for name, kind in _NUMBERS.items():

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib import formats, names, records
-from kidxlib.answers import Answers
+from kidxlib.answers import OFFSET, Answers
 from kidxlib.codecs import MalformedError
 from kidxlib.errors import KidxError
 from kidxlib.log import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, Log
@@ -90,7 +90,7 @@ class Seeker:
         try:
             start, end = self._log.log_start_offset, self._log.log_end_offset
         except _TROUBLE as error:
-            answers.note(np.arange(len(targets)), why(error))
+            answers.trouble(np.arange(len(targets)), why(error))
             return answers.to_arrow()
         answers.note(np.flatnonzero(targets < start), f"below the log start offset {start}")
         answers.note(np.flatnonzero(targets == end), f"at the log end offset {end}, which no record has yet")
@@ -130,7 +130,7 @@ class Seeker:
                 answers.note(rows, f"all records are older, the youngest of {self._largest[-1]}")
             for place in self._places[:number]:
                 if isinstance(place, str):
-                    answers.note(rows, f"not searched: {place}")
+                    answers.trouble(rows, f"not searched: {place}")
         return answers.to_arrow()
 
     # ---- by offset ----
@@ -139,7 +139,7 @@ class Seeker:
         """Answer what one segment has; the rows whose offsets stand behind its last batch."""
         segment = self._places[number]
         if isinstance(segment, str):
-            answers.note(rows, segment)
+            answers.trouble(rows, segment)
             return rows[:0]
         try:
             walks = new_walks(targets[rows], segment.offset_index.lookup_many(targets[rows])["position"])
@@ -156,11 +156,11 @@ class Seeker:
             for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
                 self._offset_by_hand(segment, row, int(targets[row]), answers)
         except _TROUBLE as error:
-            answers.note(rows, why(error))
+            answers.trouble(rows, why(error))
             return rows[:0]
         finally:
             segment.let_go()
-        answers.note(rows[answers.found[rows]], _note(segment))
+        answers.trouble(rows[answers.found[rows]], _note(segment))
         return rows[answers.is_open(rows)]
 
     def _offset_by_hand(self, segment: LogSegment, row: int, target: int, answers: Answers) -> None:
@@ -172,7 +172,7 @@ class Seeker:
                     epoch = next(records.batches(segment.log, batch.position)).partition_leader_epoch
                     answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
         except _TROUBLE as error:
-            answers.note(rows, f"{_name(segment)}: {why(error)}")
+            answers.trouble(rows, f"{_name(segment)}: {why(error)}")
 
     # ---- by time ----
 
@@ -192,7 +192,7 @@ class Seeker:
         """Answer from the one segment in which a broker looks."""
         segment = self._places[number]
         if isinstance(segment, str):
-            answers.note(rows, segment)
+            answers.trouble(rows, segment)
             return
         since = self._log.log_start_offset
         try:
@@ -207,9 +207,9 @@ class Seeker:
             for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
                 self._timestamp_by_hand(segment, row, int(targets[row]), since, answers)
             answers.note(rows[answers.is_open(rows)], _why_not_in(segment, since))
-            answers.note(rows[answers.found[rows]], _note(segment))
+            answers.trouble(rows[answers.found[rows]], _note(segment))
         except _TROUBLE as error:
-            answers.note(rows, why(error))
+            answers.trouble(rows, why(error))
         finally:
             segment.let_go()
 
@@ -259,7 +259,7 @@ class Seeker:
                     answers.batches(rows, segment.base_offset, batch.position, first, batch.partition_leader_epoch)
                     answers.records(rows, record.offset, record.timestamp)
         except _TROUBLE as error:
-            answers.note(rows, f"{_name(segment)}: {why(error)}")
+            answers.trouble(rows, f"{_name(segment)}: {why(error)}")
 
     def _special(self, target: int, rows: _Longs, answers: Answers) -> None:
         """What is asked for by a timestamp below 0: an end of the log, or the youngest record."""
@@ -269,7 +269,7 @@ class Seeker:
                 return
             found = self._log.fetch_offset_by_timestamp(target)
         except _TROUBLE as error:
-            answers.note(rows, why(error))
+            answers.trouble(rows, why(error))
             return
         if found is None or found.offset < 0:
             answers.note(rows, "the log is not tiered")
@@ -291,7 +291,20 @@ class Seeker:
         if batch is not None:
             answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, formats.NO_LEADER_EPOCH)
         answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
-        answers.note(rows, _note(segment))
+        answers.trouble(rows, _note(segment))
+
+
+def answer_all(partition: Seeker | str, query: str, targets: _Longs) -> pa.RecordBatch:
+    """Rows of `ANSWER` for targets of one kind, `offset` or `timestamp`.
+
+    Args:
+        partition: what answers, or why nothing can.
+    """
+    if isinstance(partition, Seeker):
+        return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
+    answers = Answers(len(targets))
+    answers.trouble(np.arange(len(targets)), partition)
+    return answers.to_arrow()
 
 
 _LEAST: Final = -(2**63)

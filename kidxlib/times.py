@@ -33,3 +33,26 @@ def parse_time(text: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise UsageError(f"{text!r} is outside the years 1 to 9999 in UTC") from error
+
+
+def parse_milliseconds(text: str) -> int:
+    """The first full millisecond since the epoch that is not before the time that `text` means; a number is taken as it
+    is, be it of a year that no calendar has.
+
+    Raises:
+        UsageError: as `parse_time`, or the number is not an int64.
+    """
+    if re.fullmatch(r"-?[0-9]{1,20}", text):
+        if not -(2**63) <= int(text) < 2**63:
+            raise UsageError(f"{text}: milliseconds since the epoch, expected within 64 bits")
+        return int(text)
+    return -((_EPOCH - parse_time(text)) // timedelta(milliseconds=1))
+
+
+def show_time(milliseconds_: int) -> str:
+    """A time in ms since the epoch as ISO 8601 in UTC; the number where no calendar has it."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds_)
+    except OverflowError:
+        return f"{milliseconds_} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from kidxlib.cli.build import build
+from kidxlib.cli.seek import seek
 from kidxlib.command import run
 
 
@@ -17,6 +18,7 @@ def kidx() -> None:
 
 
 kidx.add_command(build)
+kidx.add_command(seek)
 
 
 def main() -> NoReturn:

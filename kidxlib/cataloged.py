@@ -1,0 +1,107 @@
+"""A partition as the catalog knows it, ready to be searched: no folder is listed, and no file is opened before it is
+needed.
+
+The files are held to the catalog. A log that is gone or has another size than when it was recorded is said, not
+searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.epochs import LeaderEpochs
+from kidxlib.log import Log
+from kidxlib.recover import Status
+from kidxlib.seek import Seeker
+from kidxlib.seek_segment import SeekSegment
+from kidxlib.time_index import TimestampOffset
+
+#: The columns of the catalog's tables that a search needs.
+PARTITION_COLUMNS: Final = ("source", "topic", "partition", "log_start_offset", "log_end_offset", "folder")
+SEGMENT_COLUMNS: Final = (
+    "base_offset",
+    "status",
+    "reason",
+    "reason_position",
+    "log_path",
+    "log_bytes",
+    "valid_bytes",
+    "log_mtime_ns",
+    "max_timestamp_ms",
+    "offset_of_max_timestamp",
+    "index_folder",
+    "offset_index_bytes",
+    "time_index_bytes",
+    "leader_epochs",
+)
+
+#: What is no part of the log any more.
+NOT_THERE: Final = (Status.GONE.value, "deleted")
+_SEARCHABLE: Final = (Status.OK.value, Status.TRUNCATED.value)
+
+_NS_PER_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogedPartition:
+    """A partition of one source.
+
+    Attributes:
+        facts: its row of `partitions`, with `PARTITION_COLUMNS`.
+        segments: its rows of `segments` that are there, with `SEGMENT_COLUMNS`.
+    """
+
+    facts: Mapping[str, Any]
+    segments: pa.Table
+
+    def seeker(self) -> Seeker | str:
+        """What answers questions to it; if none can be answered, why."""
+        rows = sorted(self.segments.to_pylist(), key=lambda row: int(row["base_offset"]))
+        not_well = {row["base_offset"]: _why_not_well(row) for row in rows if row["status"] not in _SEARCHABLE}
+        rows = [row for row in rows if row["status"] in _SEARCHABLE]
+        if not rows:
+            return next(iter(not_well.values()), "no segment of it is there")
+        log = Log(
+            [_segment(row) for row in rows],
+            name=self.facts["folder"],
+            log_start_offset=self.facts["log_start_offset"] or 0,
+            log_end_offset=self.facts["log_end_offset"],
+            leader_epochs=_leader_epochs(rows),
+        )
+        return Seeker(log, not_well)
+
+
+def _segment(row: Mapping[str, Any]) -> SeekSegment:
+    base_offset = row["base_offset"]
+    offset = row["offset_of_max_timestamp"]
+    return SeekSegment(
+        Path(row["log_path"]),
+        base_offset,
+        Path(row["index_folder"]),
+        mtime_ms=row["log_mtime_ns"] // _NS_PER_MS,
+        max_timestamp=TimestampOffset(row["max_timestamp_ms"], base_offset if offset is None else offset),
+        log_bytes=row["log_bytes"],
+        valid_bytes=row["valid_bytes"],
+        offset_index_bytes=row["offset_index_bytes"],
+        time_index_bytes=row["time_index_bytes"],
+    )
+
+
+def _why_not_well(row: Mapping[str, Any]) -> str:
+    where = "" if row["reason_position"] is None else f" at byte {row['reason_position']}"
+    reason = "" if row["reason"] is None else f" ({row['reason']}{where})"
+    return f"{row['log_path']} was {row['status']}{reason} when the catalog was built"
+
+
+def _leader_epochs(rows: list[dict[str, Any]]) -> LeaderEpochs:
+    """As recovery assigns them."""
+    epochs = LeaderEpochs()
+    for entry in (entry for row in rows for entry in row["leader_epochs"] or ()):
+        if epochs.is_news(entry["epoch"]):
+            epochs.assign(entry["epoch"], entry["start_offset"])
+    return epochs

@@ -1,0 +1,155 @@
+"""`kidx seek`: where is offset N, where is time T, without a JVM."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from kidxlib.answers import RESULT_COLUMNS
+from kidxlib.cataloged import NOT_THERE, PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
+from kidxlib.command import ExitCode
+from kidxlib.console import print_json, print_line
+from kidxlib.discover import LeftAlone, list_partitions, source_at
+from kidxlib.errors import CatalogError, UsageError
+from kidxlib.log_dir import read_checkpoints
+from kidxlib.names import TopicPartition
+from kidxlib.seek import Seeker, answer_all
+from kidxlib.times import parse_milliseconds, show_time
+
+_NEAREST: Final = 3
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--catalog", metavar="DIR", help="Ask the catalog in this folder instead of a log dir.")
+@click.option("--index-dir", metavar="DIR", help="The mirror tree with the indexes of DIR. [default: beside the logs]")
+@click.option("--source", metavar="NAME", help="With --catalog: only this source.")
+@click.option("--topic", required=True, help="The topic.")
+@click.option("--partition", type=click.IntRange(0), required=True, help="The partition's number.")
+@click.option("--offset", type=click.IntRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
+@click.option("--timestamp", metavar="TIME", help="Which is the first record of this time or later? ISO 8601 or ms.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def seek(
+    folder: str | None,
+    catalog: str | None,
+    index_dir: str | None,
+    source: str | None,
+    topic: str,
+    partition: int,
+    offset: int | None,
+    timestamp: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Say where an offset or a time is, in DIR, a Kafka log dir or one partition's folder, or in a catalog.
+
+    Exit codes: 0 answered; 2 wrong options or inputs; 3 a file is not as it should be, and the note says which.
+    """
+    if (folder is None) == (catalog is None):
+        raise UsageError("give a log dir, or --catalog DIR")
+    if (offset is None) == (timestamp is None):
+        raise UsageError("give --offset N or --timestamp TIME")
+    wanted = TopicPartition(topic, partition)
+    seekers: list[tuple[str, Seeker | str]]
+    if catalog is not None:
+        if index_dir is not None:
+            raise UsageError("--index-dir: the catalog knows where its indexes are")
+        seekers = _in_catalog(catalog, wanted, source)
+    else:
+        if source is not None:
+            raise UsageError("--source: only a catalog has sources")
+        assert folder is not None
+        seekers = [_in_log_dir(folder, wanted, index_dir)]
+    query, target = ("offset", offset) if timestamp is None else ("timestamp", parse_milliseconds(timestamp))
+    answers = [
+        {"topic": topic, "partition": partition, "query": query, "target": target, "source": name}
+        | answer_all(seeker, query, np.array([target], np.int64)).to_pylist()[0]
+        for name, seeker in seekers
+    ]
+    if as_json:
+        print_json({"answers": [{column: answer[column] for column in RESULT_COLUMNS} for answer in answers]})
+    else:
+        for answer in answers:
+            _print(answer)
+    return ExitCode.NOT_WELL if any(answer["trouble"] for answer in answers) else ExitCode.OK
+
+
+def _in_log_dir(folder: str, wanted: TopicPartition, index_dir: str | None) -> tuple[str, Seeker]:
+    source = source_at(folder)
+    partitions = {found.topic_partition: found for found in list_partitions(source, LeftAlone())}
+    found = partitions.get(wanted)
+    if found is None:
+        raise UsageError(f"{folder}: {_no_such(wanted, partitions)}")
+    start_offsets = read_checkpoints(found.log_dir).log_start_offsets or {}
+    index_folder = None if index_dir is None else source_at(index_dir).path / wanted.folder
+    seeker = Seeker.of_folder(found.path, index_folder, log_start_offset=start_offsets.get(wanted, 0))
+    return source.name, seeker
+
+
+def _in_catalog(catalog: str, wanted: TopicPartition, source: str | None) -> list[tuple[str, Seeker | str]]:
+    partitions = _rows(catalog, "partitions", PARTITION_COLUMNS, wanted)
+    held = [row for row in partitions.to_pylist() if source in (None, row["source"])]
+    if not held:
+        if source is not None and len(partitions):
+            sources = ", ".join(sorted(row["source"] for row in partitions.to_pylist()))
+            raise UsageError(f"--source {source}: {wanted.folder} is not in it; it is in {sources}")
+        known = _table(catalog, "partitions").to_pyarrow_table(columns=["topic", "partition"]).to_pylist()
+        names = {TopicPartition(row["topic"], row["partition"]) for row in known}
+        raise UsageError(f"--catalog {catalog}: {_no_such(wanted, names)}")
+    segments = _rows(catalog, "segments", ("source", *SEGMENT_COLUMNS), wanted)
+    segments = segments.filter(pc.invert(pc.is_in(segments["status"], pa.array(NOT_THERE))))
+    return [
+        (row["source"], CatalogedPartition(row, segments.filter(pc.equal(segments["source"], row["source"]))).seeker())
+        for row in sorted(held, key=lambda row: str(row["source"]))
+    ]
+
+
+def _rows(catalog: str, name: str, columns: Sequence[str], wanted: TopicPartition) -> pa.Table:
+    """The rows of a partition in a table of the catalog."""
+    table = _table(catalog, name)
+    missing = set(columns) - {field.name for field in table.schema().fields}
+    if missing:
+        raise CatalogError(
+            f"{catalog}/{name}: no column {', '.join(sorted(missing))}; an older release made it, run build_index once"
+        )
+    filters = [("topic", "=", wanted.topic), ("partition", "=", wanted.partition)]
+    return table.to_pyarrow_table(columns=list(columns), filters=filters)
+
+
+def _table(catalog: str, name: str) -> DeltaTable:
+    try:
+        return DeltaTable(f"{catalog}/{name}")
+    except TableNotFoundError as error:
+        raise UsageError(
+            f"--catalog {catalog}: no table {name} in it; expected a folder that build_index made"
+        ) from error
+
+
+def _no_such(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
+    names = sorted(partition.folder for partition in known)
+    nearest = difflib.get_close_matches(wanted.folder, names, n=_NEAREST) or names[:_NEAREST]
+    return f"no partition {wanted.folder} in it; it has {', '.join(nearest) or 'none'}" + (
+        f" and {len(names) - len(nearest)} more" if len(names) > len(nearest) else ""
+    )
+
+
+def _print(answer: dict[str, Any]) -> None:
+    print_line(
+        f"{answer['topic']}-{answer['partition']}, {answer['query']} {answer['target']}: "
+        f"{'found' if answer['found'] else 'not found'}"
+    )
+    for column in RESULT_COLUMNS[RESULT_COLUMNS.index("found") + 1 :]:
+        value = answer[column]
+        if value is not None:
+            print_line(f"  {column:<20} {value}{_as_time(column, value)}")
+
+
+def _as_time(column: str, value: Any) -> str:
+    return f"  ({show_time(value)})" if column == "timestamp" and value >= 0 else ""
