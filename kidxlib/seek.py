@@ -302,8 +302,13 @@ def answer_all(partition: Seeker | str, query: str, targets: _Longs) -> pa.Recor
     """
     if isinstance(partition, Seeker):
         return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
-    answers = Answers(len(targets))
-    answers.trouble(np.arange(len(targets)), partition)
+    return unanswered(len(targets), partition)
+
+
+def unanswered(count: int, trouble: str) -> pa.RecordBatch:
+    """So many rows of `ANSWER` that all say why there is none."""
+    answers = Answers(count)
+    answers.trouble(np.arange(count), trouble)
     return answers.to_arrow()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
+
+_COPY_BYTES: Final = 1024 * 1024
 
 
 def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
@@ -13,3 +15,25 @@ def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
     assert jvm is not None
     folder = jvm.org.apache.hadoop.fs.Path(path)
     return folder, folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+
+def concatenate(spark: SparkSession, folder: str, path: str, head: bytes) -> None:
+    """Make one file of what Spark wrote into a folder, which goes.
+
+    Args:
+        head: what it starts with.
+    """
+    parts, file_system = hadoop_path(spark, folder)
+    target, _ = hadoop_path(spark, path)
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    whole = file_system.create(target, False)
+    try:
+        whole.write(head, 0, len(head))
+        for part in file_system.globStatus(jvm.org.apache.hadoop.fs.Path(parts, "part-*")):
+            piece = file_system.open(part.getPath())
+            jvm.org.apache.hadoop.io.IOUtils.copyBytes(piece, whole, _COPY_BYTES, False)
+            piece.close()
+    finally:
+        whole.close()
+    file_system.delete(parts, True)

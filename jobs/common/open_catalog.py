@@ -51,6 +51,26 @@ def find_catalog(spark: SparkSession, path: str | None, database: str | None) ->
     return Catalog(spark, path.rstrip("/"))
 
 
+def existing_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
+    """A catalog that build_index has made, by its folder or by the folder of a database.
+
+    Raises:
+        UsageError: as `find_catalog`, or there is none.
+        CatalogError: it is not one of this version of the code.
+    """
+    catalog = find_catalog(spark, path, database)
+    version = catalog_version(catalog)
+    if version is None:
+        option = f"--catalog {path}" if database is None else f"--database {database}"
+        raise UsageError(f"{option}: no catalog there; expected one that build_index made")
+    if version < CATALOG_VERSION:
+        raise CatalogError(
+            f"{catalog.path}: written with catalog version {version}, this code has {CATALOG_VERSION}; "
+            "run build_index once, which brings it up to date"
+        )
+    return catalog
+
+
 def local_path(location: str) -> str:
     """A `file:` URL as the path that it means; anything else as it is."""
     return unquote(urlsplit(location).path) if location.startswith("file:") else location

@@ -125,7 +125,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
                 f"{source.path}: a path that cannot be written as text has no place in a table; use kidx build"
             )
     index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
-    catalog = None if options.database else _absolute(options.catalog or build.catalog)
+    catalog = None if options.database else absolute(options.catalog or build.catalog)
     refuse_overlap(index_dir, catalog, sources)
     if catalog is not None:
         refuse_unusable(catalog)
@@ -152,7 +152,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
     )
 
 
-def _absolute(location: str) -> str:
+def absolute(location: str) -> str:
     """A path as executors know it, whatever folder the command was given in; a URL as it is."""
     path = local_path(location)
     return path if "://" in path else str(Path(path).resolve())

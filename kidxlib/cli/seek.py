@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 import numpy as np
@@ -13,16 +13,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from kidxlib.answers import RESULT_COLUMNS
 from kidxlib.cataloged import NOT_THERE, PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
 from kidxlib.command import ExitCode
-from kidxlib.console import print_json, print_line
 from kidxlib.discover import LeftAlone, list_partitions, source_at
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.log_dir import read_checkpoints
 from kidxlib.names import TopicPartition
 from kidxlib.seek import Seeker, answer_all
-from kidxlib.times import parse_milliseconds, show_time
+from kidxlib.show_answers import show_answers
+from kidxlib.times import parse_milliseconds
 
 _NEAREST: Final = 3
 
@@ -73,12 +72,7 @@ def seek(
         | answer_all(seeker, query, np.array([target], np.int64)).to_pylist()[0]
         for name, seeker in seekers
     ]
-    if as_json:
-        print_json({"answers": [{column: answer[column] for column in RESULT_COLUMNS} for answer in answers]})
-    else:
-        for answer in answers:
-            _print(answer)
-    return ExitCode.NOT_WELL if any(answer["trouble"] for answer in answers) else ExitCode.OK
+    return show_answers(answers, as_json)
 
 
 def _in_log_dir(folder: str, wanted: TopicPartition, index_dir: str | None) -> tuple[str, Seeker]:
@@ -138,18 +132,3 @@ def _no_such(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
     return f"no partition {wanted.folder} in it; it has {', '.join(nearest) or 'none'}" + (
         f" and {len(names) - len(nearest)} more" if len(names) > len(nearest) else ""
     )
-
-
-def _print(answer: dict[str, Any]) -> None:
-    print_line(
-        f"{answer['topic']}-{answer['partition']}, {answer['query']} {answer['target']}: "
-        f"{'found' if answer['found'] else 'not found'}"
-    )
-    for column in RESULT_COLUMNS[RESULT_COLUMNS.index("found") + 1 :]:
-        value = answer[column]
-        if value is not None:
-            print_line(f"  {column:<20} {value}{_as_time(column, value)}")
-
-
-def _as_time(column: str, value: Any) -> str:
-    return f"  ({show_time(value)})" if column == "timestamp" and value >= 0 else ""

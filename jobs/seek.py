@@ -1,0 +1,246 @@
+"""Say where offsets and times are: for one question, or for a file of millions."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.common.answer_files import Format, refuse_existing, reset_offsets, write_answers
+from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.open_catalog import existing_catalog
+from jobs.common.queries import Asked, asked, one_query, read_queries
+from jobs.common.request import absolute
+from jobs.common.seek_on_executors import RESULT, Partitions, answer_on_executors
+from jobs.common.session import session
+from jobs.common.settings import SETTINGS_FILE, read_settings
+from kidxlib.answers import OFFSET, TIMESTAMP
+from kidxlib.command import ExitCode, run
+from kidxlib.console import print_json, print_line, warn
+from kidxlib.errors import UsageError
+from kidxlib.names import PARTITION_MAX, TopicPartition
+from kidxlib.show_answers import show_answers
+from kidxlib.times import parse_milliseconds
+
+#: Partitions without an offset to reset to that are named on screen.
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekRequest:
+    """What to answer.
+
+    Attributes:
+        question: topic, partition, kind and target of the command line; None where `queries` names a file.
+        output: where the answers go; None for the screen.
+        consumer_group_csv: where offsets to reset to go.
+    """
+
+    question: tuple[str, int, str, int] | None
+    queries: str | None
+    output: str | None
+    consumer_group_csv: Path | None
+    source: str | None
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
+@click.option("--database", metavar="NAME", help="A catalog in a database of Spark's metastore instead.")
+@click.option("--source", metavar="NAME", help="Only this source. [default: each that holds the partition]")
+@click.option("--topic", help="The topic.")
+@click.option("--partition", type=click.IntRange(0, PARTITION_MAX), help="The partition's number.")
+@click.option("--offset", type=click.IntRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
+@click.option(
+    "--timestamp", metavar="TIME", help="Which is the first record of this time or later? ISO 8601 with a zone, or ms."
+)
+@click.option(
+    "--queries",
+    metavar="FILE",
+    help="Many questions instead: .csv, .json, .parquet or a Delta table, with columns topic, partition, and offset or "
+    "timestamp, and perhaps source.",
+)
+@click.option("--output", metavar="FILE", help="Where their answers go: .csv, .json, .parquet, else a Delta table.")
+@click.option(
+    "--consumer-group-csv",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what kafka-consumer-groups --reset-offsets --from-file takes; one question a partition.",
+)
+@click.option(
+    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def seek(catalog: str | None, database: str | None, settings_file: Path, as_json: bool, **options: Any) -> ExitCode:
+    """Say which batch holds an offset, and which record is the first of a time, as a broker would.
+
+    Exit codes: 0 answered; 2 wrong options or inputs, nothing done; 3 answered, but files are not as they should be,
+    which notes say; 1 failed.
+    """
+    request = _request(**options)
+    if catalog and database:
+        raise UsageError("--catalog and --database: give one of them")
+    folder = None if database else absolute(catalog or read_settings(settings_file).build.catalog)
+    start = time.monotonic()
+    with session("seek") as spark:
+        if request.output is not None:
+            refuse_existing(spark, request.output)
+        opened = existing_catalog(spark, folder, database)
+        queries, wanted = _questions(spark, request)
+        names = {TopicPartition(each.topic, each.partition) for each in wanted}
+        partitions = cataloged_partitions(opened, names, request.source)
+        if request.question is not None and not partitions:
+            raise UsageError(f"{opened.path}: no partition {next(iter(names)).folder} in it{_of(request.source)}")
+        if request.consumer_group_csv is not None:
+            _refuse_ambiguous(wanted, partitions)
+        answers = answer_on_executors(queries, sum(each.queries for each in wanted), partitions)
+        return _answer(spark, request, answers, partitions, start, as_json)
+
+
+def _request(
+    source: str | None,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    timestamp: str | None,
+    queries: str | None,
+    output: str | None,
+    consumer_group_csv: Path | None,
+) -> SeekRequest:
+    """Put the options together.
+
+    Raises:
+        UsageError: they ask nothing, or too much.
+    """
+    if output is not None:
+        Format.of(output)
+    if consumer_group_csv is not None and consumer_group_csv.exists():
+        raise UsageError(f"--consumer-group-csv {consumer_group_csv}: it is there already; expected a new name")
+    if queries is not None:
+        if (topic, partition, offset, timestamp) != (None, None, None, None):
+            raise UsageError("--queries: the file has the questions; give none beside it")
+        if output is None and consumer_group_csv is None:
+            raise UsageError("--queries: give --output FILE for the answers")
+        question = None
+    elif topic is None or partition is None or (offset is None) == (timestamp is None):
+        raise UsageError("give --topic, --partition and one of --offset and --timestamp, or --queries FILE")
+    elif offset is not None:
+        question = topic, partition, OFFSET, offset
+    else:
+        assert timestamp is not None
+        question = topic, partition, TIMESTAMP, parse_milliseconds(timestamp)
+    return SeekRequest(
+        question=question,
+        queries=None if queries is None else absolute(queries),
+        output=None if output is None else absolute(output),
+        consumer_group_csv=consumer_group_csv,
+        source=source,
+    )
+
+
+def _questions(spark: SparkSession, request: SeekRequest) -> tuple[DataFrame, list[Asked]]:
+    """The questions, and which partitions they ask."""
+    if request.question is not None:
+        topic, partition, query, target = request.question
+        return one_query(spark, topic, partition, query, target), [Asked(topic, partition, None, 1)]
+    assert request.queries is not None
+    queries = read_queries(spark, request.queries)
+    wanted = asked(queries, request.queries)
+    if not wanted:
+        raise UsageError(f"--queries {request.queries}: no row in it")
+    return queries.drop("wrong"), wanted
+
+
+def _refuse_ambiguous(wanted: Sequence[Asked], partitions: Partitions) -> None:
+    """Consumers of a partition can go on at one offset alone.
+
+    Raises:
+        UsageError: a partition is asked more than one thing, or several sources hold it.
+    """
+    queries = Counter[tuple[str, int]]()
+    for each in wanted:
+        queries[each.topic, each.partition] += each.queries
+    for (topic, partition), count in queries.items():
+        if count > 1:
+            raise UsageError(f"--consumer-group-csv: {topic}-{partition} is asked {count} things, expected one")
+        sources = [held.facts["source"] for held in partitions.get((topic, partition), ())]
+        if len(sources) > 1:
+            raise UsageError(
+                f"--consumer-group-csv: {topic}-{partition} is in {', '.join(sources)}; pick one with --source"
+            )
+
+
+def _answer(
+    spark: SparkSession,
+    request: SeekRequest,
+    answers: DataFrame,
+    partitions: Partitions,
+    start: float,
+    as_json: bool,
+) -> ExitCode:
+    """Answer, write, and say what came of it."""
+    counted = Observation()
+    answers = answers.observe(
+        counted,
+        F.count("*").alias("answers"),
+        F.count_if("found").alias("found"),
+        F.count_if("trouble").alias("trouble"),
+        F.sum("bytes_read").alias("bytes_read"),
+    )
+    if request.question is not None or request.consumer_group_csv is not None:
+        rows = [row.asDict() for row in answers.collect()]  # one for each partition and source
+        answers = spark.createDataFrame(rows, RESULT)
+    if request.output is not None:
+        write_answers(answers, request.output)
+    if request.consumer_group_csv is not None:
+        _write_reset_offsets(request.consumer_group_csv, rows, partitions)
+    if request.question is not None:
+        return show_answers(rows, as_json)
+    counts: dict[str, Any] = {
+        **counted.get,
+        "seconds": round(time.monotonic() - start, 3),
+        "output": request.output,
+        "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
+    }
+    if as_json:
+        print_json(counts)
+    else:
+        print_line(f"{counts['answers']:,} answers, {counts['found']:,} found, in {counts['seconds']:.1f} s")
+        print_line(f"read {counts['bytes_read']:,} bytes of logs")
+        if counts["trouble"]:
+            print_line(f"{counts['trouble']:,} have a note about a file that is not as it should be")
+        for name in ("output", "consumer_group_csv"):
+            if counts[name] is not None:
+                print_line(f"{name.replace('_', ' ')}: {counts[name]}")
+    return ExitCode.NOT_WELL if counts["trouble"] else ExitCode.OK
+
+
+def _write_reset_offsets(path: Path, rows: Sequence[Mapping[str, Any]], partitions: Partitions) -> None:
+    ends = {
+        key: (held[0].facts["log_start_offset"] or 0, held[0].facts["log_end_offset"])
+        for key, held in partitions.items()
+    }
+    left_out = []
+    with path.open("x") as file:
+        for topic, partition, offset in reset_offsets(iter(rows), ends):
+            if offset is None:
+                left_out.append(f"{topic}-{partition}")
+            else:
+                file.write(f"{topic},{partition},{offset}\n")
+    if left_out:
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        warn(f"{path}: without {', '.join(left_out[:_NAMED])}{more}, whose offsets are not known")
+
+
+def _of(source: str | None) -> str:
+    return "" if source is None else f" of source {source}"
+
+
+if __name__ == "__main__":
+    run(seek, "./spark-submit.sh seek")
