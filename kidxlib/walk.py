@@ -115,6 +115,15 @@ def _last_offset(window, at):
 
 
 @njit(inline="always")
+def _max_timestamp(window, at):
+    """The largest timestamp of a batch, as it says itself; −1 of magic 0."""
+    magic = np.int8(window[at + _MAGIC_AT])
+    if magic >= _MAGIC_V2:
+        return int64(window, at + _MAX_TIMESTAMP_AT)
+    return int64(window, at + _V1_TIMESTAMP_AT) if magic == 1 else np.int64(_NO_TIMESTAMP)
+
+
+@njit(inline="always")
 def _previous_reaches(walk):
     """Whether the batch before the next holds the target; if so it is the one that was looked for."""
     if walk.previous_position < 0 or walk.previous_last_offset < walk.target:
@@ -177,19 +186,80 @@ def step_to_timestamps(window, window_position, log_bytes, walks, number):
             if size == _ENDS:
                 walk.outcome = Outcome.NONE
                 break
-            at = walk.position - window_position
-            magic = np.int8(window[at + _MAGIC_AT])
-            timestamp = np.int64(_NO_TIMESTAMP)
-            if magic >= _MAGIC_V2:
-                timestamp = int64(window, at + _MAX_TIMESTAMP_AT)
-            elif magic == 1:
-                timestamp = int64(window, at + _V1_TIMESTAMP_AT)
-            if timestamp >= walk.target:
+            if _max_timestamp(window, walk.position - window_position) >= walk.target:
                 walk.outcome = Outcome.FOUND
                 break
             walk.position += size
         number += 1
     return number
+
+
+#: What is asked of the batches before a file position, and of the one that starts there.
+MEASURE: Final = np.dtype(
+    [
+        ("position", "i8"),
+        ("is_batch", "i8"),  # a whole batch starts there
+        ("base_offset", "i8"),  # its first field: of a wrapper the last offset
+        ("last_offset", "i8"),
+        ("last_offset_before", "i8"),  # the largest of the batches before it; `LEAST` where there are none
+        ("max_timestamp_before", "i8"),  # likewise
+    ]
+)
+LEAST: Final = -(2**63)
+#: One walk over the whole log, and the largest that it has met.
+_SWEEP: Final = np.dtype([("position", "i8"), ("bytes_read", "i8"), ("last_offset", "i8"), ("max_timestamp", "i8")])
+
+
+@njit(
+    types.int64(
+        _BYTES,
+        types.int64,
+        types.int64,
+        types.Array(from_dtype(_SWEEP), 1, "C"),
+        types.Array(from_dtype(MEASURE), 1, "C"),
+        types.int64,
+    ),
+    **_OPTIONS,
+)
+def _sweep(window, window_position, log_bytes, sweeps, measures, number):
+    """Take the measures from one on: the number of the first that lies behind the window, or how many there are."""
+    sweep = sweeps[0]
+    while number < len(measures):
+        size = _next_size(window, window_position, log_bytes, sweep)
+        if size == _LEAVES_WINDOW:
+            return number
+        at = sweep.position - window_position
+        while number < len(measures) and (size < 0 or measures[number].position <= sweep.position):
+            measure = measures[number]
+            measure.last_offset_before, measure.max_timestamp_before = sweep.last_offset, sweep.max_timestamp
+            measure.is_batch = size >= 0 and measure.position == sweep.position
+            if measure.is_batch:
+                measure.base_offset, measure.last_offset = int64(window, at), _last_offset(window, at)[0]
+            number += 1
+        if size >= 0:
+            sweep.last_offset = max(sweep.last_offset, _last_offset(window, at)[0])
+            sweep.max_timestamp = max(sweep.max_timestamp, _max_timestamp(window, at))
+            sweep.position += size
+    return number
+
+
+def measure(log: LogBytes, positions: NDArray[np.int64]) -> NDArray[np.void]:
+    """What stands before and at file positions, of dtype `MEASURE`; the headers of the log are read once.
+
+    Args:
+        positions: of shape (n,), ascending.
+
+    Raises:
+        OSError, LogChangedError: the log cannot be read.
+    """
+    measures = np.zeros(len(positions), MEASURE)
+    measures["position"] = positions
+    sweeps = np.array([(0, 0, LEAST, LEAST)], _SWEEP)
+    log_bytes, number = log.size, 0
+    window_position, window = 0, np.empty(0, np.uint8)
+    while (number := _sweep(window, window_position, log_bytes, sweeps, measures, number)) < len(measures):
+        window_position, window = log.window(int(sweeps[0]["position"]))
+    return measures
 
 
 Step: TypeAlias = Callable[[NDArray[np.uint8], int, int, NDArray[np.void], int], int]
