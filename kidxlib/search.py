@@ -46,7 +46,7 @@ _OFFSET_OF_TIMESTAMP_AT: Final = formats.field_position(formats.TIME_INDEX_ENTRY
 
 #: More probes than a search of 2**31 entries makes.
 _PROBES_MAX: Final = 64
-#: Random targets that are searched for at the same time, so that one waits for memory while the others compute.
+#: Targets that are searched for at the same time, so that one waits for memory while the others compute.
 _ABREAST: Final = 16
 #: Seeing whether the entries increase costs about an eighth of a search per entry; below that it does not pay.
 _ENTRIES_PER_TARGET: Final = 8
@@ -188,34 +188,27 @@ def _bound(data, entries, column, base_offset, target, upper, low):
 
 
 @njit
-def _increasing_targets(data, entries, column, base_offset, targets, upper, slots):
-    """Each search goes on where the one before it ended, in steps that double."""
-    low = np.int64(0)
-    for number in range(len(targets)):
-        target = targets[number]
-        step = np.int64(1)
-        while low + step < entries and _value(data, low + step, column, base_offset) <= target:
-            low += step
-            step <<= 1
-        step >>= 1
-        while step > 0:
-            if low + step < entries and _value(data, low + step, column, base_offset) <= target:
-                low += step
-            step >>= 1
-        slots[number] = _bound(data, entries, column, base_offset, target, upper, low)
+def _targets_abreast(data, entries, column, base_offset, targets, upper, increasing, slots):
+    """Binary searches that take as many steps each and no branch, some of them at a time.
 
-
-@njit
-def _targets_abreast(data, entries, column, base_offset, targets, upper, slots):
-    """Binary searches that take as many steps each and no branch, some of them at a time."""
+    `increasing`: the targets do. Each lot then starts where the one before it ended, and looks no further than to where
+    an entry is above its last target.
+    """
     lows = np.empty(_ABREAST, np.int64)
     wanted = np.empty(_ABREAST, np.int64)
+    start, end = np.int64(0), entries
     for first in range(0, len(targets), _ABREAST):
         count = min(_ABREAST, len(targets) - first)
+        if increasing:
+            last = targets[first + count - 1]
+            step = np.int64(1)
+            while start + step < entries and _value(data, start + step, column, base_offset) <= last:
+                step <<= 1
+            end = min(start + step, entries)
         for lane in range(_ABREAST):
-            lows[lane] = 0
+            lows[lane] = start
             wanted[lane] = targets[first + min(lane, count - 1)]
-        left = entries
+        left = end - start
         while left > 1:
             half = left >> 1
             for lane in range(_ABREAST):
@@ -224,6 +217,8 @@ def _targets_abreast(data, entries, column, base_offset, targets, upper, slots):
             left -= half
         for lane in range(count):
             slots[first + lane] = _bound(data, entries, column, base_offset, wanted[lane], upper, lows[lane])
+        if increasing:
+            start = lows[count - 1]
 
 
 @njit(
@@ -249,10 +244,7 @@ def _many_slots(data, entries, column, base_offset, targets, upper, plain, incre
         if targets[number] < targets[number - 1]:
             targets_increase = False
             break
-    if targets_increase:
-        _increasing_targets(data, entries, column, base_offset, targets, upper, slots)
-    else:
-        _targets_abreast(data, entries, column, base_offset, targets, upper, slots)
+    _targets_abreast(data, entries, column, base_offset, targets, upper, targets_increase, slots)
 
 
 @njit(
