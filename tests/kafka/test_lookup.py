@@ -28,12 +28,15 @@ from tests.support.kafka_indexes import KafkaIndex, Targets
 AnIndex: TypeAlias = OffsetIndex | TimeIndex
 
 #: Random targets for each index that Kafka has written; beside them each entry and what is next to it.
-RANDOM_TARGETS: Final = 30
+RANDOM_TARGETS, RANDOM_TARGETS_EXHAUSTIVE = 30, 10_000
 #: Fetch offsets for each transaction index, every upper bound with each.
 STARTS_MAX: Final = 20
-#: Indexes made up, and targets for each of them.
-INDEXES, TARGETS = 60, 500
-INDEXES_EXHAUSTIVE, TARGETS_EXHAUSTIVE = 200, 10_000
+#: What is made up, in all these sizes: around those of the warm end, and far from them.
+MADE: Final = ("sorted", "with duplicates", "zero-padded", "partly shuffled", "noise")
+SIZES: Final = (0, 1, 2, 3, 30, 682, 683, 684, 1024, 1025, 1026, 1500, 3000, 20_000)
+#: Sizes that each is tried in, and targets for each index: five times as many questions, as there are five kinds.
+SIZES_TRIED, TARGETS = 4, 2_000
+TARGETS_EXHAUSTIVE: Final = 10_000
 #: Indexes written to at random, and changes to each.
 WRITTEN, CHANGES = 40, 40
 WRITTEN_EXHAUSTIVE: Final = 1000
@@ -70,13 +73,14 @@ _ERRORS: Final[dict[str, type[KidxError]]] = {
 
 
 def test_indexes_that_kafka_has_written(
-    kafka: Kafka, scratch: Path, golden_segments: list[GoldenSegment], rng: random.Random, say: Say
+    kafka: Kafka, scratch: Path, golden_segments: list[GoldenSegment], rng: random.Random, say: Say, exhaustive: bool
 ) -> None:
     """Lookups at each entry and beside it, and anywhere, by key and by value; aborted transactions of all ranges."""
     lookups: Counter[str] = Counter()
+    anywhere = RANDOM_TARGETS_EXHAUSTIVE if exhaustive else RANDOM_TARGETS
     for segment in golden_segments:
         for kind, content in ((_OFFSET, segment.offset_index), (_TIME, segment.time_index)):
-            targets = _targets(rng, kind, content, segment.base_offset, RANDOM_TARGETS, 10**9)
+            targets = _targets(rng, kind, content, segment.base_offset, anywhere, 10**9)
             try:
                 lookups[kind.ours.__name__] += _compare_lookups(
                     kafka, scratch / "index", kind, content, segment.base_offset, targets
@@ -92,20 +96,25 @@ def test_indexes_that_kafka_has_written(
 
 
 def test_indexes_made_up(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhaustive: bool) -> None:
-    """Empty ones, with one entry and with thousands, around the size of the warm end; unsorted, zero-padded, noise."""
+    """Empty ones, with one entry and with thousands, around the size of the warm end; unsorted, zero-padded, noise.
+
+    At least 10,000 lookups in each, by key and by value, lower and upper bounds.
+    """
     lookups: Counter[str] = Counter()
-    indexes, targets_each = (INDEXES_EXHAUSTIVE, TARGETS_EXHAUSTIVE) if exhaustive else (INDEXES, TARGETS)
-    for number in range(indexes):
-        kind = _KINDS[number % 2]
-        base_offset = rng.choice((0, 45, 2**31 + 5, 2**62, _LONG_MAX - 2**31, _LONG_MAX - 3))
-        content, made = _made_up(rng, kind)
-        targets = _targets(rng, kind, content, base_offset, targets_each, targets_each)
-        try:
-            compared = _compare_lookups(kafka, scratch / "index", kind, content, base_offset, targets)
-        except AssertionError as error:
-            error.add_note(f"{kind.ours.__name__} of {len(content)} bytes, {made}, base offset {base_offset}")
-            raise
-        lookups[f"{kind.ours.__name__} {made}"] += compared
+    for kind in _KINDS:
+        for made in MADE:
+            for size in SIZES if exhaustive else (0, 1, *rng.sample(SIZES[2:], SIZES_TRIED - 2)):
+                base_offset = rng.choice((0, 45, 2**31 + 5, 2**62, _LONG_MAX - 2**31, _LONG_MAX - 3))
+                content = _made_up(rng, kind, made, size)
+                count = TARGETS_EXHAUSTIVE if exhaustive else TARGETS
+                targets = _targets(rng, kind, content, base_offset, count, count)
+                try:
+                    compared = _compare_lookups(kafka, scratch / "index", kind, content, base_offset, targets)
+                except AssertionError as error:
+                    error.add_note(f"{kind.ours.__name__} of {size} entries, {made}, base offset {base_offset}")
+                    raise
+                assert compared >= 10_000
+                lookups[f"{kind.ours.__name__} {made}"] += compared
     say(f"lookups as Kafka's: {_counted(lookups)}")
 
 
@@ -171,7 +180,8 @@ def _targets(rng: random.Random, kind: _Kind, content: bytes, base_offset: int, 
     low, high = int(near.min()), int(near.max())
     if len(near) > near_max:
         near = random_numbers.choice(near, near_max)
-    anywhere = random_numbers.integers(low, max(high, low), count, endpoint=True)
+    low, high = max(low - count, -_LONG_MAX - 1), min(high + count, _LONG_MAX)
+    anywhere = low + random_numbers.choice(min(high - low, _LONG_MAX), count, replace=False)
     targets = np.unique(np.concatenate([near, anywhere, np.array([-_LONG_MAX - 1, _LONG_MAX, -1])]))
     random_numbers.shuffle(targets)
     return targets
@@ -181,12 +191,12 @@ def _entries(kind: _Kind, content: bytes) -> NDArray[np.void]:
     return np.frombuffer(content, kind.layout, count=len(content) // kind.layout.itemsize)
 
 
-def _made_up(rng: random.Random, kind: _Kind) -> tuple[bytes, str]:
-    """An index file, and what is special about it."""
-    size = rng.choice((0, 1, 2, 3, 30, 682, 683, 684, 1024, 1025, 1026, 1500, 3000, 20_000))
+def _made_up(rng: random.Random, kind: _Kind, made: str | None = None, size: int | None = None) -> bytes:
+    """An index file of this kind and with so many entries, or any."""
+    made = rng.choice(("sorted", *MADE)) if made is None else made
+    size = rng.choice(SIZES) if size is None else size
     numbers = np.random.default_rng(rng.getrandbits(32))
     entries = np.zeros(size, kind.layout)
-    made = rng.choice(("sorted", "sorted", "with duplicates", "zero-padded", "partly shuffled", "noise"))
     names = kind.layout.names or ()
     for name in names:
         least_step = 0 if made == "with duplicates" else 1
@@ -197,7 +207,7 @@ def _made_up(rng: random.Random, kind: _Kind) -> tuple[bytes, str]:
         numbers.shuffle(entries[size // 3 : size // 2])
     elif made == "noise":
         entries = np.frombuffer(numbers.bytes(entries.nbytes), kind.layout)
-    return entries.tobytes() + numbers.bytes(rng.choice((0, 0, 0, 5))), made
+    return entries.tobytes() + numbers.bytes(rng.choice((0, 0, 0, 5)))
 
 
 # ---- changes ----
@@ -217,7 +227,7 @@ def test_written_to_at_random(kafka: Kafka, scratch: Path, rng: random.Random, s
         if rng.random() < 0.5:
             ours = kind.ours.new(base_offset, max_bytes)
         else:
-            content = _made_up(rng, kind)[0][:300]
+            content = _made_up(rng, kind)[:300]
             path.write_bytes(content)
             ours = kind.ours.from_bytes(content, base_offset, max_bytes=max_bytes)
         theirs = kind.kafkas(kafka, path, base_offset, max_bytes)
@@ -298,7 +308,7 @@ def test_sanity(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhau
     for number in range(1000 if exhaustive else 100):
         kind = _KINDS[number % 2]
         base_offset = rng.choice((0, 45, _LONG_MAX - 5))
-        content = _made_up(rng, kind)[0]
+        content = _made_up(rng, kind)
         path = scratch / "index"
         path.write_bytes(content)
         ours, theirs = kind.ours.from_bytes(content, base_offset), kind.kafkas(kafka, path, base_offset)
