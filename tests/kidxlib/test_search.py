@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kidxlib import formats, search
+from kidxlib.offset_index import OffsetIndex
 from kidxlib.search import PLAIN, WARM_COLD, Search
+from tests.support import page_cache
 
 SEARCHES: Final = pytest.mark.parametrize("how", [WARM_COLD, PLAIN], ids=lambda how: how.name)
 
@@ -246,3 +250,22 @@ def test_warm_lookups_touch_three_pages_at_most(number: int) -> None:
     for entries in range(3000, 5000, 7):
         for target in range(entries - warm, entries, 97):
             assert len(WARM_COLD.trace(index.data, entries, number, 0, target, False).pages) <= 3
+
+
+@SEARCHES
+def test_lookup_reads_the_pages_of_its_trace(how: Search, tmp_path: Path, rng: random.Random) -> None:
+    """Goal: a trace lists all pages that a lookup needs from the disk.
+
+    Method: look something up in a file of which nothing is in memory, and ask the kernel what is there afterwards.
+    """
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(full_pages(640).data.tobytes())
+    last = 640 * OFFSET_ENTRIES_PER_PAGE - 1
+    for target in (last, 0, last // 2, *(rng.randrange(last) for _ in range(20))):
+        if not page_cache.drop(path):
+            pytest.skip(f"{tmp_path} keeps files in memory, expected a disk")
+        index = OffsetIndex.from_bytes(page_cache.mapped(path, without_read_ahead=True), 0, search=how)
+        assert index.lookup(target).offset == target
+        in_memory = page_cache.resident(path)
+        assert in_memory == tuple(sorted(index.trace(target).pages))
+        del index  # what is mapped cannot be dropped
