@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 
 from benchmarks.incremental import incremental
+from benchmarks.lookup import lookup
+from benchmarks.pages import pages
+from benchmarks.pictures import pictures
 from benchmarks.scan import scan
 from kidxlib.command import run
 
@@ -16,6 +19,9 @@ def benchmarks() -> None:
 
 benchmarks.add_command(scan)
 benchmarks.add_command(incremental)
+benchmarks.add_command(lookup)
+benchmarks.add_command(pages)
+benchmarks.add_command(pictures)
 
 if __name__ == "__main__":
     run(benchmarks, "python -m benchmarks.run")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +23,7 @@ from tests.support.kafka import Kafka, KafkaError, error_of
 Targets: TypeAlias = NDArray[np.int64]
 Pair: TypeAlias = tuple[int, int]
 
+_OBJECT: Final = "java.lang.Object"
 _LOG_PACKAGE: Final = "org.apache.kafka.storage.internals.log"
 _PAIR: Final = re.compile(r"\[(?:offset|timestamp)=(-?\d+), (?:position|offset)=(-?\d+)\]")
 _PAIR_OR_NONE: Final = re.compile(rf"Optional\.empty|Optional\[\w+{_PAIR.pattern}\]")
@@ -52,6 +55,22 @@ class KafkaIndex:
     def lookup_many(self, targets: Targets) -> list[Pair]:
         """`lookup`: the two fields of each answer."""
         return [_pair(found) for found in _PAIR.finditer(self._jvm.map(targets, self._method("lookup")))]
+
+    def timed_lookups(self, targets: Targets) -> Callable[[], float]:
+        """A function that looks up each target once, in one loop in the JVM, and says how many seconds that took.
+
+        The loop is that of `stream(targets).mapToObj(index::lookup).mapToLong(found -> found.offset).sum()` in Java.
+        """
+        lookup, offset = self._jvm.lambdas(self.java)
+        array = self._jvm.array(targets)
+
+        def once() -> float:
+            answers = self._jvm.arrays.stream(array).mapToObj(lookup).mapToLong(offset)
+            start = time.perf_counter()
+            answers.sum()
+            return time.perf_counter() - start
+
+        return once
 
     def fetch_upper_bounds(self, position: int, fetch_bytes: Targets) -> list[Pair | None]:
         """`fetchUpperBoundOffset` from one position: offset and position of each answer, None for none."""
@@ -105,7 +124,9 @@ class _Jvm:
         self.transaction_index = log.TransactionIndex
         self.file, self.handles = jvm.java.io.File, jvm.java.lang.invoke.MethodHandles
         self._long, self._int, self._object, self._class = jvm.long, jvm.int, jvm.java.lang.Object, jvm.java.lang.Class
-        self._buffer, self._arrays = jvm.java.nio.ByteBuffer, jvm.java.util.Arrays
+        self._buffer, self.arrays = jvm.java.nio.ByteBuffer, jvm.java.util.Arrays
+        self._method_type = jvm.java.lang.invoke.MethodType
+        self._factory = jvm.java.lang.invoke.LambdaMetafactory
         self._proxies = jvm.java.lang.invoke.MethodHandleProxies
         self._functions = [self._class.forName(f"java.util.function.{kind}Function") for kind in ("Long", "Int")]
         self._lookup = self.handles.publicLookup()
@@ -136,14 +157,48 @@ class _Jvm:
 
     def map(self, targets: Targets, method: Any, int32: bool = False) -> str:
         """What the method makes of each target, as the text of one list."""
+        function = self._proxies.asInterfaceInstance(self._functions[int32], method)
+        return str(self.arrays.stream(self.array(targets, int32)).mapToObj(function).toList().toString())
+
+    def array(self, targets: Targets, int32: bool = False) -> Any:
+        """The targets as an array in the JVM."""
         content = targets.astype(">i4" if int32 else ">i8").tobytes()
         if self._sent[0] != content:
             array = self._gateway.new_array(self._int if int32 else self._long, len(targets))
             buffer = self._buffer.wrap(content)
             (buffer.asIntBuffer() if int32 else buffer.asLongBuffer()).get(array)
             self._sent = content, array
-        function = self._proxies.asInterfaceInstance(self._functions[int32], method)
-        return str(self._arrays.stream(self._sent[1]).mapToObj(function).toList().toString())
+        return self._sent[1]
+
+    def lambdas(self, index: Any) -> tuple[Any, Any]:
+        """`index::lookup`, and `offset` of what it answers, as Java's compiler would have made them."""
+        kind = index.getClass()
+        kind_lookup = self.method(str(kind.getSimpleName()), "lookup")
+        answer, inside = kind_lookup.getReturnType(), self.handles.privateLookupIn(kind, self.handles.lookup())
+        answer_offset = next(method for method in answer.getMethods() if method.getName() == "offset")
+        takes_long, any_object = self._class.forName("java.util.function.LongFunction"), self._class.forName(_OBJECT)
+        gives_long = self._class.forName("java.util.function.ToLongFunction")
+        shape, long = self._method_type.methodType, kind_lookup.getParameterTypes()[0]
+        lookup = self._factory.metafactory(
+            inside,
+            "apply",
+            shape(takes_long, kind),
+            shape(any_object, long),
+            inside.unreflect(kind_lookup),
+            shape(answer, long),
+        )
+        offset = self._factory.metafactory(
+            inside,
+            "applyAsLong",
+            shape(gives_long),
+            shape(long, any_object),
+            inside.unreflect(answer_offset),
+            shape(long, answer),
+        )
+        return (
+            lookup.getTarget().bindTo(index).invokeWithArguments(self.objects()),
+            offset.getTarget().invokeWithArguments(self.objects()),
+        )
 
 
 @functools.cache

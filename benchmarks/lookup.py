@@ -1,0 +1,150 @@
+"""Lookups in one index: this project's beside those of Kafka's own index classes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import machine
+from benchmarks.scan import BROKER_JAVA_OPTIONS
+from kidxlib import formats, names
+from kidxlib.console import note, print_line, print_table
+from kidxlib.errors import KidxError
+from kidxlib.offset_index import OffsetIndex
+from kidxlib.time_index import TimeIndex
+from tests.support import kafka_indexes
+from tests.support.kafka import Kafka
+from tests.support.kafka_indexes import KafkaIndex
+
+AnIndex: TypeAlias = OffsetIndex | TimeIndex
+Targets: TypeAlias = NDArray[np.int64]
+
+#: Bytes of an index: Kafka's default limit; that of a full segment of 1 GiB with an entry every 4 KiB; little more than
+#: the part that is searched first.
+SIZES: Final = (10 * 1024**2, 2 * 1024**2, 16 * 1024)
+#: After these the JVM has compiled what it runs.
+WARM_UP_PASSES: Final = 3
+#: Of all targets, those that are looked up one by one from Python.
+ONE_BY_ONE: Final = 100_000
+#: Keys of entries lie this far apart, so that most targets lie between two.
+STEP: Final = 7
+
+_MANY, _ONE, _KAFKA = "lookup_many", "lookup", "Kafka"
+
+
+@click.command()
+@click.option("--targets", type=click.IntRange(1000), default=1_000_000, show_default=True, help="Lookups in a pass.")
+@click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="Passes of each, in turn.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("var/benchmarks"),
+    show_default=True,
+    help="Where the indexes are made, and lookup.json goes.",
+)
+def lookup(targets: int, rounds: int, folder: Path) -> None:
+    """Look up the same targets again and again, in indexes that lie in memory and on one core.
+
+    Checks that the answers are Kafka's, prints medians, and writes all passes to lookup.json.
+    """
+    report: dict[str, Any] = {"machine": machine.describe(), "targets": targets, "indexes": []}
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in (OffsetIndex, TimeIndex):
+        rows = []
+        for size in SIZES:
+            note(f"{kind.__name__} of {size:,} bytes …")
+            with Kafka(BROKER_JAVA_OPTIONS) as kafka:
+                report["machine"] |= kafka.versions
+                ours, theirs = _index(kafka, kind, size, folder)
+                seconds = _measure(ours, theirs, targets, rounds)
+            report["indexes"].append({"kind": kind.__name__, "entries": len(ours), "seconds": seconds})
+            rows += _rows(len(ours), seconds, targets)
+        columns = (
+            "entries",
+            "targets",
+            "Kafka M/s",
+            "lookup_many M/s",
+            "times Kafka",
+            "times Kafka's random",
+            "one by one, ns each",
+        )
+        print_table(f"{kind.__name__}, {targets:,} targets", columns, rows, text_columns=2)
+    result = folder / "lookup.json"
+    result.write_text(json.dumps(report, indent=2) + "\n")
+    print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all passes: {result}")
+
+
+def _index(kafka: Kafka, kind: type[AnIndex], size: int, folder: Path) -> tuple[AnIndex, KafkaIndex]:
+    """The same file, opened by us and by Kafka."""
+    is_offset = kind is OffsetIndex
+    layout = formats.OFFSET_INDEX_ENTRY if is_offset else formats.TIME_INDEX_ENTRY
+    entries = np.zeros(size // layout.itemsize, layout)
+    key, value = layout.names or ()
+    entries[key] = STEP * np.arange(1, len(entries) + 1)
+    entries[value] = np.arange(len(entries)) * (1600 if is_offset else 1)
+    path = folder / names.segment_file(0, names.OFFSET_INDEX_SUFFIX if is_offset else names.TIME_INDEX_SUFFIX)
+    path.write_bytes(entries.tobytes())
+    opened = kafka_indexes.offset_index if is_offset else kafka_indexes.time_index
+    return kind.open(path, 0), opened(kafka, path, 0)
+
+
+def _measure(ours: AnIndex, theirs: KafkaIndex, targets: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of every pass, the warm-up first, by the order of the targets and by what was measured.
+
+    Raises:
+        KidxError: Kafka has other answers.
+    """
+    anywhere = np.random.default_rng(1).integers(0, STEP * len(ours), targets, endpoint=True)
+    runs: dict[str, Callable[[], float]] = {}
+    for order, asked in (("random", anywhere), ("sorted", np.sort(anywhere))):
+        some = asked[:: max(1, targets // ONE_BY_ONE)]
+        if ours.lookup_many(some[:1000]).tolist() != theirs.lookup_many(some[:1000]):
+            raise KidxError(f"{ours.name}: expected Kafka's answers to {order} targets")
+        runs[f"{order}, {_KAFKA}"] = theirs.timed_lookups(asked)
+        runs[f"{order}, {_MANY}"] = functools.partial(_timed, ours.lookup_many, asked)
+        runs[f"{order}, {_ONE}"] = functools.partial(_timed_one_by_one, ours, some.tolist())
+    seconds: dict[str, list[float]] = {what: [] for what in runs}
+    for _ in range(WARM_UP_PASSES + rounds):
+        for what, run in runs.items():
+            seconds[what].append(run())
+    return seconds
+
+
+def _timed(work: Callable[[Targets], object], targets: Targets) -> float:
+    start = time.perf_counter()
+    work(targets)
+    return time.perf_counter() - start
+
+
+def _timed_one_by_one(index: AnIndex, targets: Sequence[int]) -> float:
+    """Seconds for each lookup, the loop around them included."""
+    look_up = index.lookup
+    start = time.perf_counter()
+    for target in targets:
+        look_up(target)
+    return (time.perf_counter() - start) / len(targets)
+
+
+def _rows(entries: int, seconds: Mapping[str, Sequence[float]], targets: int) -> list[tuple[str, ...]]:
+    medians = {what: statistics.median(passes[WARM_UP_PASSES:]) for what, passes in seconds.items()}
+    return [
+        (
+            f"{entries:,}",
+            order,
+            f"{targets / medians[f'{order}, {_KAFKA}'] / 1e6:.1f}",
+            f"{targets / medians[f'{order}, {_MANY}'] / 1e6:.1f}",
+            f"{medians[f'{order}, {_KAFKA}'] / medians[f'{order}, {_MANY}']:.1f}",
+            f"{medians[f'random, {_KAFKA}'] / medians[f'{order}, {_MANY}']:.1f}",
+            f"{medians[f'{order}, {_ONE}'] * 1e9:,.0f}",
+        )
+        for order in ("random", "sorted")
+    ]
