@@ -15,14 +15,23 @@ TOO_LONG: Final = -2
 
 
 @njit(inline="always")
+def uint8(data, at):
+    """Of a signed position the compiler would ask first whether it is negative."""
+    return data[np.uintp(at)]
+
+
+@njit(inline="always")
 def int16(data, at):
-    return np.int16((np.uint16(data[at]) << 8) | data[at + 1])
+    return np.int16((np.uint16(uint8(data, at)) << 8) | uint8(data, at + 1))
 
 
 @njit(inline="always")
 def int32(data, at):
     value = (
-        (np.uint32(data[at]) << 24) | (np.uint32(data[at + 1]) << 16) | (np.uint32(data[at + 2]) << 8) | data[at + 3]
+        (np.uint32(uint8(data, at)) << 24)
+        | (np.uint32(uint8(data, at + 1)) << 16)
+        | (np.uint32(uint8(data, at + 2)) << 8)
+        | uint8(data, at + 3)
     )
     return np.int32(value)
 
