@@ -19,7 +19,7 @@ from benchmarks.pages import ENTRIES_A_PAGE, SIZES, TAIL
 from kidxlib import formats
 from kidxlib.console import print_line
 from kidxlib.errors import KidxError
-from kidxlib.log import LogSegment
+from kidxlib.log_segment import LogSegment
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.records import Batch, batches
 from kidxlib.recover import RecoverOptions, recover
