@@ -14,6 +14,7 @@ OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 OFFSET_MAX = 2**63 - 1
@@ -25,8 +26,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 _MOVED_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
 
-_SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
-_UNFINISHED_SUFFIXES = (".deleted", ".cleaned", ".swap")
+SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+_UNFINISHED_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap")
 _CHECKPOINTS = (
     LEADER_EPOCH_CHECKPOINT,
     "recovery-point-offset-checkpoint",
@@ -118,7 +119,7 @@ def why_not_a_segment(name: str) -> NotASegment:
             return reason
     if name.endswith(LOG_SUFFIX):
         return NotASegment.WRONG_SEGMENT_NAME
-    if name.endswith(_SIDE_FILE_SUFFIXES):
+    if name.endswith(SIDE_FILE_SUFFIXES):
         return NotASegment.SIDE_FILE
     if name in _CHECKPOINTS or name.endswith(".checkpoint"):
         return NotASegment.CHECKPOINT

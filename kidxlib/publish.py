@@ -1,4 +1,5 @@
 """The only writer of index files: stage, flush, read back and compare, rename, flush again; a group of files at once.
+And the only place that removes files of a log dir, where a recorded plan says so.
 
 A reader of a final name sees the old file or the new one, whole, at any moment and after any crash. Flushing is by file
 system and not by file, because one `syncfs` for 300 staged files costs less than one `fsync`.
@@ -13,13 +14,14 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import TracebackType
 from typing import Final, Self
 
 from kidxlib.errors import PublishError
+from kidxlib.names import DELETED_SUFFIX
 
 STAGING_PREFIX: Final = ".kidx-"
 STAGING_SUFFIX: Final = ".tmp"
@@ -178,12 +180,87 @@ class Publisher:
 
     def _flush(self) -> None:
         """Make all that was written so far durable: contents, names and folders."""
-        for root in self._roots.values():
-            if not hasattr(_libc, "syncfs"):  # not Linux
-                os.sync()
-            elif _libc.syncfs(root) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code))
+        _flush(self._roots.values())
+
+
+class Retirer:
+    """Takes files out of use, and removes them later: first renamed, as Kafka does, so that a broker which starts in
+    between finishes the removal.
+
+    It writes into folders that exist, and follows no link below their roots. Who calls it holds the log dir's lock.
+    """
+
+    def __init__(self) -> None:
+        self._roots: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for descriptor in self._roots.values():
+            os.close(descriptor)
+
+    def names(self, folder: Folder) -> set[str]:
+        """The names in a folder; none where there is no such folder.
+
+        Raises:
+            PublishError: it cannot be opened, or a part of its path is a link.
+        """
+        try:
+            with self._open(folder) as descriptor:
+                return set(os.listdir(descriptor))
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise PublishError(f"{folder}: {_why_not_opened(error)}") from error
+
+    def status(self, folder: Folder, name: str) -> os.stat_result | None:
+        """Of a regular file; None where there is none under that name, or it cannot be reached."""
+        with contextlib.suppress(OSError), self._open(folder) as descriptor:
+            status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            return status if stat.S_ISREG(status.st_mode) else None
+        return None
+
+    def retire(self, folder: Folder, name: str) -> None:
+        """Put the suffix of deleted files behind a file's name.
+
+        Raises:
+            PublishError: it cannot be renamed.
+        """
+        try:
+            with self._open(folder) as descriptor:
+                os.replace(name, name + DELETED_SUFFIX, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        except OSError as error:
+            raise PublishError(f"{folder}/{name}: not renamed: {_why_not_opened(error)}") from error
+
+    def remove(self, folder: Folder, name: str) -> None:
+        """Remove the file that was called `name` before it was retired.
+
+        Raises:
+            PublishError: it cannot be removed.
+        """
+        try:
+            with self._open(folder) as descriptor, contextlib.suppress(FileNotFoundError):
+                os.unlink(name + DELETED_SUFFIX, dir_fd=descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise PublishError(
+                f"{folder}/{name}{DELETED_SUFFIX}: not removed: {_why_not_opened(error)}; run again"
+            ) from error
+
+    def flush(self) -> None:
+        """Make all that was done so far durable."""
+        _flush(self._roots.values())
+
+    @contextlib.contextmanager
+    def _open(self, folder: Folder) -> Iterator[int]:
+        if folder.root not in self._roots:
+            self._roots[folder.root] = os.open(folder.root, _DIRECTORY)
+        with _below(self._roots[folder.root], folder.path, make=False) as descriptor:
+            yield descriptor
 
 
 def read_file(folder: Folder, name: str, limit: int = -1) -> bytes | None:
@@ -246,11 +323,24 @@ def _below(root: int, path: str, *, make: bool) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _not_written(folder: Folder, name: str, error: OSError) -> PublishError:
-    reason = error.strerror
+def _flush(roots: Iterable[int]) -> None:
+    """Flush the file systems of opened folders."""
+    for root in roots:
+        if not hasattr(_libc, "syncfs"):  # not Linux
+            os.sync()
+        elif _libc.syncfs(root) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+
+def _why_not_opened(error: OSError) -> str:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        reason = "a part of the path is a symbolic link or a file, expected folders only"
-    return PublishError(f"{folder}/{name}: not written: {reason}; what stood there is untouched")
+        return "a part of the path is a symbolic link or a file, expected folders only"
+    return error.strerror or str(error)
+
+
+def _not_written(folder: Folder, name: str, error: OSError) -> PublishError:
+    return PublishError(f"{folder}/{name}: not written: {_why_not_opened(error)}; what stood there is untouched")
 
 
 def _read(folder: int, name: str, limit: int = -1) -> bytes | None:

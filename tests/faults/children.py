@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from kidxlib.log_dir import locked
 from kidxlib.plan import PartitionKey, Plan, SideFiles, Target, compare, find_segments, parse_sources, parse_topics
 from kidxlib.publish import sweep
 from kidxlib.recover import RecoverOptions
+from kidxlib.retire import Retirement, carry_out
 
 _DAY_NS: Final = 24 * 3600 * 10**9
 
@@ -152,3 +153,24 @@ def _peak_memory() -> int:
 
 def _bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def retire_until_step(
+    send: Connection, log_dir: Path, retirements: Sequence[Retirement], last_step: int | None
+) -> None:
+    """Carry a plan out; kill this process just before step number `last_step`. Sends what it would have recorded, as
+    soon as it would, and then the steps it took.
+    """
+    steps = 0
+
+    def count(event: str, _: tuple[Any, ...]) -> None:
+        nonlocal steps
+        if event in _STEPS:
+            if steps == last_step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            steps += 1
+
+    with locked(log_dir):
+        sys.addaudithook(count)
+        carry_out(retirements, send.send, lambda: None)
+    send.send(steps)

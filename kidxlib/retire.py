@@ -1,0 +1,157 @@
+"""Carrying a retention plan out on an archive: the segments that it names go, with their side files.
+
+As Kafka does it (`LocalLog.deleteSegmentFiles`): every file is renamed first, the log before its side files, and
+removed some time later. Here the log is removed last, so that it tells as long as anything of its segment is left to
+do: stopped at any point and run again, this ends in the same state. The oldest segments go first, so that what stays is
+always a log without a hole.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.errors import PublishError
+from kidxlib.names import DELETED_SUFFIX, LOG_SUFFIX, SIDE_FILE_SUFFIXES, parse_segment_log, segment_file
+from kidxlib.plan import PartitionKey
+from kidxlib.publish import Folder, Retirer
+
+
+class Outcome(enum.StrEnum):
+    """What became of a segment that a plan names."""
+
+    DELETED = "deleted"
+    LAST = "last"  # of its partition: a broker would roll first, here it stays
+    CHANGED = "changed"  # not as it was planned: it stays, and all behind it
+    BEHIND = "behind"  # one that stays
+    GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
+
+
+#: What a person should look into.
+NOT_WELL: Final = (Outcome.CHANGED, Outcome.BEHIND)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSegment:
+    """A segment as it was when it was planned."""
+
+    base_offset: int
+    log_bytes: int
+    log_mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """What is to go of a partition.
+
+    Attributes:
+        index_folder: may be the same as that of the segments.
+        segments: by base offset.
+    """
+
+    key: PartitionKey
+    segments_folder: Folder
+    index_folder: Folder
+    segments: tuple[PlannedSegment, ...]
+
+    @property
+    def folders(self) -> tuple[Folder, ...]:
+        """Where side files may stand."""
+        same = str(self.segments_folder) == str(self.index_folder)
+        return (self.segments_folder,) if same else (self.segments_folder, self.index_folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What became of a segment; `detail` says what was found where it is not what was planned."""
+
+    key: PartitionKey
+    segment: PlannedSegment
+    outcome: Outcome
+    detail: str | None = None
+
+
+def carry_out(
+    retirements: Sequence[Retirement], record: Callable[[Sequence[Retired]], None], wait: Callable[[], None]
+) -> list[Retired]:
+    """Rename, record, wait, remove. The log dirs are locked by who calls this.
+
+    Args:
+        record: told what became of each segment once that is durable, and before anything is removed.
+        wait: returns when what was renamed may be removed.
+
+    Raises:
+        PublishError: a file cannot be renamed or removed. Run again to go on.
+    """
+    with Retirer() as retirer:
+        retired = [segment for retirement in retirements for segment in _retire(retirer, retirement)]
+        retirer.flush()
+        record(retired)
+        deleted = {(found.key, found.segment) for found in retired if found.outcome is Outcome.DELETED}
+        if deleted:
+            wait()
+            _remove(retirer, [(each, s) for each in retirements for s in each.segments if (each.key, s) in deleted])
+        return retired
+
+
+def _retire(retirer: Retirer, retirement: Retirement) -> Iterator[Retired]:
+    try:
+        names = {folder: retirer.names(folder) for folder in retirement.folders}
+    except PublishError as error:
+        for segment in retirement.segments:
+            yield Retired(retirement.key, segment, Outcome.CHANGED, str(error))
+        return
+    logs = [parse_segment_log(name) for name in names[retirement.segments_folder]]
+    last = max((base_offset for base_offset in logs if base_offset is not None), default=None)
+    stopped = False
+    for segment in retirement.segments:
+        outcome, detail = (Outcome.BEHIND, None) if stopped else _look(retirer, retirement, segment, last)
+        if outcome is Outcome.DELETED:
+            _rename(retirer, retirement, segment, names)
+        stopped = stopped or outcome in (Outcome.CHANGED, Outcome.LAST)
+        yield Retired(retirement.key, segment, outcome, detail)
+
+
+def _look(
+    retirer: Retirer, retirement: Retirement, segment: PlannedSegment, last: int | None
+) -> tuple[Outcome, str | None]:
+    """What is to become of a segment, by its log as it is now: the log, or what was renamed by a run before this."""
+    folder, log = retirement.segments_folder, segment_file(segment.base_offset, LOG_SUFFIX)
+    for name in (log, log + DELETED_SUFFIX):
+        status = retirer.status(folder, name)
+        if status is None:
+            continue
+        if (status.st_size, status.st_mtime_ns) != (segment.log_bytes, segment.log_mtime_ns):
+            return Outcome.CHANGED, (
+                f"{folder}/{name}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns; planned as "
+                f"{segment.log_bytes} bytes, {segment.log_mtime_ns} ns: build again and plan again"
+            )
+        return (Outcome.LAST, None) if name == log and segment.base_offset == last else (Outcome.DELETED, None)
+    return Outcome.GONE, None
+
+
+def _rename(retirer: Retirer, retirement: Retirement, segment: PlannedSegment, names: dict[Folder, set[str]]) -> None:
+    log = segment_file(segment.base_offset, LOG_SUFFIX)
+    if log in names[retirement.segments_folder]:
+        retirer.retire(retirement.segments_folder, log)
+    for folder, name in _side_files(retirement, segment):
+        if name in names[folder]:
+            retirer.retire(folder, name)
+
+
+def _remove(retirer: Retirer, segments: Sequence[tuple[Retirement, PlannedSegment]]) -> None:
+    for retirement, segment in segments:
+        for folder, name in _side_files(retirement, segment):
+            retirer.remove(folder, name)
+    retirer.flush()
+    for retirement, segment in segments:
+        retirer.remove(retirement.segments_folder, segment_file(segment.base_offset, LOG_SUFFIX))
+    retirer.flush()
+
+
+def _side_files(retirement: Retirement, segment: PlannedSegment) -> Iterator[tuple[Folder, str]]:
+    for folder in retirement.folders:
+        for suffix in SIDE_FILE_SUFFIXES:
+            yield folder, segment_file(segment.base_offset, suffix)
