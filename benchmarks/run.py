@@ -8,6 +8,7 @@ from benchmarks.incremental import incremental
 from benchmarks.lookup import lookup
 from benchmarks.pages import pages
 from benchmarks.pictures import pictures
+from benchmarks.retention import retention
 from benchmarks.scan import scan
 from kidxlib.command import run
 
@@ -22,6 +23,7 @@ benchmarks.add_command(incremental)
 benchmarks.add_command(lookup)
 benchmarks.add_command(pages)
 benchmarks.add_command(pictures)
+benchmarks.add_command(retention)
 
 if __name__ == "__main__":
     run(benchmarks, "python -m benchmarks.run")

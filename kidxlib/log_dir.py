@@ -190,9 +190,9 @@ def _file_system(path: Path) -> str:
     """The type of the file system that holds `path`; empty where this system does not say."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        device = os.stat(path).st_dev
     except OSError:
         return ""
-    device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for mount in mounts:
         fields = mount.split()

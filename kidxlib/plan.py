@@ -24,7 +24,7 @@ from kidxlib.names import (
     segment_file,
 )
 from kidxlib.publish import Folder, list_folder
-from kidxlib.recover import RecoverOptions, Status
+from kidxlib.recover import ABSENT, RecoverOptions, Status
 from kidxlib.storage import FileVersion
 
 #: source, topic, partition
@@ -262,7 +262,7 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
         for key, segments in known.items()
         if key in listed_partitions or (key[0] in plan.log_dirs and key not in plan.unlistable)
         for base_offset, before in segments.items()
-        if before.status is not Status.GONE and (key, base_offset) not in listed
+        if before.status not in ABSENT and (key, base_offset) not in listed
     ]
     changes.to_finish = {key: first for key, first in first_present.items() if key in to_finish}
     return changes

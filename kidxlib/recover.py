@@ -35,6 +35,11 @@ class Status(enum.StrEnum):
     CHANGED = "changed"  # another process wrote to it while it was read
     UNREADABLE = "unreadable"
     GONE = "gone"  # listed, and deleted before it was read
+    DELETED = "deleted"  # by retention, as a plan said
+
+
+#: Segments that are in their source no longer.
+ABSENT: Final = (Status.GONE, Status.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,13 @@ from datetime import UTC, datetime, timedelta
 from kidxlib.errors import UsageError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
 
 
 def parse_time(text: str) -> datetime:
@@ -56,3 +63,23 @@ def show_time(milliseconds_: int) -> str:
     except OverflowError:
         return f"{milliseconds_} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def to_ms(moment: datetime) -> int:
+    """Milliseconds since the epoch, rounded down."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> timedelta:
+    """The time that `text` means: a whole number and a unit, such as 60s.
+
+    Raises:
+        UsageError: it is not that, or longer than can be computed with.
+    """
+    match = re.fullmatch(r"([0-9]{1,15})(ms|s|m|h|d)", text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a duration; expected a whole number with ms, s, m, h or d, such as 60s")
+    try:
+        return int(match[1]) * _UNITS[match[2]]
+    except OverflowError as error:
+        raise UsageError(f"{text}: too long a duration") from error

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import reduce
 from typing import Any, Final, TypeVar
 
@@ -25,17 +26,19 @@ from jobs.common.hadoop import hadoop_path
 from jobs.common.tables import (
     ABORTED_TRANSACTIONS,
     BUILDS,
-    CATALOG_VERSION,
+    FACTS_VERSION,
     FINISHED_NAMES,
+    LATER_NAMES,
     PARTITIONS,
     PRODUCER_EVENTS,
+    RETENTION_PLANS,
     SEGMENTS,
     Table,
     spark_schema,
 )
 from kidxlib.build import IntervalSource
 from kidxlib.plan import Changes, FirstPresent, Known, KnownSegment, PartitionKey
-from kidxlib.recover import RecoverOptions, Status
+from kidxlib.recover import ABSENT, RecoverOptions, Status
 from kidxlib.storage import FileVersion
 
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
@@ -90,13 +93,13 @@ class Catalog:
                     time_index_bytes=time_index_bytes,
                     transaction_index_bytes=transaction_index_bytes,
                     finished=producer_state is not None,
-                    current=version == CATALOG_VERSION,
+                    current=version >= FACTS_VERSION,
                 )
         return known
 
     def index_folders_of_others(self, sources: Sequence[str]) -> dict[str, str]:
         """The index folders of every source but these, and whose they are."""
-        rows = self.read(SEGMENTS).where(~F.col("source").isin(*sources) & (F.col("status") != Status.GONE.value))
+        rows = self.read(SEGMENTS).where(~F.col("source").isin(*sources) & _is_present())
         rows = rows.select("index_folder", "source").distinct()
         return {row["index_folder"]: row["source"] for row in rows.toArrow().to_pylist()}
 
@@ -151,7 +154,7 @@ class Catalog:
             .withColumn("max_timestamp", _sql_timestamp("max_timestamp_ms"))
             .withColumn("log_mtime", F.timestamp_micros(F.expr("log_mtime_ns div 1000")))
             .withColumn("build_id", F.lit(build_id))
-            .select(*(name for name in SEGMENTS.column_names if name not in FINISHED_NAMES))
+            .select(*(name for name in SEGMENTS.column_names if name not in LATER_NAMES))
         )
         return self._commit(SEGMENTS, lambda target: _merge_segments(target, rows))
 
@@ -163,14 +166,14 @@ class Catalog:
     def to_finish(self, partitions: Mapping[PartitionKey, FirstPresent]) -> DataFrame:
         """What some partitions are folded from: rows for `finish_on_executors`.
 
-        Segments that are gone count as long as they lie before the first one that is present, and are of the same
-        topic: retention took them, and what was seen in them still holds. Behind it, compaction may have merged them
-        into others.
+        Segments that are gone or deleted count as long as they lie before the first one that is present, and are of the
+        same topic: retention took them, and what was seen in them still holds. Behind it, compaction may have merged
+        them into others.
         """
         columns = f"{_PARTITION_KEY}, present_topic_id string, first_present bigint"
         rows = [(*key, first.topic_id, first.base_offset) for key, first in partitions.items()]
         wanted = F.broadcast(self.spark.createDataFrame(rows, columns))
-        usable = (F.col("status") != Status.GONE.value) | (
+        usable = _is_present() | (
             (F.col("base_offset") < F.col("first_present")) & F.col("topic_id").eqNullSafe(F.col("present_topic_id"))
         )
         segments = self.read(SEGMENTS).join(wanted, list(PARTITIONS.key)).where(usable)
@@ -209,7 +212,7 @@ class Catalog:
     def offsets(self, sources: Collection[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """By partition, the first segment's base offset and the last segment's next offset, of what is not gone."""
         last = F.max(F.struct("base_offset", "next_offset"))["next_offset"]
-        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & (F.col("status") != Status.GONE.value))
+        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & _is_present())
         rows = rows.groupBy(*PARTITIONS.key).agg(F.min("base_offset").alias("first"), last.alias("next"))
         return {
             (row["source"], row["topic"], row["partition"]): (row["first"], row["next"])
@@ -256,6 +259,59 @@ class Catalog:
         self._commit(SEGMENTS, commit)
         return len(marks)
 
+    def source_names(self) -> set[str]:
+        """The names of all sources."""
+        return {row["source"] for row in self.read(PARTITIONS).select("source").distinct().collect()}
+
+    def topics(self, sources: Collection[str]) -> set[str]:
+        """The names of all topics of some sources."""
+        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & _is_present()).select("topic").distinct()
+        return {row["topic"] for row in rows.collect()}
+
+    def to_plan(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
+        """The segments that are present, with the offsets that checkpoints gave of their partitions."""
+        wanted = F.broadcast(self.spark.createDataFrame([(topic,) for topic in topics], "topic string"))
+        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources) & _is_present())
+        partitions = self.read(PARTITIONS).select(*PARTITIONS.key, "log_start_offset", "high_watermark")
+        columns = ("next_offset", "status", "log_bytes", "valid_bytes", "max_timestamp_ms", "log_mtime_ns")
+        return (
+            segments.select(*SEGMENTS.key, *columns, "log_path", "index_folder")
+            .join(wanted, "topic", "left_semi")
+            .join(partitions, list(PARTITIONS.key), "left")
+        )
+
+    def append_plan(self, planned: DataFrame) -> None:
+        """Add the rows of one plan."""
+        path = self.table_path(RETENTION_PLANS)
+        self._commit(RETENTION_PLANS, lambda _: planned.write.format("delta").mode("append").save(path))
+
+    def plan(self, plan_id: str) -> DataFrame:
+        """The rows of a plan."""
+        return self.read(RETENTION_PLANS).where(F.col("plan_id") == plan_id)
+
+    def source_paths(self) -> dict[str, str]:
+        """The path of each source, as the last build that read it was given it."""
+        builds = self.read(BUILDS).select("started_at", F.explode("sources").alias("source", "path"))
+        rows = builds.groupBy("source").agg(F.max_by("path", "started_at").alias("path")).collect()
+        return {row["source"]: row["path"] for row in rows}
+
+    def mark_deleted(self, segments: Collection[tuple[str, str, int, int]], now: datetime) -> None:
+        """Write into `segments` which of them were deleted, and when; those that are marked already stay as they are.
+
+        Args:
+            segments: keys.
+        """
+        schema = t.StructType([field for field in spark_schema(SEGMENTS.columns) if field.name in SEGMENTS.key])
+        rows = self.spark.createDataFrame(list(segments), schema)
+        status = F.lit(Status.DELETED.value)
+        values: dict[str, Column | str] = {"status": status, "active": F.lit(False), "deleted_at": F.lit(now)}
+
+        def commit(target: DeltaTable) -> None:
+            merge = target.alias("old").merge(rows.alias("new"), _same_key(SEGMENTS))
+            merge.whenMatchedUpdate(condition=F.col("old.status") != status, set=values).execute()
+
+        self._commit(SEGMENTS, commit)
+
     def append_build(self, build: dict[str, Any]) -> None:
         """Add the row of one run; `build` has a value for every column."""
         values = tuple(build[name] for name in BUILDS.column_names)
@@ -268,6 +324,11 @@ class Catalog:
         return while_others_commit(path, lambda: commit(DeltaTable.forPath(self.spark, path)))
 
 
+def _is_present() -> Column:
+    """Of a row of `segments`: it was in its source when that was last listed, and was not deleted since."""
+    return ~F.col("status").isin(*(status.value for status in ABSENT))
+
+
 def _same_key(table: Table) -> Column:
     return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
 
@@ -275,7 +336,7 @@ def _same_key(table: Table) -> Column:
 def _merge_segments(target: DeltaTable, rows: DataFrame) -> int:
     """Add the rows that are new by key and replace those that differ in what a scan finds; return their number.
 
-    What finishing had added to a row that is replaced becomes null: it is to be done again.
+    What was added to a row that is replaced becomes null: its partition is to be finished again.
     """
     compared = [name for name in rows.columns if name not in (*SEGMENTS.key, "build_id")]
     same = _same(compared)
@@ -284,7 +345,7 @@ def _merge_segments(target: DeltaTable, rows: DataFrame) -> int:
     changed = joined.where(is_new | ~same).select("new.*", is_new.alias("is_new"))
     counted = changed.groupBy("is_new").count().collect()
     values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in rows.columns}
-    values |= dict.fromkeys(FINISHED_NAMES, F.lit(None))
+    values |= dict.fromkeys(LATER_NAMES, F.lit(None))
     if counted:
         merge = target.alias("old").merge(changed.alias("new"), _same_key(SEGMENTS)).whenNotMatchedInsert(values=values)
         if not all(row["is_new"] for row in counted):  # a merge that only inserts is a simpler one

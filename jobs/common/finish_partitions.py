@@ -18,7 +18,7 @@ from kidxlib.fold import NO_EVENTS, ScannedSegment
 from kidxlib.kernels import LEADER_EPOCH
 from kidxlib.plan import PartitionKey
 from kidxlib.publish import Published
-from kidxlib.recover import Status
+from kidxlib.recover import ABSENT, Status
 
 _ROWS_PER_ARROW_BATCH: Final = 1000
 
@@ -76,7 +76,7 @@ def _segments(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey,
 
 def _segment(head: dict[str, Any], events: list[NDArray[np.void]]) -> tuple[PartitionKey, SegmentTask]:
     segment = head["segment"]
-    present = segment["status"] != Status.GONE
+    present = segment["status"] not in ABSENT
     epochs = [(epoch["epoch"], epoch["start_offset"], epoch["position"]) for epoch in segment["leader_epochs"] or ()]
     scanned = ScannedSegment(
         base_offset=head["base_offset"],

@@ -13,7 +13,9 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 2
+CATALOG_VERSION: Final = 3
+#: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
+FACTS_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ _SEGMENT_FACTS: Final = (
     Column("base_offset", _LONG, "the segment's base offset, from its file name", nullable=False),
     Column("topic_id", _STRING, "topic id from partition.metadata; null where that file is absent"),
     Column("next_offset", _LONG, "last offset of the last valid batch + 1; the base offset where there is no batch"),
-    Column("status", _STRING, "ok, truncated, quarantined, changed, unreadable or gone", nullable=False),
+    Column("status", _STRING, "ok, truncated, quarantined, changed, unreadable, gone or deleted", nullable=False),
     Column("reason", _STRING, "why the scan ended before the end of the log; null where it did not"),
     Column("reason_position", _LONG, "byte of the log at which it ended; null where reason is null"),
     Column("reason_detail", _STRING, "what was found there, and what was expected"),
@@ -132,6 +134,11 @@ _FINISHED: Final = (
 )
 FINISHED_NAMES: Final = tuple(column.name for column in _FINISHED)
 
+_DELETED_AT: Final = Column("deleted_at", _TIMESTAMP, "when retention deleted it, as a plan said; else null")
+
+#: What is null of a segment that was just read.
+LATER_NAMES: Final = (*FINISHED_NAMES, _DELETED_AT.name)
+
 SEGMENTS: Final = Table(
     name="segments",
     comment="One row per segment of each source: what its log holds, how its scan ended, and its index files.",
@@ -146,6 +153,7 @@ SEGMENTS: Final = Table(
             "the build that found this row's facts; later builds that found the same left it",
             False,
         ),
+        _DELETED_AT,
     ),
     key=("source", "topic", "partition", "base_offset"),
     cluster_by=("topic", "partition", "base_offset"),
@@ -247,7 +255,50 @@ BUILDS: Final = Table(
     cluster_by=(),
 )
 
-TABLES: Final = (SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, BUILDS)
+RETENTION_PLANS: Final = Table(
+    name="retention_plans",
+    comment="What each run of retention decided: a row for each segment and policy.",
+    columns=(
+        Column("plan_id", _STRING, "id of the run", nullable=False),
+        *_SEGMENT_KEY,
+        Column("policy", _STRING, "name of the policy", nullable=False),
+        Column("decision", _STRING, "delete or keep", nullable=False),
+        Column("reason", _STRING, "why", nullable=False),
+        Column("warnings", t.ArrayType(_STRING), "what a person would not expect of that", nullable=False),
+        Column("bytes", _LONG, "size of the .log"),
+        Column("largest_timestamp_ms", _LONG, "what its age is counted from, ms since the epoch"),
+        Column("of_mtime", _BOOLEAN, "that is the modification time of the .log: no batch has a timestamp", False),
+        Column("retention_ms", _LONG, "the topic's retention.ms; -1: no limit", nullable=False),
+        Column("retention_bytes", _LONG, "the topic's retention.bytes; -1: no limit", nullable=False),
+        Column("future_ms", _LONG, "by how much its largest timestamp lies in the future", nullable=False),
+        Column("backwards_ms", _LONG, "by how much it is older than an earlier segment that stays", nullable=False),
+        Column(
+            "rolls_first",
+            _BOOLEAN,
+            "the partition's last segment goes: a broker rolls first, --apply keeps this segment",
+            nullable=False,
+        ),
+        Column("next_offset", _LONG, "where the next segment begins, or the log ends"),
+        Column("cut_offset", _LONG, "in the segment where it is: first offset that is not older than retention.ms"),
+        Column("first_timestamp_ms", _LONG, "of the first segment that stays: its first record's timestamp"),
+        Column("decision_on_disk", _STRING, "what a broker would decide by its index files; null: not looked at"),
+        Column("reason_on_disk", _STRING, "why it would"),
+        Column("timestamp_on_disk_ms", _LONG, "what it would take for the largest timestamp"),
+        Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
+        Column("log_path", _STRING, "the .log", nullable=False),
+        Column("index_folder", _STRING, "folder of the index files", nullable=False),
+        Column("planned_at", _TIMESTAMP, "the time that it was decided for (its --now)", nullable=False),
+    ),
+    key=("plan_id", "policy", "source", "topic", "partition", "base_offset"),
+    cluster_by=("plan_id",),
+)
+
+TABLES: Final = (SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, BUILDS, RETENTION_PLANS)
+
+#: What executors send back of partitions that they planned: such rows, as yet of no plan.
+PLANNED_COLUMNS: Final = tuple(
+    column for column in RETENTION_PLANS.columns if column.name not in ("plan_id", "planned_at")
+)
 
 
 def spark_schema(columns: tuple[Column, ...]) -> t.StructType:
@@ -282,3 +333,6 @@ FINISHED_SCHEMA: Final = _one_of(
     kept=(Column("path", _STRING, "a snapshot or checkpoint that stays as it is"),),
 )
 FINISHED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(FINISHED_SCHEMA)
+
+PLANNED_SCHEMA: Final = spark_schema(PLANNED_COLUMNS)
+PLANNED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(PLANNED_SCHEMA)

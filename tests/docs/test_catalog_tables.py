@@ -18,7 +18,7 @@ from jobs.common import open_catalog
 from jobs.common.catalog import Catalog
 from jobs.common.open_catalog import VERSION_PROPERTY, find_catalog, make_tables
 from jobs.common.session import session
-from jobs.common.tables import BUILDS, CATALOG_VERSION, FINISHED_NAMES, SEGMENTS, TABLES, Table, spark_schema
+from jobs.common.tables import BUILDS, CATALOG_VERSION, LATER_NAMES, SEGMENTS, TABLES, Table, spark_schema
 from kidxlib.errors import UsageError
 from tests.docs.log_dirs import put
 from tests.kidxlib.segments import Batch
@@ -26,7 +26,7 @@ from tests.support.build_job import build_here, use_pips_spark
 
 #: What version 1 did not have.
 NEW_COLUMNS: Final = {
-    "segments": {"map_end_offset", "leader_epochs", *FINISHED_NAMES},
+    "segments": {"map_end_offset", "leader_epochs", *LATER_NAMES},
     "partitions": set[str](),
     "builds": {"finished", "aborted_transactions", "by_transaction_index"},
 }
@@ -59,7 +59,7 @@ def no_delta_table(spark: SparkSession, catalog: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (newer, "builds: written with catalog version 99, this code has 2; use a newer release"),
+        (newer, "builds: written with catalog version 99, this code has 3; use a newer release"),
         (foreign, "partitions: a Delta table, but not one of this project's; give --catalog another folder"),
         (no_delta_table, "give --catalog a new or empty folder"),
     ],

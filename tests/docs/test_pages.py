@@ -9,7 +9,7 @@ import re
 import pytest
 
 import kidxlib.build
-from kidxlib import fold, producers, recover
+from kidxlib import fold, producers, recover, retention
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 from tests.docs.render import rendered
 
@@ -17,6 +17,8 @@ _LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _STATUS_ROW = re.compile(r"^\| `([a-z]+)` \|", re.MULTILINE)
 _REASON_ROW = re.compile(r"^\| `([a-z]+)` \| `([a-z-]+)` \|", re.MULTILINE)
+_RETENTION_REASON_ROW = re.compile(r"^\| `(delete|keep)` \| `([a-z -]+)` \|", re.MULTILINE)
+_WARNING_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 ALL_PAGES = [*PAGES, "CONTRIBUTING.md"]
 
 
@@ -41,6 +43,16 @@ def test_every_status_and_reason_is_explained() -> None:
     section = page[page.index("## How a segment stands") : page.index("## Timestamps")]
     assert set(_REASON_ROW.findall(section)) == in_code
     assert set(_STATUS_ROW.findall(section)) == {status.value for status in recover.Status}
+
+
+def test_every_reason_and_warning_of_retention_is_explained() -> None:
+    page = read("docs/retention.md")
+    reasons = page[page.index("## Reasons") : page.index("## Warnings")]
+    assert _RETENTION_REASON_ROW.findall(reasons) == [
+        ("delete" if reason in retention.GOING else "keep", reason.value) for reason in retention.Reason
+    ]
+    warnings = page[page.index("## Warnings") : page.index("## Policies")]
+    assert _WARNING_ROW.findall(warnings) == [surprise.value for surprise in retention.Surprise]
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import UsageError
-from kidxlib.times import parse_time
+from kidxlib.times import parse_duration, parse_time, to_ms
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,29 @@ def test_milliseconds_are_kept(milliseconds: int) -> None:
     moment = parse_time(str(milliseconds))
     assert parse_time(moment.isoformat()) == moment
     assert round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("0s", timedelta(0)),
+        ("250ms", timedelta(milliseconds=250)),
+        ("60s", timedelta(minutes=1)),
+        ("90m", timedelta(hours=1, minutes=30)),
+        ("24h", timedelta(days=1)),
+        ("7d", timedelta(weeks=1)),
+    ],
+)
+def test_durations(text: str, duration: timedelta) -> None:
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize("text", ["", "60", "s", "-1s", "1.5h", "1 h", "1w", "999999999999999d"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_duration(text)
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_milliseconds_and_back(milliseconds: int) -> None:
+    assert to_ms(parse_time(str(milliseconds))) == milliseconds

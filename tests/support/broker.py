@@ -118,7 +118,7 @@ class Broker:
     def _run(self) -> BrokerRun:
         self._runs += 1
         return BrokerRun(
-            self._command("kafka.Kafka", "server.properties"), self.folder, self.folder / f"run-{self._runs}.log"
+            self.command("kafka.Kafka", "server.properties"), self.folder, self.folder / f"run-{self._runs}.log"
         )
 
     def _take_ports(self) -> None:
@@ -148,7 +148,7 @@ class Broker:
 
     def _format(self) -> None:
         arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties")
-        command = self._command("kafka.tools.StorageTool", *arguments)
+        command = self.command("kafka.tools.StorageTool", *arguments)
         done = subprocess.run(
             command,
             cwd=self.folder,
@@ -161,7 +161,8 @@ class Broker:
         if done.returncode != 0:
             raise BrokerError(f"the broker's storage could not be formatted:\n{done.stdout}")
 
-    def _command(self, main_class: str, *arguments: str) -> list[str]:
+    def command(self, main_class: str, *arguments: str) -> list[str]:
+        """A command that runs one of Kafka's main classes."""
         home = os.environ.get("JAVA_HOME")
         java = f"{home}/bin/java" if home else "java"
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"

@@ -1,4 +1,4 @@
-"""The job `build_index`, called as a user's shell would, or within this process, where Spark's JVM is started once."""
+"""The jobs, called as a user's shell would, or within this process, where Spark's JVM is started once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import pyarrow
 import pyspark
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs.build_index import build_index
 from jobs.common.tables import TABLES
+from jobs.retention import retention
 from kidxlib.command import run
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -39,20 +41,29 @@ class Ended:
 
 
 def build_here(*arguments: str | Path) -> Ended:
-    """Run the job within this process."""
+    """Run build_index within this process."""
+    return _run_here(build_index, *arguments)
+
+
+def retention_here(*arguments: str | Path) -> Ended:
+    """Run retention within this process."""
+    return _run_here(retention, *arguments)
+
+
+def _run_here(job: click.Command, *arguments: str | Path) -> Ended:
     use_pips_spark()
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            run(build_index, "build_index", [str(argument) for argument in arguments])
+            run(job, str(job.name), [str(argument) for argument in arguments])
         except SystemExit as exit_:
             return Ended(int(str(exit_.code)), out.getvalue(), err.getvalue())
     raise AssertionError("run() returned")
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    """Start ./spark-submit.sh build_index as a process group of its own."""
-    command = [str(PROJECT / "spark-submit.sh"), "build_index", *map(str, arguments)]
+def start(*arguments: str | Path, job: str = "build_index") -> subprocess.Popen[str]:
+    """Start ./spark-submit.sh with a job as a process group of its own."""
+    command = [str(PROJECT / "spark-submit.sh"), job, *map(str, arguments)]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -1,0 +1,157 @@
+"""A plan of a million segments from a generated catalog, in one job: seconds, and the driver's memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from benchmarks import machine
+from jobs.common.catalog import Catalog
+from jobs.common.open_catalog import make_tables
+from jobs.common.session import session
+from jobs.common.tables import CATALOG_VERSION, PARTITIONS, SEGMENTS
+from kidxlib.console import note, print_line, print_table
+from tests.support.build_job import clean_environment, use_pips_spark
+
+PROJECT: Final = Path(__file__).resolve().parents[1]
+_NOW_MS: Final = 1_790_000_000_000
+_HOUR_MS: Final = 3_600_000
+_SEGMENT_BYTES: Final = 1 << 30
+_OFFSETS: Final = 1_000_000
+_TOPICS: Final = 50
+_POLL_SECONDS: Final = 0.1
+
+
+@click.command()
+@click.option("--segments", type=click.IntRange(1), default=1_000_000, show_default=True)
+@click.option("--partitions", type=click.IntRange(1), default=2_000, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def retention(segments: int, partitions: int, folder: Path) -> None:
+    """Plan the retention of a generated catalog through ./spark-submit.sh.
+
+    Segments are of 1 GiB and an hour each, timestamps go back in some; there are no files behind them. The driver is
+    a Python process and Spark's JVM, which in local mode is the executor, too.
+    """
+    catalog = folder.resolve() / f"retention-{segments}-{partitions}"
+    shutil.rmtree(catalog, ignore_errors=True)
+    note(f"generating {segments:,} segments in {partitions:,} partitions below {catalog} …")
+    _generate(catalog, segments, partitions)
+    run = _plan(catalog)
+    print_table(
+        f"{segments:,} segments in {partitions:,} partitions",
+        ("", "seconds in all", "segments a second", "driver's JVM, MB", "driver's Python, MB"),
+        [
+            (
+                "plan",
+                f"{run['seconds']:.1f}",
+                f"{segments / run['seconds']:,.0f}",
+                f"{run['jvm_bytes'] / 1e6:,.0f}",
+                f"{run['python_bytes'] / 1e6:,.0f}",
+            )
+        ],
+        text_columns=1,
+    )
+    print_line(run["said"])
+    result = folder / "retention.json"
+    result.write_text(json.dumps({"machine": machine.describe(), "runs": {"plan": run}}, indent=2) + "\n")
+    print_line(f"all figures: {result}")
+
+
+def _generate(path: Path, segments: int, partitions: int) -> None:
+    each = -(-segments // partitions)
+    use_pips_spark()
+    with session("generate") as spark:
+        catalog = Catalog(spark, str(path))
+        make_tables(catalog, None)
+        number = F.col("id") % each
+        partition = F.floor(F.col("id") / each)
+        name = F.format_string("topic-%d-%d", partition % _TOPICS, F.floor(partition / _TOPICS))
+        key: dict[str, Column] = {
+            "source": F.lit("generated"),
+            "topic": F.format_string("topic-%d", partition % _TOPICS),
+            "partition": F.floor(partition / _TOPICS).cast("int"),
+        }
+        # The last segment is of now; one in eight is ten hours older than its place says.
+        timestamp = _NOW_MS - (each - 1 - number) * _HOUR_MS - F.when(F.col("id") % 8 == 0, 10 * _HOUR_MS).otherwise(0)
+        of_segments: dict[str, Column] = {
+            **key,
+            "base_offset": number * _OFFSETS,
+            "next_offset": (number + 1) * _OFFSETS,
+            "status": F.lit("ok"),
+            "active": number == each - 1,
+            "log_bytes": F.lit(_SEGMENT_BYTES).cast("long"),
+            "valid_bytes": F.lit(_SEGMENT_BYTES).cast("long"),
+            "max_timestamp_ms": timestamp,
+            "interval_bytes": F.lit(4096),
+            "max_index_bytes": F.lit(10485760),
+            "interval_source": F.lit("settings"),
+            "crc_checked": F.lit(True),
+            "log_mtime_ns": F.lit(_NOW_MS * 1_000_000),
+            "log_path": F.concat(
+                F.lit("/nowhere/logs/"),
+                name,
+                F.lit("/"),
+                F.lpad((number * _OFFSETS).cast("string"), 20, "0"),
+                F.lit(".log"),
+            ),
+            "index_folder": F.concat(F.lit("/nowhere/index/"), name),
+            "catalog_version": F.lit(CATALOG_VERSION),
+            "build_id": F.lit("generated"),
+        }
+        of_partitions: dict[str, Column] = {
+            **key,
+            "first_base_offset": F.lit(0).cast("long"),
+            "clean_shutdown": F.lit(True),
+            "present": F.lit(True),
+            "folder": F.concat(F.lit("/nowhere/logs/"), name),
+            "build_id": F.lit("generated"),
+        }
+        rows = spark.range(0, segments, 1, 8)
+        for table, columns, chosen in (
+            (SEGMENTS, of_segments, rows),
+            (PARTITIONS, of_partitions, rows.where(number == 0)),
+        ):
+            written = chosen.select(*(value.alias(column) for column, value in columns.items()))
+            written.write.format("delta").mode("append").save(catalog.table_path(table))
+
+
+def _plan(catalog: Path) -> dict[str, Any]:
+    command = [str(PROJECT / "spark-submit.sh"), "retention", "--catalog", str(catalog), "--now", str(_NOW_MS)]
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=clean_environment()
+    )
+    peaks = {"java": 0, "python": 0}
+    while process.poll() is None:
+        for name, peak in _memory_of_session(process.pid):
+            peaks[name] = max(peaks[name], peak)
+        time.sleep(_POLL_SECONDS)
+    seconds = time.perf_counter() - start
+    assert process.stdout is not None and process.returncode == 0, process.returncode
+    said = next(line for line in process.stdout if line.startswith("policy "))
+    return {"seconds": seconds, "jvm_bytes": peaks["java"], "python_bytes": peaks["python"], "said": said.strip()}
+
+
+def _memory_of_session(leader: int) -> list[tuple[str, int]]:
+    """Peak memory so far of the JVM and of the Python process that is the driver, which leads the session."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, KeyError):
+            pid = int(status.parent.name)
+            if os.getsid(pid) != leader:
+                continue
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            if fields["Name"] == "java" or pid == leader:
+                name = "java" if fields["Name"] == "java" else "python"
+                found.append((name, int(fields["VmHWM"].split()[0]) * 1024))
+    return found

@@ -1,0 +1,275 @@
+"""Partitions over executors: each is planned by itself, from the catalog and, where that is asked for, its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from jobs.common.tables import PARTITIONS, PLANNED_ARROW_SCHEMA, PLANNED_SCHEMA
+from kidxlib import records
+from kidxlib.errors import KidxError
+from kidxlib.largest_timestamp import OnDisk, max_timestamp_on_disk
+from kidxlib.log_segment import LogSegment
+from kidxlib.policy import kept_for_its_topic
+from kidxlib.recover import Status
+from kidxlib.retention import (
+    REASONS,
+    Bounds,
+    Cleanup,
+    Decision,
+    Decisions,
+    Longs,
+    Segments,
+    Surprise,
+    TopicPolicy,
+    decide,
+    keep_all,
+)
+
+#: Of what is known of these, all is known of the whole segment, or of all that a broker's recovery leaves of it.
+_WELL: Final = (Status.OK.value, Status.TRUNCATED.value)
+_NS_PER_MS: Final = 1_000_000
+_WORDS: Final = np.array([reason.value for reason in REASONS], object)
+
+#: By topic, the policies by name.
+Policies = Mapping[str, Mapping[str, TopicPolicy]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is made for.
+
+    Attributes:
+        high_watermark: of every partition; None takes what the catalog says of each.
+        from_files: look at each time index, too.
+    """
+
+    now_ms: int
+    high_watermark: int | None
+    from_files: bool
+    include_internal: bool
+
+
+def plan_on_executors(rows: DataFrame, policies: Policies, options: PlanOptions) -> DataFrame:
+    """Rows of `PLANNED_SCHEMA`, a row for each segment and policy.
+
+    Args:
+        rows: of `Catalog.to_plan`.
+    """
+    known_policies = rows.sparkSession.sparkContext.broadcast(policies)
+
+    def plan_all(key: tuple[Any, ...], segments: pa.Table) -> pa.Table:
+        named = known_policies.value[key[1].as_py()]
+        return pa.concat_tables(plan_partition(segments.sort_by("base_offset"), named, options))
+
+    return rows.groupBy(*PARTITIONS.key).applyInArrow(plan_all, PLANNED_SCHEMA)
+
+
+def plan_partition(table: pa.Table, policies: Mapping[str, TopicPolicy], options: PlanOptions) -> Iterable[pa.Table]:
+    """The rows of one partition, for one policy after the other.
+
+    Args:
+        table: its segments, by base offset.
+    """
+    partition = _Partition.of(table)
+    on_disk = partition.on_disk() if options.from_files else None
+    for name, policy in policies.items():
+        yield _planned(partition, name, policy, options, on_disk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    table: pa.Table
+    segments: Segments
+    log_end_offset: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> _Partition:
+        status = table["status"].to_numpy()
+        last = table.slice(len(table) - 1).to_pylist()[0]
+        segments = Segments(
+            base_offsets=table["base_offset"].to_numpy(),
+            # What is left of a truncated one once a broker has cut it.
+            sizes=np.where(status == Status.TRUNCATED.value, _longs(table, "valid_bytes"), _longs(table, "log_bytes")),
+            max_timestamps=_longs(table, "max_timestamp_ms"),
+            mtimes_ms=_longs(table, "log_mtime_ns") // _NS_PER_MS,
+            well=np.isin(status, _WELL),
+        )
+        return cls(table, segments, last["base_offset"] if last["next_offset"] is None else last["next_offset"])
+
+    def of_first_row(self, column: str) -> Any:
+        return self.table[column][0].as_py()
+
+    def bounds(self, policy: TopicPolicy, high_watermark: int | None) -> Bounds:
+        bounds = Bounds.at_start(
+            int(self.segments.base_offsets[0]),
+            self.log_end_offset,
+            log_start_offset=self.of_first_row("log_start_offset"),
+            high_watermark=self.of_first_row("high_watermark") if high_watermark is None else high_watermark,
+        )
+        asked = dict(policy.log_start_offsets).get(self.of_first_row("partition"))
+        return bounds if asked is None else bounds.deleted_up_to(asked)
+
+    def on_disk(self) -> list[OnDisk | None]:
+        """What the time index of each segment says; None where a broker would not go by it."""
+        places = zip(
+            *(self.table[name].to_pylist() for name in ("log_path", "index_folder", "base_offset")),
+            self.segments.max_timestamps.tolist(),
+            strict=True,
+        )
+        return [
+            _or_none(lambda: max_timestamp_on_disk([os.path.dirname(log), folder], base_offset, known))  # noqa: B023
+            for log, folder, base_offset, known in places
+        ]
+
+    def open(self, number: int) -> LogSegment:
+        row = self.table.slice(number, 1).to_pylist()[0]
+        return LogSegment.open(Path(row["log_path"]).parent, row["base_offset"], Path(row["index_folder"]))
+
+
+def _planned(
+    partition: _Partition,
+    name: str,
+    policy: TopicPolicy,
+    options: PlanOptions,
+    on_disk: Sequence[OnDisk | None] | None,
+) -> pa.Table:
+    segments, bounds = partition.segments, partition.bounds(policy, options.high_watermark)
+    kept = kept_for_its_topic(partition.of_first_row("topic"), policy, options.include_internal)
+
+    def decided(segments: Segments) -> Decisions:
+        return decide(segments, bounds, policy, options.now_ms) if kept is None else keep_all(segments, kept)
+
+    decisions = decided(segments)
+    count = len(segments)
+    columns: dict[str, Any] = {
+        **{column: partition.table[column] for column in (*PARTITIONS.key, "base_offset", "log_mtime_ns")},
+        **{column: partition.table[column] for column in ("log_path", "index_folder")},
+        "policy": pa.repeat(name, count),
+        "decision": _decision_words(decisions),
+        "reason": _WORDS[decisions.reasons],
+        "warnings": pa.array(_warnings(decisions, on_disk), pa.list_(pa.string())),
+        "bytes": partition.table["log_bytes"],
+        "largest_timestamp_ms": decisions.largest_timestamps,
+        "of_mtime": decisions.of_mtime,
+        "retention_ms": pa.repeat(policy.retention_ms, count),
+        "retention_bytes": pa.repeat(policy.retention_bytes, count),
+        "future_ms": decisions.future_ms,
+        "backwards_ms": decisions.backwards_ms,
+        "rolls_first": (np.arange(count) == count - 1) & decisions.whole_partition,
+        "next_offset": np.append(segments.base_offsets[1:], partition.log_end_offset),
+        "cut_offset": _at(count, _cut_offset(partition, bounds, policy, decisions, options.now_ms)),
+        "first_timestamp_ms": _at(count, _first_timestamp(partition, decisions)),
+    }
+    if on_disk is not None:
+        timestamps = np.array(
+            [
+                known if read is None else read.max_timestamp
+                for known, read in zip(segments.max_timestamps, on_disk, strict=True)
+            ],
+            np.int64,
+        )
+        by_files = decided(replace(segments, max_timestamps=timestamps))
+        columns["decision_on_disk"] = _decision_words(by_files)
+        columns["reason_on_disk"] = _WORDS[by_files.reasons]
+        columns["timestamp_on_disk_ms"] = timestamps
+    nothing = pa.nulls(count)
+    return pa.table(
+        [_as_column(columns.get(field.name, nothing), field.type) for field in PLANNED_ARROW_SCHEMA],
+        schema=PLANNED_ARROW_SCHEMA,
+    )
+
+
+def _cut_offset(
+    partition: _Partition, bounds: Bounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
+) -> tuple[int, int | None] | None:
+    """The segment that holds the first record which is not too old, and that record's offset.
+
+    As `UnifiedLog.searchOffsetInLocalLog` finds it, in the first segment that has so large a timestamp; where all are
+    older it is the log end offset.
+    """
+    if policy.retention_ms < 0 or Cleanup.DELETE not in policy.cleanup:
+        return None
+    young = decisions.largest_timestamps >= now_ms - policy.retention_ms
+    if not young.any():
+        return len(young) - 1, partition.log_end_offset
+    number = int(young.argmax())
+    found = _or_none(
+        lambda: partition.open(number).find_offset_by_timestamp(now_ms - policy.retention_ms, bounds.log_start_offset)
+    )
+    return number, found and found.offset
+
+
+def _first_timestamp(partition: _Partition, decisions: Decisions) -> tuple[int, int | None] | None:
+    """The first segment that stays, and the timestamp of its first record."""
+    if decisions.whole_partition:
+        return None
+
+    def first() -> int | None:
+        log = partition.open(decisions.deleted).log
+        return next(
+            (record.timestamp for batch in records.batches(log) for record in records.records(log, batch)), None
+        )
+
+    return decisions.deleted, _or_none(first)
+
+
+def _warnings(decisions: Decisions, on_disk: Sequence[OnDisk | None] | None) -> list[list[str]]:
+    found: list[list[str]] = [[] for _ in decisions.reasons]
+    if decisions.whole_partition:
+        for words in found:
+            words.append(Surprise.WHOLE_PARTITION.value)
+    for column, surprise in (
+        (decisions.future_ms, Surprise.FUTURE_TIMESTAMP),
+        (decisions.backwards_ms, Surprise.TIMESTAMPS_BACKWARDS),
+    ):
+        for number in column.nonzero()[0].tolist():
+            found[number].append(surprise.value)
+    for words, read in zip(found, on_disk or (), strict=False):
+        if read is not None and read.surprise is not None:
+            words.append(read.surprise.value)
+    return found
+
+
+def _decision_words(decisions: Decisions) -> Any:
+    count = len(decisions.reasons)
+    gone, left = (
+        pa.repeat(decision.value, number)
+        for decision, number in ((Decision.DELETE, decisions.deleted), (Decision.KEEP, count - decisions.deleted))
+    )
+    return pa.concat_arrays([gone, left])
+
+
+def _at(count: int, value: tuple[int, int | None] | None) -> Any:
+    """A column that is null but in one place."""
+    column: list[int | None] = [None] * count
+    if value is not None:
+        column[value[0]] = value[1]
+    return pa.array(column, pa.int64())
+
+
+def _as_column(values: Any, kind: pa.DataType) -> Any:
+    if isinstance(values, np.ndarray):
+        return pa.array(values, kind)
+    return values.cast(kind)
+
+
+def _longs(table: pa.Table, column: str) -> Longs:
+    """A column of numbers, 0 where they are not known."""
+    values: Longs = table[column].fill_null(pa.scalar(0, pa.int64())).to_numpy()
+    return values
+
+
+def _or_none(look: Callable[[], Any]) -> Any:
+    """What is found in files; None where they are not at hand, or not as they should be: the plan is the catalog's."""
+    try:
+        return look()
+    except (KidxError, OSError):
+        return None

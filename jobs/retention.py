@@ -1,0 +1,155 @@
+"""Plan retention: which segments Kafka would delete, and why each of the others stays; carry a plan out."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.common.apply_plan import Applied, apply_plan
+from jobs.common.catalog import Catalog
+from jobs.common.open_catalog import find_catalog, make_tables
+from jobs.common.plan_partitions import plan_on_executors
+from jobs.common.retention_report import (
+    Report,
+    print_report,
+    refuse_copies,
+    report,
+    segments_as_json,
+    write_delete_records,
+)
+from jobs.common.retention_request import ApplyRequest, PlanRequest, RetentionOptions, Where, retention_request
+from jobs.common.session import session
+from jobs.common.settings import SETTINGS_FILE
+from jobs.common.tables import RETENTION_PLANS, SEGMENTS
+from kidxlib.command import ExitCode, run
+from kidxlib.console import print_json, print_line
+from kidxlib.errors import UsageError
+
+_LIMIT: Final = click.IntRange(-1, 2**63 - 1)
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
+@click.option("--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead.")
+@click.option("--source", "sources", multiple=True, metavar="NAME", help="Only this source; repeatable. [default: all]")
+@click.option("--topics", metavar="REGEX", help="Only topics whose full name matches.")
+@click.option("--policy", type=click.Path(path_type=Path), help="A file of policies (TOML); several are compared.")
+@click.option("--retention-ms", type=_LIMIT, help="retention.ms of all topics; -1: no limit. [default: 7 days]")
+@click.option("--retention-bytes", type=_LIMIT, help="retention.bytes of all topics; -1: no limit. [default: -1]")
+@click.option(
+    "--high-watermark",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="Of every partition, in place of what the catalog says.",
+)
+@click.option("--from-files", is_flag=True, help="Look at each time index too, as a broker does; say where it differs.")
+@click.option("--include-internal", is_flag=True, help="Plan Kafka's own topics too, as a broker configures them.")
+@click.option(
+    "--delete-records-json",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the plan for kafka-delete-records --offset-json-file.",
+)
+@click.option("--apply", is_flag=True, help="Carry out a plan on an archive, in its log dir and its index folder.")
+@click.option("--plan", "plan_id", metavar="ID", help="The plan to carry out.")
+@click.option("--delete-delay", metavar="TIME", help="From renaming files until they are removed. [default: 60s]")
+@click.option("--max-plan-age", metavar="TIME", help="An older plan is refused. [default: 1h]")
+@click.option(
+    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
+)
+@click.option("--now", metavar="TIME", help="The time to decide for: ISO 8601 with a zone, or ms since the epoch.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def retention(as_json: bool, **options: Any) -> ExitCode:
+    """Plan which segments Kafka's retention would delete, with a reason for each, and record that in the catalog's
+    table retention_plans. Nothing is deleted but with --apply.
+
+    Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 done, but some segments are not well, or their
+    time indexes lead to other decisions; 1 failed.
+    """
+    request = retention_request(RetentionOptions(**options))
+    with session("retention") as spark:
+        catalog = _open(spark, request.where)
+        if isinstance(request, PlanRequest):
+            return _plan(catalog, request, as_json)
+        return _apply(catalog, request, as_json)
+
+
+def _open(spark: SparkSession, where: Where) -> Catalog:
+    catalog = find_catalog(spark, where.catalog, where.database)
+    if not DeltaTable.isDeltaTable(spark, catalog.table_path(SEGMENTS)):
+        raise UsageError(f"--catalog {catalog.path}: no catalog there; ./spark-submit.sh build_index makes one")
+    make_tables(catalog, where.database)
+    return catalog
+
+
+def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> ExitCode:
+    known = catalog.source_names()
+    for source in request.sources:
+        if source not in known:
+            raise UsageError(f"--source {source}: not in the catalog; there are: {', '.join(sorted(known))}")
+    sources = request.sources or tuple(sorted(known))
+    policies = request.policies_of(catalog.topics(sources))
+    if not policies:
+        raise UsageError(f"{catalog.path}: no segment of a topic that matches {request.topics.pattern}")
+    plan_id = _new_id(request.where.now)
+    to_plan = catalog.to_plan(sources, policies)
+    if request.delete_records_json is not None:
+        refuse_copies(to_plan)
+    with catalog.staging(f"plan-{plan_id}") as materialise:
+        planned = materialise(plan_on_executors(to_plan, policies, request.options))
+        found = report(planned)
+        catalog.append_plan(_of_plan(planned, plan_id, request.where.now))
+        if request.delete_records_json is not None:
+            write_delete_records(planned, request.delete_records_json)
+        if as_json:
+            print_json({**_as_json(plan_id, request, found), "segments": segments_as_json(planned)})
+    if not as_json:
+        print_report(plan_id, found)
+        print_line(f"catalog: {catalog.path}, table {RETENTION_PLANS.name}")
+    return ExitCode.NOT_WELL if found.not_well[0] or found.disagreements[0] else ExitCode.OK
+
+
+def _apply(catalog: Catalog, request: ApplyRequest, as_json: bool) -> ExitCode:
+    if not str(catalog.spark.sparkContext.master).startswith("local"):
+        raise UsageError("--apply: only with a local master, so that the log dir's lock covers every writer")
+    applied = Applied(request.plan_id, apply_plan(catalog, request))
+    if as_json:
+        print_json(applied.as_json())
+    else:
+        applied.show()
+    return ExitCode.OK if applied.all_well else ExitCode.NOT_WELL
+
+
+def _new_id(now: datetime) -> str:
+    return f"{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+
+
+def _of_plan(planned: DataFrame, plan_id: str, now: datetime) -> DataFrame:
+    columns = {"plan_id": F.lit(plan_id), "planned_at": F.lit(now)}
+    return planned.withColumns(columns).select(*RETENTION_PLANS.column_names)
+
+
+def _as_json(plan_id: str, request: PlanRequest, found: Report) -> dict[str, Any]:
+    return {
+        "plan_id": plan_id,
+        "planned_at": request.where.now.isoformat(),
+        "policies": [policy.name for policy in request.policies],
+        "topics": [asdict(topic) for topic in found.topics],
+        "warnings": [finding.as_json() for finding in found.findings],
+        "not_well_count": found.not_well[0],
+        "not_well": found.not_well[1],
+        "disagreement_count": found.disagreements[0],
+        "disagreements": found.disagreements[1],
+    }
+
+
+if __name__ == "__main__":
+    run(retention, "./spark-submit.sh retention")

@@ -1,0 +1,35 @@
+"""An archive to plan retention for: a log dir, a mirror of its indexes, a catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.build_job import Ended, build_here, retention_here
+
+
+class Archive:
+    """All of it below one folder; the source is called `it`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log_dir, self.index_dir, self.catalog = folder / "kafka-logs", folder / "index", folder / "catalog"
+
+    def build(self) -> Ended:
+        places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
+        ended = build_here(*places, "--json")
+        assert ended.code in (0, 3), ended.err
+        return ended
+
+    def plan(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
+        ended = retention_here("--catalog", self.catalog, "--json", *arguments)
+        assert ended.code == code, ended.err
+        return ended.json
+
+
+def assert_refused(ended: Ended, message: str) -> None:
+    """Exit code 2, one line that says why, and nothing on standard output."""
+    assert (ended.code, ended.out) == (2, ""), ended
+    [error] = [line for line in ended.err.splitlines() if line.startswith("error: ")]
+    assert message in error
+    assert "Traceback" not in ended.err

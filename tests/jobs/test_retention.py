@@ -1,0 +1,288 @@
+"""Plans made by the job: Kafka's decisions from the catalog and from index files, in Delta, in JSON and on screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow
+import pytest
+
+from jobs.common.plan_partitions import PlanOptions, plan_partition
+from kidxlib.log import Log
+from kidxlib.names import TIME_INDEX_SUFFIX, segment_file
+from kidxlib.retention import TopicPolicy
+from tests.docs.log_dirs import put
+from tests.jobs.archive import Archive, assert_refused
+from tests.kidxlib import golden
+from tests.kidxlib.segments import Batch
+from tests.support.build_job import build_here, retention_here, rows
+from tests.support.kafka import Kafka
+from tests.support.kafka_retention import KafkaRetention
+
+#: In the middle of what the sample's records say of their time.
+_NOW: Final = 1_795_224_739_000
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+
+_POLICIES: Final = """\
+[policy.hours]
+retention.ms = 10000
+
+[policy.small]
+retention.ms = -1
+retention.bytes = 200000
+
+[policy.by-topic]
+[[policy.by-topic.topic]]
+match = ".*-.*"
+order = 2
+retention.ms = 0
+[[policy.by-topic.topic]]
+match = "plain-.*"
+order = 1
+cleanup.policy = "compact"
+log.start.offsets = { 0 = 14000 }
+[[policy.by-topic.topic]]
+match = "append-time"
+order = 0
+remote.storage.enable = true
+"""
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "hours": {"retention.ms": 10000},
+    "small": {"retention.ms": -1, "retention.bytes": 200000},
+}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The sample, built once; who changes it takes a copy."""
+    archive = Archive(tmp_path_factory.mktemp("retention"))
+    shutil.copytree(golden.SAMPLES, archive.log_dir)
+    archive.build()
+    return archive
+
+
+@pytest.fixture(scope="module")
+def kafka_retention() -> Iterator[KafkaRetention]:
+    with Kafka() as kafka:
+        yield KafkaRetention(kafka)
+
+
+def _deleted(plan: dict[str, Any], key: str = "decision") -> dict[tuple[str, str], list[int]]:
+    """By policy and partition folder, the base offsets that go."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for segment in plan["segments"]:
+        of_partition = found.setdefault((segment["policy"], f"{segment['topic']}-{segment['partition']}"), [])
+        if segment[key] == "delete":
+            of_partition.append(segment["base_offset"])
+    return found
+
+
+def test_policies_are_compared_and_each_decides_as_kafka(
+    archive: Archive, kafka_retention: KafkaRetention, tmp_path: Path
+) -> None:
+    """Several policies in one run; what goes is what UnifiedLog deletes; all of it stands in the table, too."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(_POLICIES)
+    plan = archive.plan("--policy", policy, "--now", str(_NOW))
+    assert plan["policies"] == ["hours", "small", "by-topic"]
+    deleted = _deleted(plan)
+    for name, settings in _SETTINGS.items():
+        for folder in sorted(archive.log_dir.iterdir()):
+            if folder.name.startswith("__"):
+                continue
+            copy = tmp_path / name / folder.name
+            shutil.copytree(folder, copy)
+            assert deleted[name, folder.name] == kafka_retention.retain(copy, settings, _NOW).deleted, (name, folder)
+    assert sum(map(len, deleted.values())) >= 5
+    reasons = {(segment["policy"], segment["topic"], segment["reason"]) for segment in plan["segments"]}
+    assert {reason for _, topic, reason in reasons if topic == "__transaction_state"} == {"internal-topic"}
+    assert ("by-topic", "append-time", "not modelled") in reasons
+    assert ("by-topic", "plain-zstd", "log-start") in reasons and ("by-topic", "plain-zstd", "compacted") in reasons
+    recorded = rows(archive.catalog, f"SELECT * FROM retention_plans WHERE plan_id = '{plan['plan_id']}'")
+    assert len(recorded) == len(plan["segments"]) == 3 * 12
+    as_json = {
+        (*(s[name] for name in ("policy", "topic", "partition", "base_offset")),): (
+            s["decision"],
+            s["reason"],
+            s["bytes"],
+        )
+        for s in plan["segments"]
+    }
+    assert as_json == {
+        (row["policy"], row["topic"], row["partition"], row["base_offset"]): (
+            row["decision"],
+            row["reason"],
+            row["bytes"],
+        )
+        for row in recorded
+    }
+    for topic in plan["topics"]:
+        of_topic = [s for s in plan["segments"] if (s["policy"], s["topic"]) == (topic["policy"], topic["topic"])]
+        going = [s for s in of_topic if s["decision"] == "delete"]
+        assert (topic["segments"], topic["deleted"]) == (len(of_topic), len(going))
+        assert (topic["bytes"], topic["freed"]) == (sum(s["bytes"] for s in of_topic), sum(s["bytes"] for s in going))
+
+
+def test_internal_topics_are_planned_on_request(archive: Archive) -> None:
+    """As a broker configures them: the state of transactions is compacted, and never goes by time."""
+    plan = archive.plan("--include-internal", "--topics", "__.*", "--now", str(_NOW + 99 * _DAY_MS))
+    assert {(segment["decision"], segment["reason"]) for segment in plan["segments"]} == {("keep", "compacted")}
+
+
+def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
+    """For each partition what `ListOffsets` answers, from time index, offset index and batches; else the log end."""
+    columns = "*, NULL AS log_start_offset, NULL AS high_watermark"
+    found = none = 0
+    for folder in sorted(archive.log_dir.iterdir()):
+        log = Log.open(folder, archive.index_dir / folder.name)
+        topic = folder.name.rpartition("-")[0]
+        of_topic = f"SELECT {columns} FROM segments WHERE topic = '{topic}' ORDER BY base_offset"
+        table = pyarrow.Table.from_pylist(rows(archive.catalog, of_topic))
+        edges = [segment.largest_timestamp + step for segment in log.segments for step in (-1000, -1, 0, 1)]
+        for timestamp in [0, *edges, _NOW, *range(1_760_000_000_000, 1_760_000_800_000, 50_000)]:
+            options = PlanOptions(now_ms=timestamp + 1000, high_watermark=None, from_files=False, include_internal=True)
+            [planned] = plan_partition(table, {"it": TopicPolicy(retention_ms=1000)}, options)
+            answer = log.fetch_offset_by_timestamp(timestamp)
+            expected = log.log_end_offset if answer is None else answer.offset
+            assert [cut for cut in planned["cut_offset"].to_pylist() if cut is not None] == [expected], timestamp
+            found, none = found + (answer is not None), none + (answer is None)
+    assert found >= 50 and none >= 10
+
+
+def test_high_watermark_of_the_checkpoint_and_of_the_option(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    for base_offset in (0, 10, 20):
+        put(archive.log_dir / "t-0", base_offset, [Batch(offset_step=10, timestamp=1)])
+    (archive.log_dir / "replication-offset-checkpoint").write_text("0\n1\nt 0 15\n")
+    archive.build()
+    assert [s["reason"] for s in archive.plan()["segments"]] == ["time", "high-watermark", "high-watermark"]
+    everything = archive.plan("--high-watermark", "99")
+    assert [s["rolls_first"] for s in everything["segments"]] == [False, False, True]
+    assert [(w["surprise"], w["partitions"]) for w in everything["warnings"]] == [("whole-partition", 1)]
+
+
+def test_time_indexes_that_say_something_else(
+    archive: Archive, kafka_retention: KafkaRetention, tmp_path: Path
+) -> None:
+    """Padded with zeros, cut short, missing: both decisions are told, and that by files is a broker's."""
+    spoiled = Archive(tmp_path / "spoiled")
+    for name in ("kafka-logs", "catalog"):
+        shutil.copytree(archive.folder / name, spoiled.folder / name)
+    shutil.rmtree(spoiled.catalog)
+    for folder in spoiled.log_dir.iterdir():
+        shutil.copytree(archive.index_dir / folder.name, folder, dirs_exist_ok=True)
+    spoiled.build()
+
+    def index(folder: str, base_offset: int) -> Path:
+        return spoiled.log_dir / folder / segment_file(base_offset, TIME_INDEX_SUFFIX)
+
+    whole = index("append-time-0", 0).stat().st_size
+    index("append-time-0", 0).write_bytes(bytes(whole))
+    os.truncate(index("compacted-0", 16431), 0)
+    index("txn-mixed-0", 84).unlink()
+    now = max(log.stat().st_mtime_ns // 1_000_000 for log in spoiled.log_dir.glob("*/*.log")) + _DAY_MS
+    settings = ("--retention-ms", str(2 * _DAY_MS), "--now", str(now))
+    plan = spoiled.plan("--from-files", *settings, code=3)
+    differ = [s for s in plan["segments"] if s["decision"] != s["decision_on_disk"]]
+    assert plan["disagreement_count"] == len(differ) >= 1
+    assert any(
+        "by the catalog keep (time-not-reached), by its time index delete (time)" in line
+        for line in plan["disagreements"]
+    )
+    warned = {
+        (s["topic"], s["base_offset"], word)
+        for s in plan["segments"]
+        for word in s["warnings"]
+        if word.startswith("time-")
+    }
+    assert warned - {("txn-mixed", 5797, "timestamps-backwards")} == {
+        ("append-time", 0, "time-index-padded"),
+        ("compacted", 16431, "time-index-cut-short"),
+        ("txn-mixed", 84, "time-index-cut-short"),
+    }
+    by_files, by_catalog = _deleted(plan, "decision_on_disk"), _deleted(plan)
+    for folder in sorted(spoiled.log_dir.iterdir()):
+        if not folder.name.startswith("__"):
+            found = kafka_retention.retain(folder, {"retention.ms": 2 * _DAY_MS}, now, clean=True)
+            assert by_files["default", folder.name] == found.deleted, folder.name
+    assert by_files["default", "append-time-0"] and not by_catalog["default", "append-time-0"]
+
+
+def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
+    """And all behind them; a truncated one counts with what a broker would leave of it. The exit code says so."""
+    archive = Archive(tmp_path)
+    well = [Batch(timestamp=1), Batch(timestamp=2)]
+    for folder, spoiled in (
+        ("quarantined-0", [Batch(magic=2, offset_step=0), *well]),
+        ("truncated-0", [*well, Batch(crc_error=1)]),
+    ):
+        put(archive.log_dir / folder, 0, spoiled)
+        put(archive.log_dir / folder, 10, well)
+    archive.build()
+    plan = archive.plan(code=3)
+    reasons = {
+        name: [s["reason"] for s in plan["segments"] if s["topic"] == name] for name in ("quarantined", "truncated")
+    }
+    assert reasons == {"quarantined": ["not-well", "behind"], "truncated": ["time", "time"]}
+    assert plan["not_well_count"] == 1 and plan["not_well"][0].startswith("it: quarantined-0/0: ")
+    first = next(s for s in plan["segments"] if s["topic"] == "truncated")
+    assert first["bytes"] == (archive.log_dir / "truncated-0" / f"{0:020}.log").stat().st_size
+
+
+def test_the_summary_on_screen(archive: Archive) -> None:
+    ended = retention_here("--catalog", archive.catalog, "--topics", "plain-zstd", "--now", str(_NOW + 99 * _DAY_MS))
+    assert ended.code == 0
+    assert "policy default: 2 of 2 segments go, 1.5 MB of 1.5 MB" in ended.out
+    assert "warning: policy default: 1 partitions lose all their segments" in ended.out
+
+
+def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) -> None:
+    """One partition in two sources: there is no one offset up to which it is to be deleted."""
+    both = Archive(tmp_path)
+    shutil.copytree(archive.log_dir / "plain-zstd-0", both.log_dir / "plain-zstd-0")
+    places = ("--source", f"a={both.log_dir}", "--source", f"b={both.log_dir}", "--index-dir", both.index_dir)
+    assert build_here(*places, "--catalog", both.catalog).code == 0
+    wanted = ("--catalog", both.catalog, "--delete-records-json", tmp_path / "delete.json", "--now", str(_NOW))
+    ended = retention_here(*wanted)
+    assert_refused(ended, "--delete-records-json: plain-zstd-0 stands in the sources a, b; choose one with --source")
+    assert retention_here(*wanted, "--source", "a", "--retention-ms", "-1", "--retention-bytes", "478816").code == 0
+    assert json.loads((tmp_path / "delete.json").read_text()) == {
+        "partitions": [{"topic": "plain-zstd", "partition": 0, "offset": 13697}],
+        "version": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--source", "nobody"), "--source nobody: not in the catalog; there are: it"),
+        (("--topics", "nothing"), "no segment of a topic that matches nothing"),
+        (("--topics", "("), "--topics (: not a regular expression"),
+        (("--now", "2026-01-01"), "has no time zone"),
+        (("--retention-ms", "-2"), "-2 is not in the range"),
+        (("--policy", "missing.toml"), "missing.toml: cannot read the policies: No such file"),
+        (("--policy", "x.toml", "--retention-ms", "1"), "--policy and --retention-ms or --retention-bytes"),
+        (("--plan", "x"), "--plan: without --apply nothing is deleted"),
+        (("--delete-delay", "1s"), "--delete-delay: without --apply"),
+        (("--apply",), "--apply: name the plan to carry out with --plan"),
+        (("--apply", "--plan", "x", "--topics", "t"), "--topics: --apply carries out a plan as it was recorded"),
+        (("--apply", "--plan", "x", "--delete-delay", "60"), "'60' is not a duration"),
+        (("--apply", "--plan", "x"), "--plan x: no such plan in"),
+        (("--catalog", "/nowhere/at/all"), "/nowhere/at/all: no catalog there"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_inputs_get_one_line(arguments: tuple[str, ...], message: str, archive: Archive) -> None:
+    assert_refused(retention_here("--catalog", archive.catalog, *arguments), message)
+
+
+def test_a_policy_that_is_not_clear_for_a_topic_is_refused(archive: Archive, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[[topic]]\nmatch = "plain.*"\n[[topic]]\nmatch = ".*zstd"\n')
+    ended = retention_here("--catalog", archive.catalog, "--policy", policy)
+    assert_refused(ended, f"{policy}: line 3: topic plain-zstd matches '.*zstd', and 'plain.*' of line 1; give each")

@@ -1,0 +1,167 @@
+"""A plan carried out by the job: files and catalog agree, what is not as planned is refused, and a kill is no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kidxlib.names import LOG_SUFFIX, segment_file
+from tests.faults import children
+from tests.faults.processes import Child, kill_session, while_it_runs
+from tests.jobs.archive import Archive, assert_refused
+from tests.kidxlib import golden
+from tests.support.build_job import retention_here, rows, start
+
+_PLANNED_AT: Final = datetime(2026, 11, 25, tzinfo=UTC)
+_APPLIED_AT: Final = datetime(2026, 11, 25, 0, 59, tzinfo=UTC)
+#: What goes of the sample by Kafka's defaults, and what then stays as the last of its partition.
+_DELETED: Final = {("compacted", 0), ("compacted", 16431), ("compacted", 22798), ("plain-zstd", 0), ("txn-mixed", 0)}
+_LAST: Final = {("compacted", 23924), ("plain-zstd", 13697)}
+
+DEADLINE_SECONDS: Final = 300.0
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
+    """The sample with a plan; who carries it out takes a copy."""
+    archive = Archive(tmp_path_factory.mktemp("apply") / "archive")
+    shutil.copytree(golden.SAMPLES, archive.log_dir)
+    archive.build()
+    plan = archive.plan("--now", _PLANNED_AT.isoformat())
+    going = {(s["topic"], s["base_offset"]) for s in plan["segments"] if s["decision"] == "delete"}
+    assert going == _DELETED | _LAST
+    return archive, plan["plan_id"]
+
+
+class _Copies:
+    """An archive made again and again under one path, of hard links: the catalog knows paths and inodes."""
+
+    def __init__(self, archive: Archive, plan_id: str) -> None:
+        self.archive, self.plan_id = archive, plan_id
+        self._kept = archive.folder.with_name("kept")
+        shutil.copytree(archive.folder, self._kept, copy_function=os.link)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.archive.folder)
+        shutil.copytree(self._kept, self.archive.folder, copy_function=os.link)
+
+
+@pytest.fixture(scope="module")
+def copies(planned: tuple[Archive, str]) -> _Copies:
+    return _Copies(*planned)
+
+
+@pytest.fixture
+def archive(copies: _Copies) -> Archive:
+    """The archive as it was when it was planned."""
+    copies.restore()
+    return copies.archive
+
+
+def _arguments(archive: Archive, plan_id: str) -> tuple[str | Path, ...]:
+    now = ("--now", _APPLIED_AT.isoformat())
+    return ("--catalog", archive.catalog, "--apply", "--plan", plan_id, *now, "--delete-delay", "0s", "--json")
+
+
+def _files(archive: Archive) -> dict[str, bytes]:
+    roots = (archive.log_dir, archive.index_dir)
+    found = (path for root in roots for path in root.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(archive.folder)): path.read_bytes() for path in found}
+
+
+def _left(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Without those of the segments that go."""
+    gone = {(f"{topic}-0", segment_file(base_offset, "")) for topic, base_offset in _DELETED}
+    return {path: files[path] for path in files if (Path(path).parent.name, Path(path).stem) not in gone}
+
+
+def _rows(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(row["topic"], row["base_offset"]): row for row in rows(archive.catalog, "SELECT * FROM segments")}
+
+
+def test_a_plan_is_carried_out_and_the_catalog_says_so(archive: Archive, copies: _Copies) -> None:
+    """Once, and again with nothing left to do; the next build and the next plan miss nothing."""
+    before = _files(archive)
+    ended = retention_here(*_arguments(archive, copies.plan_id))
+    assert ended.code == 0, ended.err
+    assert ended.json["by_outcome"] == {"deleted": 5, "last": 2}
+    assert _files(archive) == _left(before)
+    found = _rows(archive)
+    deleted = {key: row["deleted_at"] for key, row in found.items() if row["status"] == "deleted"}
+    assert deleted == dict.fromkeys(_DELETED, _APPLIED_AT)
+    assert all(row["deleted_at"] is None for key, row in found.items() if key not in _DELETED)
+
+    again = retention_here(*_arguments(archive, copies.plan_id))
+    assert again.json["by_outcome"] == {"gone": 5, "last": 2}
+    built = archive.build()
+    assert (built.json["segments"], built.json["gone"]) == (0, 0)
+    assert _rows(archive) == found
+    assert len(archive.plan("--now", _PLANNED_AT.isoformat())["segments"]) == 12 - 5
+
+
+def test_a_plan_that_cannot_be_carried_out_is_refused(archive: Archive, copies: _Copies, tmp_path: Path) -> None:
+    """Too old, of several policies, or of a log dir that another process holds: exit code 2, nothing done."""
+    before = _files(archive)
+    arguments = _arguments(archive, copies.plan_id)
+    assert_refused(retention_here(*arguments, "--max-plan-age", "58m"), "made 0:59:00 ago, expected 0:58:00 at most")
+    with Child(children.hold_lock, archive.log_dir / ".lock") as holder:
+        assert holder.received.recv() == "held"
+        assert_refused(retention_here(*arguments), f"{archive.log_dir}/.lock: held by another process")
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[policy.a]\n[policy.b]\n")
+    plan_id = archive.plan("--policy", policy, "--now", _PLANNED_AT.isoformat())["plan_id"]
+    assert_refused(retention_here(*_arguments(archive, plan_id)), "compares the policies a, b; plan again with one")
+    archive.log_dir.rename(archive.folder / "elsewhere")
+    assert_refused(retention_here(*arguments), str(archive.log_dir))
+    (archive.folder / "elsewhere").rename(archive.log_dir)
+    assert _files(archive) == before
+
+
+def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: _Copies) -> None:
+    """With all behind it; it is named, and the exit code is 3."""
+    log = archive.log_dir / "compacted-0" / segment_file(16431, LOG_SUFFIX)
+    shutil.copy(log, archive.folder / "other")
+    os.replace(archive.folder / "other", log)
+    os.utime(log, ns=(0, 0))
+    ended = retention_here(*_arguments(archive, copies.plan_id))
+    assert ended.code == 3
+    assert ended.json["by_outcome"] == {"deleted": 3, "changed": 1, "behind": 2, "last": 1}
+    assert ended.json["not_well"][0]["detail"].startswith(f"{log}: 135626 bytes, modified at 0 ns; planned as ")
+    assert log.exists() and _rows(archive)["compacted", 16431]["status"] == "ok"
+
+
+def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: _Copies, exhaustive: bool) -> None:
+    """Kill -9 of all its processes, as soon as so many files have been renamed; three times with --exhaustive."""
+    before = _files(archive)
+    for renamed in (1, 9, 20) if exhaustive else (9,):
+        copies.restore()
+        # The delay is long: it is killed while it renames, records or waits.
+        arguments = [word if word != "0s" else "60s" for word in _arguments(archive, copies.plan_id)]
+        job = start(*arguments, job="retention")
+        try:
+            while_it_runs(job, functools.partial(_have_been_renamed, archive, renamed), DEADLINE_SECONDS)
+        finally:
+            kill_session(job)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.communicate(timeout=DEADLINE_SECONDS)
+        assert job.returncode == -signal.SIGKILL
+        found = _files(archive)
+        assert _left(before).items() <= found.items()
+        assert {path.removesuffix(".deleted"): content for path, content in found.items()} == before
+        ended = retention_here(*_arguments(archive, copies.plan_id))
+        assert ended.code == 0 and ended.json["by_outcome"] == {"deleted": 5, "last": 2}, ended
+        assert _files(archive) == _left(before)
+        assert {key for key, row in _rows(archive).items() if row["status"] == "deleted"} == _DELETED
+
+
+def _have_been_renamed(archive: Archive, count: int) -> bool | None:
+    return len(list(archive.folder.glob("*/*/*.deleted"))) >= count or None
