@@ -40,8 +40,6 @@ SEGMENT_COLUMNS: Final = (
     "leader_epochs",
 )
 
-#: What is no part of the log any more.
-NOT_THERE: Final = (Status.GONE.value, "deleted")
 _SEARCHABLE: Final = (Status.OK.value, Status.TRUNCATED.value)
 
 _NS_PER_MS: Final = 1_000_000

@@ -99,7 +99,7 @@ class Catalog:
 
     def index_folders_of_others(self, sources: Sequence[str]) -> dict[str, str]:
         """The index folders of every source but these, and whose they are."""
-        rows = self.read(SEGMENTS).where(~F.col("source").isin(*sources) & _is_present())
+        rows = self.read(SEGMENTS).where(~F.col("source").isin(*sources) & is_present())
         rows = rows.select("index_folder", "source").distinct()
         return {row["index_folder"]: row["source"] for row in rows.toArrow().to_pylist()}
 
@@ -173,7 +173,7 @@ class Catalog:
         columns = f"{_PARTITION_KEY}, present_topic_id string, first_present bigint"
         rows = [(*key, first.topic_id, first.base_offset) for key, first in partitions.items()]
         wanted = F.broadcast(self.spark.createDataFrame(rows, columns))
-        usable = _is_present() | (
+        usable = is_present() | (
             (F.col("base_offset") < F.col("first_present")) & F.col("topic_id").eqNullSafe(F.col("present_topic_id"))
         )
         segments = self.read(SEGMENTS).join(wanted, list(PARTITIONS.key)).where(usable)
@@ -212,7 +212,7 @@ class Catalog:
     def offsets(self, sources: Collection[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """By partition, the first segment's base offset and the last segment's next offset, of what is not gone."""
         last = F.max(F.struct("base_offset", "next_offset"))["next_offset"]
-        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & _is_present())
+        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present())
         rows = rows.groupBy(*PARTITIONS.key).agg(F.min("base_offset").alias("first"), last.alias("next"))
         return {
             (row["source"], row["topic"], row["partition"]): (row["first"], row["next"])
@@ -265,13 +265,13 @@ class Catalog:
 
     def topics(self, sources: Collection[str]) -> set[str]:
         """The names of all topics of some sources."""
-        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & _is_present()).select("topic").distinct()
+        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present()).select("topic").distinct()
         return {row["topic"] for row in rows.collect()}
 
     def to_plan(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
         """The segments that are present, with the offsets that checkpoints gave of their partitions."""
         wanted = F.broadcast(self.spark.createDataFrame([(topic,) for topic in topics], "topic string"))
-        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources) & _is_present())
+        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present())
         partitions = self.read(PARTITIONS).select(*PARTITIONS.key, "log_start_offset", "high_watermark")
         columns = ("next_offset", "status", "log_bytes", "valid_bytes", "max_timestamp_ms", "log_mtime_ns")
         return (
@@ -324,7 +324,7 @@ class Catalog:
         return while_others_commit(path, lambda: commit(DeltaTable.forPath(self.spark, path)))
 
 
-def _is_present() -> Column:
+def is_present() -> Column:
     """Of a row of `segments`: it was in its source when that was last listed, and was not deleted since."""
     return ~F.col("status").isin(*(status.value for status in ABSENT))
 

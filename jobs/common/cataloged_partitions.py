@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.common.catalog import Catalog
+from jobs.common.catalog import Catalog, is_present
 from jobs.common.tables import PARTITIONS, SEGMENTS, Table
-from kidxlib.cataloged import NOT_THERE, PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
+from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
 from kidxlib.names import TopicPartition
 
 #: So many topics are worth naming to Delta, which then leaves out files that hold none of them.
@@ -38,7 +38,7 @@ def cataloged_partitions(
         asked = catalog.spark.createDataFrame(names, "topic string, partition int")
         return found.join(F.broadcast(asked), ["topic", "partition"], "left_semi")
 
-    segments = rows(SEGMENTS).where(~F.col("status").isin(*NOT_THERE)).select(*_KEY, *SEGMENT_COLUMNS).toArrow()
+    segments = rows(SEGMENTS).where(is_present()).select(*_KEY, *SEGMENT_COLUMNS).toArrow()
     by_key = _by_partition(segments)
     none = segments.slice(0, 0)
     held: dict[tuple[str, int], list[CatalogedPartition]] = defaultdict(list)

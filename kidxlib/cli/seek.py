@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from kidxlib.cataloged import NOT_THERE, PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
+from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
 from kidxlib.command import ExitCode
 from kidxlib.discover import LeftAlone, list_partitions, source_at
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.log_dir import read_checkpoints
 from kidxlib.names import TopicPartition
+from kidxlib.recover import ABSENT
 from kidxlib.seek import Seeker, answer_all
 from kidxlib.show_answers import show_answers
 from kidxlib.times import parse_milliseconds
@@ -98,7 +99,7 @@ def _in_catalog(catalog: str, wanted: TopicPartition, source: str | None) -> lis
         names = {TopicPartition(row["topic"], row["partition"]) for row in known}
         raise UsageError(f"--catalog {catalog}: {_no_such(wanted, names)}")
     segments = _rows(catalog, "segments", ("source", *SEGMENT_COLUMNS), wanted)
-    segments = segments.filter(pc.invert(pc.is_in(segments["status"], pa.array(NOT_THERE))))
+    segments = segments.filter(pc.invert(pc.is_in(segments["status"], pa.array([status.value for status in ABSENT]))))
     return [
         (row["source"], CatalogedPartition(row, segments.filter(pc.equal(segments["source"], row["source"]))).seeker())
         for row in sorted(held, key=lambda row: str(row["source"]))
