@@ -22,7 +22,8 @@ from kidxlib.times import show_time
 #: A row of the JSON object's `segments`.
 JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
-    *("cut_offset", "rolls_first", "decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms"),
+    *("of_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
+    *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms"),
 )
 
 _GOES: Final = f"decision = '{Decision.DELETE.value}'"
