@@ -105,7 +105,7 @@ def audit_offset_index(
     longest = int(np.diff(np.concatenate([[0], np.sort(positions), [log.size]])).max())
     return say.safe(
         _kind_of_offset_index(log, offsets, positions, active),
-        f"every lookup is right, after at most {longest:,} bytes of headers",
+        f"every lookup is right, after a walk over at most {longest:,} bytes of log",
     )
 
 
@@ -116,18 +116,22 @@ def audit_time_index(
     content: _Bytes | None,
     *,
     active: bool,
+    rebuilt: bool = False,
 ) -> Finding:
     """The finding on a `.timeindex`, likewise.
 
     Args:
         offset_index: the segment's, which lookups go on with; one that is right.
+        rebuilt: there is no `.index`, so that a broker makes all indexes of the segment anew.
     """
     base_offset = offset_index.base_offset
     say = _Say(names.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
     if content is None or say.is_identical:
         return say.missing(
-            "a broker that starts makes an empty one and leaves it so: retention and searches by time take the age of "
-            "the file"
+            "a broker that starts makes it anew together with the .index, which is missing too"
+            if rebuilt
+            else "a broker that starts makes an empty one and leaves it so: retention and searches by time take the "
+            "age of the file"
         )
     index = TimeIndex.from_bytes(content, base_offset)
     if (refused := say.refused(index)) is not None:

@@ -23,6 +23,11 @@ class LeaderEpochs:
             self.assign(entry.epoch, entry.start_offset)
 
     @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All of them."""
+        return tuple(self._entries)
+
+    @property
     def first(self) -> EpochEntry | None:
         """The earliest; None where there is none."""
         return self._entries[0] if self._entries else None

@@ -109,6 +109,11 @@ class PartitionFold:
         self.epochs_are_known = True
 
     @property
+    def undecided(self) -> list[int]:
+        """First offsets of the transactions that are open behind the last segment."""
+        return self._producers.undecided
+
+    @property
     def end_snapshot(self) -> bytes:
         """A snapshot of the producers behind the last segment."""
         return self._producers.snapshot()

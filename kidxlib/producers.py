@@ -102,6 +102,12 @@ class Producers:
         producers._ongoing["producer_id"] = in_transaction["producer_id"]
         return producers
 
+    @property
+    def undecided(self) -> list[int]:
+        """First offsets of the transactions that are open."""
+        first_offsets: list[int] = self._ongoing["first_offset"].tolist()
+        return first_offsets
+
     def snapshot(self) -> bytes:
         """The bytes of a `.snapshot` (`ProducerStateManager.writeSnapshot`), entries by producer id.
 
