@@ -91,12 +91,12 @@ def _open(spark: SparkSession, where: Where) -> Catalog:
 
 
 def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> ExitCode:
-    known = catalog.source_names()
+    known = catalog.topics()
     for source in request.sources:
         if source not in known:
-            raise UsageError(f"--source {source}: not in the catalog; there are: {', '.join(sorted(known))}")
+            raise UsageError(f"--source {source}: no segment in the catalog; there are: {', '.join(sorted(known))}")
     sources = request.sources or tuple(sorted(known))
-    policies = request.policies_of(catalog.topics(sources))
+    policies = request.policies_of(set().union(*(known[source] for source in sources)))
     if not policies:
         raise UsageError(f"{catalog.path}: no segment of a topic that matches {request.topics.pattern}")
     plan_id = _new_id(request.where.now)

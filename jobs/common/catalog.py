@@ -259,14 +259,12 @@ class Catalog:
         self._commit(SEGMENTS, commit)
         return len(marks)
 
-    def source_names(self) -> set[str]:
-        """The names of all sources."""
-        return {row["source"] for row in self.read(PARTITIONS).select("source").distinct().collect()}
-
-    def topics(self, sources: Collection[str]) -> set[str]:
-        """The names of all topics of some sources."""
-        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present()).select("topic").distinct()
-        return {row["topic"] for row in rows.collect()}
+    def topics(self) -> dict[str, set[str]]:
+        """By source, the topics that have segments in it."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self.read(SEGMENTS).where(is_present()).select("source", "topic").distinct().collect():
+            found[row["source"]].add(row["topic"])
+        return dict(found)
 
     def to_plan(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
         """The segments that are present, with the offsets that checkpoints gave of their partitions."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,9 @@ from kidxlib.retention import (
 _WELL: Final = (Status.OK.value, Status.TRUNCATED.value)
 _NS_PER_MS: Final = 1_000_000
 _WORDS: Final = np.array([reason.value for reason in REASONS], object)
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 #: By topic, the policies by name.
 Policies = Mapping[str, Mapping[str, TopicPolicy]]
@@ -125,7 +128,7 @@ class _Partition:
             strict=True,
         )
         return [
-            _or_none(lambda: max_timestamp_on_disk([os.path.dirname(log), folder], base_offset, known))  # noqa: B023
+            _or_none(max_timestamp_on_disk, [os.path.dirname(log), folder], base_offset, known)
             for log, folder, base_offset, known in places
         ]
 
@@ -165,7 +168,7 @@ def _planned(
         "backwards_ms": decisions.backwards_ms,
         "rolls_first": (np.arange(count) == count - 1) & decisions.whole_partition,
         "next_offset": np.append(segments.base_offsets[1:], partition.log_end_offset),
-        "cut_offset": _at(count, _cut_offset(partition, bounds, policy, decisions, options.now_ms)),
+        "cut_offset": _at(count, None if kept else _cut_offset(partition, bounds, policy, decisions, options.now_ms)),
         "first_timestamp_ms": _at(count, _first_timestamp(partition, decisions)),
     }
     if on_disk is not None:
@@ -201,10 +204,13 @@ def _cut_offset(
     if not young.any():
         return len(young) - 1, partition.log_end_offset
     number = int(young.argmax())
-    found = _or_none(
-        lambda: partition.open(number).find_offset_by_timestamp(now_ms - policy.retention_ms, bounds.log_start_offset)
-    )
-    return number, found and found.offset
+
+    def search() -> int | None:
+        limit_ms = now_ms - policy.retention_ms
+        found = partition.open(number).find_offset_by_timestamp(limit_ms, bounds.log_start_offset)
+        return None if found is None else found.offset
+
+    return number, _or_none(search)
 
 
 def _first_timestamp(partition: _Partition, decisions: Decisions) -> tuple[int, int | None] | None:
@@ -267,9 +273,9 @@ def _longs(table: pa.Table, column: str) -> Longs:
     return values
 
 
-def _or_none(look: Callable[[], Any]) -> Any:
+def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:
     """What is found in files; None where they are not at hand, or not as they should be: the plan is the catalog's."""
     try:
-        return look()
+        return look(*arguments, **named)
     except (KidxError, OSError):
         return None

@@ -26,6 +26,9 @@ JSON_COLUMNS: Final = (
     *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms"),
 )
 
+#: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
+_SECONDS_SHOWN: Final = 10**11
+
 _GOES: Final = f"decision = '{Decision.DELETE.value}'"
 
 
@@ -66,7 +69,8 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        far = timedelta(milliseconds=self.most_ms) if self.most_ms < 10**14 else f"{self.most_ms} ms"
+        seconds = self.most_ms // 1000
+        far = timedelta(seconds=seconds) if 0 < seconds < _SECONDS_SHOWN else f"{self.most_ms} ms"
         return {
             Surprise.WHOLE_PARTITION: f"{self.partitions:,} partitions lose all their segments; a broker then starts "
             "an empty one, --apply keeps the last",

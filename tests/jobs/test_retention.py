@@ -260,7 +260,7 @@ def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--source", "nobody"), "--source nobody: not in the catalog; there are: it"),
+        (("--source", "nobody"), "--source nobody: no segment in the catalog; there are: it"),
         (("--topics", "nothing"), "no segment of a topic that matches nothing"),
         (("--topics", "("), "--topics (: not a regular expression"),
         (("--now", "2026-01-01"), "has no time zone"),
