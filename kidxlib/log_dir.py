@@ -92,6 +92,12 @@ def read_leader_epochs(partition_folder: Path) -> LeaderEpochs | None:
         CheckpointError: a line is not what `LeaderEpochCheckpointFile` writes, or their number is not what line 2 says.
         OSError: it cannot be read.
     """
+    entries = read_epoch_entries(partition_folder / names.LEADER_EPOCH_CHECKPOINT)
+    return None if entries is None else LeaderEpochs(entries)
+
+
+def read_epoch_entries(path: Path) -> list[EpochEntry] | None:
+    """The entries of a `leader-epoch-checkpoint` as they stand there, and errors as `read_leader_epochs`."""
 
     def entry(line: str) -> EpochEntry:
         epoch, start_offset = map(int, line.split())
@@ -99,8 +105,7 @@ def read_leader_epochs(partition_folder: Path) -> LeaderEpochs | None:
             raise ValueError
         return EpochEntry(epoch, start_offset)
 
-    entries = _read_checkpoint(partition_folder / names.LEADER_EPOCH_CHECKPOINT, entry, "<epoch> <start offset>")
-    return None if entries is None else LeaderEpochs(entries)
+    return _read_checkpoint(path, entry, "<epoch> <start offset>")
 
 
 def _read_checkpoint(path: Path, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:

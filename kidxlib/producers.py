@@ -70,24 +70,12 @@ class Producers:
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> Self:
-        """What a `.snapshot` says (`ProducerStateManager.readSnapshot`).
+        """What a `.snapshot` says.
 
         Raises:
             SnapshotError: version, length or checksum are wrong.
         """
-        if len(data) < formats.SNAPSHOT_HEADER.itemsize:
-            raise SnapshotError(f"a producer snapshot of {len(data)} bytes, expected 10 or more")
-        header = np.frombuffer(data, formats.SNAPSHOT_HEADER, count=1)[0]
-        expected = formats.SNAPSHOT_HEADER.itemsize + int(header["entries"]) * formats.SNAPSHOT_ENTRY.itemsize
-        if header["version"] != formats.SNAPSHOT_VERSION or len(data) != expected:
-            raise SnapshotError(
-                f"a producer snapshot of version {header['version']} and {len(data)} bytes, expected version "
-                f"{formats.SNAPSHOT_VERSION} and {expected} bytes for its {header['entries']} entries"
-            )
-        computed = google_crc32c.value(data[_CRC_COVERS_FROM:])
-        if computed != header["crc"]:
-            raise SnapshotError(f"a producer snapshot with checksum {computed:#010x}, it says {header['crc']:#010x}")
-        entries = np.frombuffer(data, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)
+        entries = read_snapshot(data)
         producers = cls()
         states = _new_states(entries["producer_id"])
         for field in _SNAPSHOT_FIELDS:
@@ -151,6 +139,28 @@ class Producers:
             aborted[:aborted_count].astype(formats.ABORTED_TRANSACTION),
             _scan_end(ProducerFailure(failure), events[applied]) if failure else None,
         )
+
+
+def read_snapshot(data: bytes) -> NDArray[np.void]:
+    """The entries of a `.snapshot` in its order (`ProducerStateManager.readSnapshot`), of dtype
+    `formats.SNAPSHOT_ENTRY`.
+
+    Raises:
+        SnapshotError: version, length or checksum are wrong.
+    """
+    if len(data) < formats.SNAPSHOT_HEADER.itemsize:
+        raise SnapshotError(f"a producer snapshot of {len(data)} bytes, expected 10 or more")
+    header = np.frombuffer(data, formats.SNAPSHOT_HEADER, count=1)[0]
+    expected = formats.SNAPSHOT_HEADER.itemsize + int(header["entries"]) * formats.SNAPSHOT_ENTRY.itemsize
+    if header["version"] != formats.SNAPSHOT_VERSION or len(data) != expected:
+        raise SnapshotError(
+            f"a producer snapshot of version {header['version']} and {len(data)} bytes, expected version "
+            f"{formats.SNAPSHOT_VERSION} and {expected} bytes for its {header['entries']} entries"
+        )
+    computed = google_crc32c.value(data[_CRC_COVERS_FROM:])
+    if computed != header["crc"]:
+        raise SnapshotError(f"a producer snapshot with checksum {computed:#010x}, it says {header['crc']:#010x}")
+    return np.frombuffer(data, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)
 
 
 def _new_states(producer_ids: NDArray[np.int64]) -> NDArray[np.void]:

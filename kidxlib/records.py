@@ -1,6 +1,7 @@
 """The batches of a log, and the records inside them: what is read where an index cannot tell more.
 
-`batches` walks headers, as Kafka's `FileLogInputStream` does; `records` is what iterating over a batch gives there
+`batches` walks headers, as Kafka's `FileLogInputStream` does, and `headers` takes them for whatever they say, as it
+does until it is asked for more than the header; `records` is what iterating over a batch gives there
 (`DefaultRecordBatch`, `AbstractLegacyRecordBatch`). Both are lazy: nothing is read, decompressed or taken apart before
 it is asked for. No more than one record and one piece of its batch are held at a time; of raw snappy all is one piece.
 So what stands before a malformed place is given, where Kafka may throw at once. Checksums are not looked at, as on a
@@ -11,6 +12,7 @@ Offsets and timestamps are Java longs: sums wrap.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -48,12 +50,14 @@ class Batch:
         size: all its bytes.
         magic: the version of its format: 0, 1, or 2 and above, which all are read as 2.
         attributes: bits, see `formats`.
+        crc: the checksum that it carries.
         first_field: the offset that it starts with: of a v2 batch its base offset, of a wrapper the offset of the last
             record in it.
         last_offset: of the last record in it; compaction may have removed that record.
         max_timestamp: the largest in it, as it says itself, in ms since the epoch; −1 of magic 0.
         partition_leader_epoch: −1 is none, as it always is below magic 2.
         base_timestamp: what the timestamps of the records of a v2 batch count from.
+        base_sequence: of the first record; −1 is none.
         records_count: None of a wrapper, which has to be decompressed to know.
     """
 
@@ -61,6 +65,7 @@ class Batch:
     size: int
     magic: int
     attributes: int
+    crc: int
     first_field: int
     last_offset: int
     max_timestamp: int
@@ -139,6 +144,32 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
         MalformedRecordsError: a size that no batch can have, or a negative magic; a negative `position`, as an index
             that is damaged may name.
     """
+    for batch in headers(log, position):
+        if batch.magic < 0:
+            raise MalformedRecordsError(batch.position, f"magic {batch.magic}", "0 to 127")
+        if batch.is_v2 and batch.size < formats.BATCH_V2_BYTES_MIN:
+            raise _too_small(batch.position, batch.size, batch.magic)
+        yield batch
+
+
+def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
+    """As `batches`, and a batch is given though its magic is negative, or its size too small for a batch of magic 2: of
+    such a one, what stands where its fields would be.
+
+    Raises:
+        MalformedRecordsError: a size that not even a message of magic 0 can have; a header that reaches past the end
+            of the file; a negative `position`.
+    """
+    return (_batch(*span) for span in spans(log, position))
+
+
+def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """Where the batches lie, by their sizes alone: position, size, and the bytes from there on that a header may take,
+    as many as the file has.
+
+    Raises:
+        MalformedRecordsError: a size that no batch can have, or a negative `position`.
+    """
     if position < 0:
         raise MalformedRecordsError(position, "that position", "one from 0 on")
     while position < log.size - formats.HEADER_SIZE_UP_TO_MAGIC:
@@ -150,7 +181,7 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
             )
         if position > log.size - size:
             return
-        yield _batch(position, size, head)
+        yield position, size, head
         position += size
 
 
@@ -168,11 +199,10 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
     try:
         if batch.is_v2:
             yield from _records_v2(log, batch)
-        elif batch.codec == formats.CODEC_NONE:
-            message = log.read(batch.position + formats.LOG_OVERHEAD, batch.size - formats.LOG_OVERHEAD)
-            yield _legacy_record(message, batch.first_field)
         else:
-            yield from _records_of_wrapper(log, batch)
+            for message in _messages(log, batch):
+                message.check_not_compressed()
+                yield message.record()
     except MalformedError as error:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
@@ -226,6 +256,17 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
     return next((record.offset for record in records(log, batch) if record.timestamp == batch.max_timestamp), None)
 
 
+def text_of(data: bytes) -> str:
+    """UTF-8 as Java reads it: U+FFFD for what is none, and one for a surrogate, of which Python makes three."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
+
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
 # ---- headers ----
 
 _SIZE_AT: Final = formats.field_position(formats.BATCH_V2, "batch_length")
@@ -234,28 +275,28 @@ _MAGIC_AT: Final = formats.field_position(formats.BATCH_V2, "magic")
 
 def _batch(position: int, size: int, head: bytes) -> Batch:
     magic = int.from_bytes(head[_MAGIC_AT : _MAGIC_AT + 1], signed=True)
-    if magic < 0:
-        raise MalformedRecordsError(position, f"magic {magic}", "0 to 127")
     if magic < formats.MAGIC_V2:
-        offset, _size, _crc, _magic, attributes, timestamp = np.frombuffer(head, formats.MESSAGE_V1, count=1)[0].item()
+        offset, _size, crc, _magic, attributes, timestamp = np.frombuffer(head, formats.MESSAGE_V1, count=1)[0].item()
         return Batch(
             position=position,
             size=size,
             magic=magic,
             attributes=attributes,
+            crc=crc,
             first_field=offset,
             last_offset=offset,
             max_timestamp=formats.NO_TIMESTAMP if magic == 0 else timestamp,
             records_count=1 if attributes & formats.ATTRIBUTE_CODEC == formats.CODEC_NONE else None,
         )
-    if size < formats.BATCH_V2_BYTES_MIN:
-        raise MalformedRecordsError(position, f"{size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {magic}")
+    if len(head) < formats.BATCH_V2_BYTES_MIN:
+        raise _too_small(position, size, magic)
     fields = dict(zip(_V2_FIELDS, np.frombuffer(head, formats.BATCH_V2)[0].item(), strict=True))
     return Batch(
         position=position,
         size=size,
         magic=magic,
         attributes=fields["attributes"],
+        crc=fields["crc"],
         first_field=fields["base_offset"],
         last_offset=_long(fields["base_offset"] + fields["last_offset_delta"]),
         max_timestamp=fields["max_timestamp"],
@@ -266,6 +307,10 @@ def _batch(position: int, size: int, head: bytes) -> Batch:
         base_sequence=fields["base_sequence"],
         records_count=fields["records_count"],
     )
+
+
+def _too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
+    return MalformedRecordsError(position, f"{size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {magic}")
 
 
 _V2_FIELDS: Final = formats.BATCH_V2.names or ()
@@ -286,6 +331,8 @@ def _bytes_of(log: LogBytes, position: int, end: int) -> ByteStream:
 
 def _records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
     """`DefaultRecordBatch.RecordIterator`."""
+    if batch.size < formats.BATCH_V2_BYTES_MIN:
+        raise MalformedError(f"{batch.size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {batch.magic}")
     count = batch.records_count or 0
     if count < 0:
         raise MalformedError(f"{count} records", "0 or more")
@@ -339,7 +386,7 @@ def _record_v2(body: bytes, base_offset: int, base_timestamp: int, append_time: 
             if header_key is None:
                 _record_malformed(body, "no null as a header's key")
             header_value, at = _sized(body, at)
-            read.append(Header(header_key.decode(errors="replace"), header_value))
+            read.append(Header(text_of(header_key), header_value))
         headers = tuple(read)
     if at != len(body):
         _record_malformed(body, f"{at} bytes, where its fields end")
@@ -382,6 +429,7 @@ def _record_malformed(body: bytes, expected: str) -> NoReturn:
 # ---- magic 0 and 1 ----
 
 # Where things are in a message, which starts behind offset and size.
+_LEGACY_CRC_AT: Final = formats.field_position(formats.MESSAGE_V1, "crc") - formats.LOG_OVERHEAD
 _LEGACY_MAGIC_AT: Final = formats.field_position(formats.MESSAGE_V1, "magic") - formats.LOG_OVERHEAD
 _LEGACY_ATTRIBUTES_AT: Final = formats.field_position(formats.MESSAGE_V1, "attributes") - formats.LOG_OVERHEAD
 _LEGACY_TIMESTAMP_AT: Final = formats.field_position(formats.MESSAGE_V1, "timestamp") - formats.LOG_OVERHEAD
@@ -389,10 +437,111 @@ _KEY_AT_V0: Final = _LEGACY_TIMESTAMP_AT
 _KEY_AT_V1: Final = formats.MESSAGE_V1.itemsize - formats.LOG_OVERHEAD
 
 
-def _records_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Record]:
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record of magic 0 or 1 as it is stored (`LegacyRecord`): in the log, or compressed within a wrapper.
+
+    Attributes:
+        body: its bytes behind offset and size.
+        append_time: what its wrapper says of a broker's clock; None where that says nothing.
+    """
+
+    offset: int
+    body: bytes
+    append_time: int | None = None
+
+    @property
+    def crc(self) -> int:
+        """The checksum that it carries."""
+        return int.from_bytes(self.body[_LEGACY_CRC_AT:_LEGACY_MAGIC_AT])
+
+    @property
+    def covered_by_crc(self) -> bytes:
+        """What that checksum is of."""
+        return self.body[_LEGACY_MAGIC_AT:]
+
+    @property
+    def timestamp(self) -> int:
+        """In ms since the epoch; −1 is none, as it always is of magic 0."""
+        magic = self.body[_LEGACY_MAGIC_AT]
+        if magic == 0:
+            return formats.NO_TIMESTAMP
+        if magic == 1 and self.append_time is not None:
+            return self.append_time
+        return int.from_bytes(self.body[_LEGACY_TIMESTAMP_AT:_KEY_AT_V1], signed=True)
+
+    def sizes(self) -> tuple[int, int]:
+        """Of key and value, as they are stored; below 0 is null.
+
+        Raises:
+            MalformedError: one is not within the message.
+        """
+        key_size = self._size(self._key_at, "key")
+        return key_size, self._size(self._key_at + 4 + max(key_size, 0), "value")
+
+    def record(self) -> Record:
+        """What it says. What follows the value is left alone, as Kafka does.
+
+        Raises:
+            MalformedError: key or value do not fit into it.
+        """
+        key, at = self._sized(self._key_at, "key")
+        value, _ = self._sized(at, "value")
+        return Record(self.offset, self.timestamp, key, value)
+
+    def check_not_compressed(self) -> None:
+        """
+        Raises:
+            MalformedError: it is, which within a wrapper none may be.
+        """
+        if self.body[_LEGACY_ATTRIBUTES_AT] & formats.ATTRIBUTE_CODEC:
+            raise MalformedError("a compressed message within a compressed one", "records")
+
+    @property
+    def _key_at(self) -> int:
+        return _KEY_AT_V0 if self.body[_LEGACY_MAGIC_AT] == 0 else _KEY_AT_V1
+
+    def _size(self, at: int, what: str) -> int:
+        if at + 4 > len(self.body):
+            raise MalformedError(f"the end of a message of {len(self.body)} bytes", f"the size of its {what}")
+        return int.from_bytes(self.body[at : at + 4], signed=True)
+
+    def _sized(self, at: int, what: str) -> tuple[bytes | None, int]:
+        size = self._size(at, what)
+        at += 4
+        if at + max(size, 0) > len(self.body):
+            raise MalformedError(
+                f"a {what} of {size} bytes in a message of {len(self.body)}", f"at most {len(self.body) - at}"
+            )
+        return (None, at) if size < 0 else (self.body[at : at + size], at + size)
+
+
+def messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
+    """The messages of a batch of magic 0 or 1: itself, or those within a wrapper, whatever stands in them.
+
+    Raises:
+        MalformedRecordsError: as `records`, but for what a message itself has wrong.
+    """
+    try:
+        yield from _messages(log, batch)
+    except MalformedError as error:
+        raise MalformedRecordsError(batch.position, error.found, error.expected) from error
+
+
+def _messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
+    if batch.codec == formats.CODEC_NONE:
+        body = log.read(batch.position + formats.LOG_OVERHEAD, batch.size - formats.LOG_OVERHEAD)
+        yield Message(batch.first_field, body)
+    else:
+        yield from _messages_of_wrapper(log, batch)
+
+
+def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
     """`AbstractLegacyRecordBatch.DeepRecordsIterator`. The offsets in a wrapper of magic 1 count from its own, which is
     that of the last record: so such a wrapper is decompressed twice, where Kafka keeps all that it holds.
     """
+    if batch.magic < 0:
+        raise MalformedError(f"magic {batch.magic}", "0 or 1")
     if batch.codec == formats.CODEC_ZSTD:
         raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
     start, end = _value_of_wrapper(log, batch)
@@ -410,33 +559,31 @@ def _records_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Record]:
             )
         base = _long(batch.first_field - last_inner_offset)
     append_time = batch.max_timestamp if batch.is_log_append_time else None
-    messages = content()
+    stream = content()
     empty = True
-    while (entry := _next_entry(messages)) is not None:
+    while (entry := _next_entry(stream)) is not None:
         inner_offset, size = entry
-        message = messages.take(size)
-        if len(message) < size:
+        body = stream.take(size)
+        if len(body) < size:
             break
-        if message[_LEGACY_ATTRIBUTES_AT] & formats.ATTRIBUTE_CODEC:
-            raise MalformedError("a compressed message within a compressed one", "records")
-        yield _legacy_record(message, _long(base + inner_offset), append_time)
+        yield Message(_long(base + inner_offset), body, append_time)
         empty = False
     if empty:
         _wrapper_empty()
 
 
-def _last_inner_offset(messages: ByteStream) -> int:
+def _last_inner_offset(stream: ByteStream) -> int:
     last = None
-    while (entry := _next_entry(messages)) is not None:
+    while (entry := _next_entry(stream)) is not None:
         offset, size = entry
-        if messages.skip(size) == size:
+        if stream.skip(size) == size:
             last = offset
     return _wrapper_empty() if last is None else last
 
 
-def _next_entry(content: ByteStream) -> tuple[int, int] | None:
+def _next_entry(stream: ByteStream) -> tuple[int, int] | None:
     """Offset and size of the next message in a wrapper; None where the rest is too short, as Kafka does."""
-    head = content.take(formats.LOG_OVERHEAD)
+    head = stream.take(formats.LOG_OVERHEAD)
     if len(head) < formats.LOG_OVERHEAD:
         return None
     offset, size = int.from_bytes(head[:8], signed=True), int.from_bytes(head[8:], signed=True)
@@ -462,27 +609,6 @@ def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
         if what == "key":
             start += max(size, 0)
     return start, start + size
-
-
-def _legacy_record(message: bytes, offset: int, append_time: int | None = None) -> Record:
-    """`LegacyRecord`, of the bytes behind offset and size. What follows the value is left alone, as Kafka does."""
-    magic, timestamp, at = message[_LEGACY_MAGIC_AT], formats.NO_TIMESTAMP, _KEY_AT_V0
-    if magic != 0:
-        timestamp, at = int.from_bytes(message[_LEGACY_TIMESTAMP_AT:_KEY_AT_V1], signed=True), _KEY_AT_V1
-    if magic == 1 and append_time is not None:
-        timestamp = append_time
-    key, at = _legacy_sized(message, at, "key")
-    value, _ = _legacy_sized(message, at, "value")
-    return Record(offset, timestamp, key, value)
-
-
-def _legacy_sized(message: bytes, at: int, what: str) -> tuple[bytes | None, int]:
-    size = int.from_bytes(message[at : at + 4], signed=True)
-    at += 4
-    if at + max(size, 0) > len(message):
-        left = max(len(message) - at, 0)
-        raise MalformedError(f"a {what} of {size} bytes in a message of {len(message)}", f"at most {left}")
-    return (None, at) if size < 0 else (message[at : at + size], at + size)
 
 
 def _long(value: int) -> int:

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kidxlib import formats, records
-from kidxlib.records import Header, MalformedRecordsError, Record
+from kidxlib.records import Header, MalformedRecordsError, Record, text_of
 from kidxlib.storage import LogBytes, WholeLog
 from tests.conftest import Say
 from tests.kidxlib import encoded
@@ -330,3 +332,16 @@ def test_first_record_since(
                 record = records.first_record_since(log, batch, timestamp, offset)
                 theirs = kafka.records.first_since(path, timestamp, 0, offset)
                 assert (record and (record.timestamp, record.offset)) == (theirs and theirs[:2])
+
+
+_UTF8_PARTS: Final = (b"a", b"\x80", b"\xa0", b"\xbf", b"\xc0", b"\xc3", b"\xe0", b"\xed", b"\xef", b"\xf0", b"\xf4")
+
+
+@given(st.lists(st.sampled_from([*_UTF8_PARTS, b"\xf5", b"\xff", b"\x90", b"\x9f"]), max_size=9).map(b"".join))
+@settings(max_examples=500)
+@example(b"\xed\xa0\x80")
+@example(b"\xed\xa0")
+@example(b"\xf0\x9f\xed\xa0")
+def test_text_is_javas(kafka: Kafka, data: bytes) -> None:
+    """What is no UTF-8, as in keys of headers, is replaced as Java does."""
+    assert text_of(data) == kafka.gateway.jvm.java.lang.String(data, "UTF-8")
