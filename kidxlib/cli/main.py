@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from kidxlib.cli.build import build
+from kidxlib.cli.dump import dump
 from kidxlib.cli.seek import seek
 from kidxlib.cli.verify import verify
 from kidxlib.command import run
@@ -19,6 +20,7 @@ def kidx() -> None:
 
 
 kidx.add_command(build)
+kidx.add_command(dump)
 kidx.add_command(seek)
 kidx.add_command(verify)
 

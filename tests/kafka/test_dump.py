@@ -1,0 +1,290 @@
+"""`kidx dump` prints the lines of Kafka's `kafka-dump-log`, whatever the files hold, and leaves them as they are."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+import pytest
+from click.testing import CliRunner
+
+from kidxlib import formats, names
+from kidxlib.cli.dump import dump
+from kidxlib.command import ExitCode
+from kidxlib.errors import UsageError
+from kidxlib.names import segment_file
+from kidxlib.records import Header, Record
+from tests.conftest import Say
+from tests.kafka.mutations import mutated_log
+from tests.kafka.partitions import marker_key, marker_value
+from tests.kidxlib.golden import GoldenSegment
+from tests.kidxlib.segments import FILLER, Batch
+from tests.kidxlib.v2_records import record
+from tests.support.kafka import Kafka
+from tests.support.kafka_dump import KafkaDump
+from tests.support.kafka_records import NewBatch
+
+#: By suffix, the options that matter to a file.
+_OPTIONS: Final = {
+    names.LOG_SUFFIX: (
+        (),
+        ("--deep-iteration",),
+        ("--print-data-log",),
+        ("--print-data-log", "--skip-record-metadata"),
+        ("--deep-iteration", "--skip-record-metadata", "--max-bytes", "5000"),
+    ),
+    names.OFFSET_INDEX_SUFFIX: ((), ("--verify-index-only",), ("--index-sanity-check",), ("--max-message-size", "600")),
+    names.TIME_INDEX_SUFFIX: ((), ("--verify-index-only",), ("--index-sanity-check",)),
+    names.TRANSACTION_INDEX_SUFFIX: ((),),
+    names.SNAPSHOT_SUFFIX: ((),),
+}
+_NOT_WELL: Final = re.compile(rb"is[vV]alid: false|^Found \d+ invalid bytes")
+
+
+@pytest.fixture
+def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
+    return KafkaDump(kafka, tmp_path)
+
+
+def _assert_as_kafka(kafka_dump: KafkaDump, file: Path, options: Iterable[str]) -> str:
+    """Lines, findings and the end are Kafka's, and no file beside it is another afterwards; how it ended.
+
+    Where Kafka throws, it prints no findings.
+    """
+    before = _state(file.parent)
+    ours = CliRunner().invoke(dump, [*options, str(file)], standalone_mode=False)
+    assert _state(file.parent) == before
+    if ours.exception is not None:
+        raise ours.exception
+    kafkas = kafka_dump(*options, "--files", str(file))
+    _put_back(file.parent, before)
+
+    assert ours.stdout_bytes.split(b"\n")[:-1] == kafkas.lines
+    findings = ours.stderr_bytes.splitlines()
+    if kafkas.thrown is not None:
+        assert ours.return_value == ExitCode.NOT_WELL, kafkas.thrown
+        return kafkas.thrown.name
+    if file.suffix == names.SNAPSHOT_SUFFIX:
+        assert ours.return_value == (ExitCode.NOT_WELL if kafkas.error_lines else ExitCode.OK)
+        return "CorruptSnapshotException" if kafkas.error_lines else "well"
+    if file.suffix == names.LOG_SUFFIX:
+        well = not any(_NOT_WELL.search(line) for line in kafkas.lines)
+        kafkas_findings = [line for line in kafkas.error_lines if not line.startswith(b"  -1 is followed by ")]
+        kafkas_findings = kafkas_findings if len(kafkas_findings) > 1 else []
+    else:
+        well, kafkas_findings = not kafkas.error_lines, kafkas.error_lines
+    assert _findings(findings) == _findings(kafkas_findings)
+    assert ours.return_value == (ExitCode.OK if well else ExitCode.NOT_WELL)
+    return "well" if well else "not well"
+
+
+def _findings(lines: Iterable[bytes]) -> set[bytes]:
+    """Headings and findings, in no order. Of those at one offset of a log or an `.index`, Kafka keeps the last."""
+    kept = {}
+    for line in lines:
+        at_offset = re.match(rb"  \S+ is followed by |  Index offset: \S+,", line)
+        kept[at_offset[0] if at_offset else line] = line
+    return set(kept.values())
+
+
+def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+
+
+def _put_back(folder: Path, before: dict[str, tuple[bytes, int]]) -> None:
+    """Undo what Kafka has done to the files."""
+    for name in _state(folder).keys() - before.keys():
+        (folder / name).unlink()
+    for name, (content, _) in before.items():
+        if (folder / name).read_bytes() != content:
+            (folder / name).write_bytes(content)
+
+
+def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, scratch: Path) -> None:
+    """Real, synthetic and damaged segments with the files that Kafka's recovery wrote for them."""
+    contents = {
+        names.LOG_SUFFIX: golden_segment.log.read_bytes(),
+        names.OFFSET_INDEX_SUFFIX: golden_segment.offset_index,
+        names.TIME_INDEX_SUFFIX: golden_segment.time_index,
+        names.TRANSACTION_INDEX_SUFFIX: golden_segment.transaction_index,
+        names.SNAPSHOT_SUFFIX: golden_segment.snapshot,
+    }
+    for suffix, content in contents.items():
+        if content is not None:
+            (scratch / segment_file(golden_segment.base_offset, suffix)).write_bytes(content)
+    for file in sorted(scratch.iterdir()):
+        for options in _OPTIONS[file.suffix]:
+            end = _assert_as_kafka(kafka_dump, file, options)
+            may_throw = golden_segment.cut_bytes or "--max-message-size" in options
+            assert may_throw or end in ("well", "not well"), (file, options)
+
+
+def test_mutated_segments(
+    kafka_dump: KafkaDump,
+    golden_segments: list[GoldenSegment],
+    scratch: Path,
+    tmp_path: Path,
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+) -> None:
+    """Real files changed at random. Files that are dumped otherwise are kept."""
+    ends: Counter[str] = Counter()
+    for number in range(5_000 if exhaustive else 120):
+        segment = rng.choice(golden_segments)
+        files = _mutated_files(rng, segment, [other.log for other in golden_segments])
+        for suffix, content in files.items():
+            (scratch / segment_file(segment.base_offset, suffix)).write_bytes(content)
+        for suffix in files:
+            file = scratch / segment_file(segment.base_offset, suffix)
+            options = rng.choice(_OPTIONS[suffix])
+            try:
+                ends[_assert_as_kafka(kafka_dump, file, options)] += 1
+            except AssertionError as error:
+                kept = shutil.copytree(scratch, tmp_path / f"case-{number}")
+                error.add_note(f"{kept / file.name} {' '.join(options)}, from {segment.name}")
+                raise
+    say(f"{ends.total()} dumps as Kafka's; how they ended: " + ", ".join(f"{e} {n}" for e, n in ends.most_common()))
+
+
+def _mutated_files(rng: random.Random, segment: GoldenSegment, others: list[Path]) -> dict[str, bytes]:
+    log = segment.log.read_bytes()[: 1 << 20]
+    aborted = rng.randbytes(34 * rng.randrange(4))
+    entries = rng.randrange(4)
+    covered = entries.to_bytes(4) + rng.randbytes(46 * entries)
+    snapshot = formats.SNAPSHOT_VERSION.to_bytes(2) + google_crc32c.value(covered).to_bytes(4) + covered
+    return {
+        names.LOG_SUFFIX: mutated_log(rng, segment.log, others).log if rng.random() < 0.6 else log,
+        names.OFFSET_INDEX_SUFFIX: _mutated(rng, segment.offset_index, 8),
+        names.TIME_INDEX_SUFFIX: _mutated(rng, segment.time_index, 12),
+        names.TRANSACTION_INDEX_SUFFIX: _mutated(rng, segment.transaction_index or aborted, 34),
+        names.SNAPSHOT_SUFFIX: _mutated(rng, segment.snapshot or snapshot, 46),
+    }
+
+
+def _mutated(rng: random.Random, content: bytes, entry_bytes: int) -> bytes:
+    """A side file as it is, with a bit flipped, cut, with room behind its entries, or with some of them again."""
+    data = bytearray(content)
+    match rng.randrange(5):
+        case 1 if data:
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        case 2 if data:
+            del data[rng.randrange(len(data)) :]
+        case 3:
+            data += bytes(entry_bytes * rng.randrange(1, 4))
+        case 4:
+            data += data[: entry_bytes * rng.randrange(1, 4)]
+    return bytes(data)
+
+
+def _some_bytes(rng: random.Random) -> bytes | None:
+    return rng.choice([None, b"", b"key", "ä😀".encode(), rng.randbytes(rng.randrange(40)), b'{"a": 1,\n"b": [2]}'])
+
+
+def test_what_kafka_writes(kafka: Kafka, kafka_dump: KafkaDump, scratch: Path, rng: random.Random) -> None:
+    """Headers, nulls and bytes that are no text, in all formats and codecs."""
+    data = b""
+    for magic in (0, 1, 2):
+        for codec in formats.CODECS[: 5 if magic == 2 else 4]:
+            written = [
+                Record(
+                    offset,
+                    -1 if magic == 0 else 1_700_000_000_000 + offset,
+                    _some_bytes(rng),
+                    _some_bytes(rng),
+                    () if magic < 2 else tuple(Header(key, _some_bytes(rng)) for key in ("", "a", "ä,")[: offset % 4]),
+                )
+                for offset in range(100, 110)
+            ]
+            data += kafka.records.write(
+                NewBatch(
+                    magic=magic,
+                    codec=codec,
+                    base_offset=100,
+                    records=written,
+                    log_append_time=rng.choice([None, 5]) if magic else None,
+                    delete_horizon_ms=rng.choice([None, 6]) if magic == 2 else None,
+                )
+            )
+    log = scratch / segment_file(100, names.LOG_SUFFIX)
+    log.write_bytes(data)
+    for options in (
+        *_OPTIONS[names.LOG_SUFFIX],
+        ("--key-decoder-class", "org.apache.kafka.tools.api.StringDecoder"),
+        ("--max-bytes", str(formats.SEGMENT_BYTES_MAX)),
+    ):
+        assert _assert_as_kafka(kafka_dump, log, options) == "well"
+
+
+@pytest.mark.parametrize("name", ["Integer", "Long"])
+def test_keys_that_are_numbers(kafka: Kafka, kafka_dump: KafkaDump, scratch: Path, name: str) -> None:
+    """Longer ones than needed, too; Kafka throws at shorter ones, and they are shown all the same."""
+    keys = [bytes([sign]) + bytes(range(7)) + more for sign in (0, 255) for more in (b"", b"more")]
+    batch = NewBatch(magic=2, codec="none", base_offset=0, records=[Record(n, 1, k, k) for n, k in enumerate(keys)])
+    log = scratch / segment_file(0, names.LOG_SUFFIX)
+    log.write_bytes(kafka.records.write(batch))
+    decoder = f"org.apache.kafka.tools.api.{name}Decoder"
+    assert (
+        _assert_as_kafka(kafka_dump, log, ("--value-decoder-class", decoder, "--key-decoder-class", decoder)) == "well"
+    )
+
+
+@pytest.mark.parametrize("key_version", [0, 1, -1])
+@pytest.mark.parametrize("control_type", [-1, 0, 1, 2, 3, 4, 5, 6, 7])
+def test_control_records(kafka_dump: KafkaDump, scratch: Path, control_type: int, key_version: int) -> None:
+    """Of transactions and of KRaft; sound values, and such as nobody writes."""
+    voter = (7).to_bytes(4) + bytes(16) + b"\2\5CTRL\5host\x23\x82\0" + bytes(2) + (1).to_bytes(2) + b"\0\0"
+    values = [
+        marker_value(3),
+        marker_value(3, version=-1),
+        (0).to_bytes(2) + (3).to_bytes(4) + b"\2" + (4).to_bytes(4) + b"\0\1\0",
+        (1).to_bytes(2) + (3).to_bytes(4) + b"\3" + ((4).to_bytes(4) + b"\0") * 2 + b"\1\1\5\2ab",
+        bytes(2) + (1_700_000_000_000).to_bytes(8) + b"\0",
+        bytes(2) + b"\0",
+        bytes(2) + (1).to_bytes(2) + b"\0",
+        bytes(2) + b"\2" + voter + b"\0",
+        bytes(2) + b"\xff\xff\xff\xff\x0f",
+        b"",
+        None,
+        *(FILLER[start : start + 9] for start in range(5)),
+    ]
+    log = scratch / segment_file(0, names.LOG_SUFFIX)
+    for value in values:
+        batch = Batch(
+            attributes=formats.ATTRIBUTE_CONTROL,
+            body=record(marker_key(control_type, key_version), value),
+            base_sequence=-1,
+        )
+        log.write_bytes(batch.encode(0))
+        _assert_as_kafka(kafka_dump, log, ("--print-data-log",))
+
+
+@pytest.mark.parametrize("base_sequence", [-1, -5, 0, 2**31 - 3, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("delta", [0, 1, 5, -1, 2**31 - 1, -(2**31)])
+def test_sequences_wrap(kafka_dump: KafkaDump, scratch: Path, base_sequence: int, delta: int) -> None:
+    batch = Batch(
+        producer_id=1,
+        base_sequence=base_sequence,
+        last_offset_delta=delta,
+        records=2,
+        body=record(b"k", None, offset_delta=delta) + record(None, b"v", offset_delta=delta),
+    )
+    log = scratch / segment_file(0, names.LOG_SUFFIX)
+    log.write_bytes(batch.encode(0))
+    _assert_as_kafka(kafka_dump, log, ("--print-data-log",))
+
+
+def test_names_that_kafka_refuses(kafka_dump: KafkaDump, scratch: Path) -> None:
+    """Kafka throws, or says that it ignores the file."""
+    for name in ("a.log", ".log", "1_0.log", "9223372036854775808.index", "1.swap", "partition.metadata", "1"):
+        file = scratch / name
+        file.touch()
+        assert CliRunner().invoke(dump, [str(file)], standalone_mode=False).exception.__class__ is UsageError
+        dumped = kafka_dump("--files", str(file))
+        assert dumped.thrown is not None or dumped.error_lines == [f"Ignoring unknown file {file}".encode()]

@@ -1,0 +1,175 @@
+"""`kidx dump` beside what Kafka's tool has: JSON, forms of keys and values, leader epochs, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kidxlib import formats
+from kidxlib.cli.dump import dump
+from kidxlib.command import ExitCode
+from kidxlib.errors import UsageError
+from kidxlib.names import LEADER_EPOCH_CHECKPOINT, segment_file
+from kidxlib.records import Header, Record
+from tests.kidxlib import encoded
+from tests.kidxlib.golden import DATA, SAMPLES
+
+_PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "dump.md"
+_SEGMENT: Final = "txn-mixed-0", 84
+_RECORDS: Final = (
+    Record(7, 1_000, b"\0\0\0\x09", b'{"a": 1.50,\n "b": null}', (Header("h", b"\xff"), Header("i", None))),
+    Record(8, 1_001, None, b"\xc3\xa4"),
+    Record(9, 1_002, b"NaN", None),
+)
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(dump, arguments, standalone_mode=False)
+
+
+def _objects(*arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _run("--json", *arguments).stdout.splitlines()]
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    """All files of a segment of a real broker; its log."""
+    topic, base_offset = _SEGMENT
+    for folder in (SAMPLES / topic, DATA / "expected" / topic):
+        for path in [*folder.glob(segment_file(base_offset, ".*")), folder / LEADER_EPOCH_CHECKPOINT]:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path / segment_file(base_offset, ".log")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / segment_file(7, ".log")
+    path.write_bytes(encoded.batch_v2(_RECORDS))
+    return path
+
+
+def _documented() -> dict[str, list[str]]:
+    """The fields of each type of object, by the page."""
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]*)\|$", _PAGE.read_text(), re.MULTILINE)
+    return {kind: re.findall(r"`(\w+)`", fields) for kind, fields in rows}
+
+
+def test_objects_are_those_of_the_page(segment: Path, tmp_path: Path) -> None:
+    """Each file of a segment; then the same, spoilt so that each finding is there."""
+    files = [str(path) for path in sorted(tmp_path.iterdir())]
+    found = _objects("--print-data-log", *files) + _objects("--index-sanity-check", *files)
+    index, time_index = segment.with_suffix(".index"), segment.with_suffix(".timeindex")
+    _flip(index, 8 + 3)  # the second entry's offset
+    _flip(
+        time_index, 7, 12 + 9, 24 + 2
+    )  # the first's timestamp, the second's offset, and the third's timestamp, far back
+    segment.write_bytes(segment.read_bytes() + encoded.message(Record(10**6, 1, b"behind a gap", None), 1) + b"\0")
+    found += _objects("--print-data-log", *files)
+    index.write_bytes(b"")
+    found += _objects(str(index))
+
+    documented = _documented()
+    assert {each["type"] for each in found} == documented.keys()
+    for each in found:
+        kind = each.pop("type")
+        del each["file"]
+        if kind == "record" and "key" not in each:  # of control batches
+            each |= dict.fromkeys(("key", "value", "headers"))
+        assert list(each) == documented[kind]
+
+
+def _flip(path: Path, *places: int) -> None:
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("form", "keys", "values"),
+    [
+        ("text", ["\0\0\0\t", None, "NaN"], ['{"a": 1.50,\n "b": null}', "ä", None]),
+        ("hex", ["00000009", None, "4e614e"], [_RECORDS[0].value.hex() if _RECORDS[0].value else "", "c3a4", None]),
+        ("json", ["\0\0\0\t", None, "NaN"], [{"a": 1.5, "b": None}, "ä", None]),
+        ("int", [9, None, "4e614e"], [int.from_bytes(b'{"a"'), "c3a4", None]),
+        ("long", ["00000009", None, "4e614e"], [int.from_bytes(b'{"a": 1.'), "c3a4", None]),
+    ],
+)
+def test_forms_of_keys_and_values(log: Path, form: str, keys: Sequence[object], values: Sequence[object]) -> None:
+    shown = [each for each in _objects("--keys", form, "--values", form, str(log)) if each["type"] == "record"]
+    assert [each["key"] for each in shown] == keys
+    assert [each["value"] for each in shown] == values
+
+
+def test_json_within_lines(log: Path) -> None:
+    """In one line, and each number as it was written."""
+    assert ' payload: {"a": 1.50,  "b": null}' in _run("--values", "json", str(log)).stdout
+
+
+def test_header_values_are_shown(log: Path) -> None:
+    first = _objects("--values", "hex", str(log))[2]
+    assert first["headers"] == [{"key": "h", "value": "ff"}, {"key": "i", "value": None}]
+
+
+def test_leader_epochs(tmp_path: Path) -> None:
+    path = tmp_path / LEADER_EPOCH_CHECKPOINT
+    path.write_text("0\n2\n5 10\n4 12\n")  # as it stands, be it in order or not
+    result = _run(str(path))
+    assert result.stdout.splitlines()[1:] == ["epoch: 5 startOffset: 10", "epoch: 4 startOffset: 12"]
+    path.write_text("0\n2\n5 10\n")
+    assert _run(str(path)).return_value == ExitCode.NOT_WELL
+
+
+def test_one_malformed_file_does_not_stop_the_others(log: Path, tmp_path: Path) -> None:
+    broken = tmp_path / segment_file(1, ".log")
+    broken.write_bytes(bytes(formats.BATCH_V2_BYTES_MIN))
+    result = _run("--files", f"{broken},{log}")
+    assert result.return_value == ExitCode.NOT_WELL
+    assert result.stderr == f"{broken}: batch at byte 0: found size 0, expected 14 or more\n"
+    assert len(result.stdout.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("7.swap", "not a file that can be dumped"),
+        ("partition.metadata", "not a file that can be dumped"),
+        ("a.log", "has to begin with an offset"),
+        ("8.log", "no such file"),
+        ("8.index", "compared with 8.log"),
+        ("00000000000000000007.timeindex", "compared with 00000000000000000007.index"),
+    ],
+)
+def test_files_that_cannot_be_dumped(log: Path, name: str, message: str) -> None:
+    """One line, and nothing is printed, of other files neither."""
+    result = _run(str(log), str(log.with_name(name)))
+    assert isinstance(result.exception, UsageError)
+    assert message in str(result.exception)
+    assert not result.stdout
+
+
+def test_no_decoder_classes(log: Path) -> None:
+    result = _run("--key-decoder-class", "com.example.Decoder", str(log))
+    assert isinstance(result.exception, UsageError)
+    assert "com.example.Decoder: expected text, hex, json, int, long or one of" in str(result.exception)
+
+
+def test_a_reader_that_has_seen_enough(log: Path) -> None:
+    """`| head -1`: no word, and no fault."""
+    log.write_bytes(encoded.batch_v2(_RECORDS) * 5_000)
+    command = (sys.executable, "-c", "from kidxlib.cli.main import main; main()", "dump", str(log))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as kidx:
+        assert kidx.stdout is not None
+        assert kidx.stderr is not None
+        assert kidx.stdout.readline() == f"Dumping {log}\n"
+        kidx.stdout.close()
+        assert kidx.stderr.read() == ""
+    assert kidx.returncode == ExitCode.OK
