@@ -212,17 +212,26 @@ class Kafka:
             segment.close()
 
     @contextlib.contextmanager
-    def opened_log(self, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-        """Kafka's `UnifiedLog` over a partition's folder, as after a clean stop; it may change the files there.
+    def opened_log(
+        self,
+        folder: Path,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean_shutdown: bool = True,
+    ) -> Iterator[Any]:
+        """Kafka's `UnifiedLog` over a partition's folder; it may change the files there.
 
         Args:
-            settings: those of the topic.
+            log_start_offset, recovery_point: what the checkpoint files of its log dir say.
+
+        Raises:
+            Py4JJavaError: what Kafka throws while it loads the log.
         """
-        log_start_offset = recovery_point = 0
-        transaction_timeout_ms, expiry_check_ms, clean_shutdown = 15 * 60 * 1000, 10 * 60 * 1000, True
+        transaction_timeout_ms, expiry_check_ms = 15 * 60 * 1000, 10 * 60 * 1000
         log = self._unified_log.create(
             self._file(str(folder.resolve())),
-            self._config(settings or {}),
+            self._config({}),
             log_start_offset,
             recovery_point,
             self._scheduler,

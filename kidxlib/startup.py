@@ -1,0 +1,384 @@
+"""What a broker would do with a partition's folder when it starts: Kafka's `LogLoader`, told beforehand.
+
+Nothing is changed. Of the logs those are read that the broker would read too.
+
+Producer snapshots decide from where on a broker goes through batch headers to learn of producers, and so whether it
+comes upon a header that is malformed. Not told: segments that it has to split (`offset-overflow`), where producers are at
+odds with their states, and what it makes of a magic below 0, which it may read over where here loading fails.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NoReturn
+
+from kidxlib import names
+from kidxlib.abstract_index import CorruptIndexError
+from kidxlib.log_segment import LogSegment
+from kidxlib.offset_index import OffsetIndex
+from kidxlib.producers import Producers, SnapshotError
+from kidxlib.records import MalformedRecordsError, batches
+from kidxlib.recover import RecoverOptions, ScanEnd, Status, recover
+from kidxlib.storage import LogFile
+from kidxlib.time_index import TimeIndex
+from kidxlib.transaction_index import TransactionIndex, UnknownVersionError
+
+#: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
+_INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
+_OVERFLOW: Final = "offset-overflow"
+
+_OFFSET_IN_NAME: Final = re.compile(r"([0-9]+)\.")
+_INDEX_SUFFIXES: Final = (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TRANSACTION_INDEX_SUFFIX)
+
+
+class Action(enum.StrEnum):
+    """What becomes of a segment."""
+
+    LOAD = "load"  # as it is
+    REBUILD = "rebuild"  # its log is read, and all of its indexes are made anew
+    CUT = "cut"  # likewise, and the log ends at its last valid batch
+    EMPTY = "empty"  # its log is cut to nothing
+    DELETE = "delete"  # it stands behind one that is cut or emptied, or below the log start offset
+    FAIL = "fail"  # loading fails, and takes the log dir out of use
+    SPLIT = "split"  # into several; what follows is not told
+
+
+class Removal(enum.StrEnum):
+    """Why a file goes before segments are loaded."""
+
+    DELETED = "marked as deleted"
+    CLEANED = "left by the cleaner, unfinished"
+    SWAP = "of a swap that was not complete"
+    SWAPPED = "replaced by the files that are swapped in"
+    ORPHAN = "an index without a log"
+
+
+@dataclass(slots=True)
+class SegmentForecast:
+    """What becomes of one segment.
+
+    Attributes:
+        log_bytes: of its log as it stands.
+        kept_bytes: of these, what is left.
+        read_bytes: what the broker reads of it, which may be its log twice.
+        detail: why.
+    """
+
+    base_offset: int
+    action: Action
+    log_bytes: int
+    kept_bytes: int
+    read_bytes: int = 0
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class Forecast:
+    """What becomes of a partition.
+
+    Attributes:
+        removed: names of files that go first, and why.
+        renamed: names of files that lose their `.swap`.
+        log_end_offset: None where loading fails, or a segment is split.
+    """
+
+    segments: list[SegmentForecast] = field(default_factory=list)
+    removed: dict[str, Removal] = field(default_factory=dict)
+    renamed: list[str] = field(default_factory=list)
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def read_bytes(self) -> int:
+        """What the broker reads of logs."""
+        return sum(segment.read_bytes for segment in self.segments)
+
+    @property
+    def fails(self) -> bool:
+        return any(segment.action is Action.FAIL for segment in self.segments)
+
+
+def forecast(
+    folder: Path,
+    options: RecoverOptions,
+    *,
+    clean_shutdown: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> Forecast:
+    """What `LogLoader.load` does with a partition's folder.
+
+    Args:
+        options: of the topic, as they are when the broker starts.
+        recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
+
+    Raises:
+        OSError: the folder cannot be listed.
+        LogChangedError: a log changes meanwhile.
+    """
+    return _Loader(folder, options, clean_shutdown, recovery_point, log_start_offset).load()
+
+
+class _StoppedError(Exception):
+    """Loading goes no further."""
+
+
+class _Loader:
+    def __init__(
+        self, folder: Path, options: RecoverOptions, clean_shutdown: bool, recovery_point: int, log_start_offset: int
+    ) -> None:
+        self._options = options
+        self._clean_shutdown = clean_shutdown
+        self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
+        #: Files by the names that they have by then.
+        self._files = {entry.name: Path(entry.path) for entry in os.scandir(folder) if entry.is_file()}
+        self._found = Forecast()
+        self._next_offsets: dict[int, int] = {}  # of recovered segments
+        self._snapshots: dict[int, bool] = {}  # offsets of producer snapshots, and whether they can be read
+
+    def load(self) -> Forecast:
+        found = self._found
+        try:
+            self._finish_swaps()
+            self._list_snapshots()
+            self._load_segments()
+            if not self._clean_shutdown:
+                self._recover_unflushed()
+            self._find_ends()
+        except _StoppedError:
+            pass
+        return found
+
+    # ---- files that are no segments yet, or any more ----
+
+    def _finish_swaps(self) -> None:
+        """`removeTempFilesAndCollectSwapFiles`, and the passes up to the renaming of swap files."""
+        cleaned = [name for name in self._files if name.endswith(".cleaned")]
+        first_cleaned = min((_offset(name) for name in cleaned), default=names.OFFSET_MAX)
+        for name in sorted(self._files):
+            if name.endswith(names.DELETED_SUFFIX):
+                self._remove(name, Removal.DELETED)
+            elif name.endswith(".cleaned"):
+                self._remove(name, Removal.CLEANED)
+            elif name.endswith(".swap") and _offset(name) >= first_cleaned:
+                self._remove(name, Removal.SWAP)
+        swaps = [name for name in sorted(self._files) if name.endswith(".swap")]
+        logs = [name.removesuffix(".swap") for name in swaps if name.endswith(f"{names.LOG_SUFFIX}.swap")]
+        least = min((_offset(name) for name in logs), default=names.OFFSET_MAX)
+        behind = max((self._segment(_offset(name), ".swap").next_offset() for name in logs), default=-1)
+        for name in sorted(self._files):
+            match = _OFFSET_IN_NAME.match(name)
+            if not name.endswith(".swap") and match is not None and least <= int(match[1]) < behind:
+                self._remove(name, Removal.SWAPPED)
+        for name in swaps:
+            self._files[name.removesuffix(".swap")] = self._files.pop(name)
+            self._found.renamed.append(name)
+        for name in logs:  # to learn where they end it has made the offset indexes that were missing, full of zeros
+            index = f"{name.removesuffix(names.LOG_SUFFIX)}{names.OFFSET_INDEX_SUFFIX}"
+            self._files.setdefault(index, Path(f"{index}.swap"))
+
+    def _remove(self, name: str, why: Removal) -> None:
+        del self._files[name]
+        self._found.removed[name] = why
+
+    # ---- producers ----
+
+    def _list_snapshots(self) -> None:
+        for name, path in self._files.items():
+            offset = names.parse_snapshot(name)
+            if offset is not None:
+                self._snapshots[offset] = _is_snapshot(path)
+
+    def _replay(self, log_start_offset: int, end: int, segments: Sequence[SegmentForecast]) -> int:
+        """`UnifiedLog.rebuildProducerState` up to an offset: headers are read from the last good snapshot on.
+
+        Returns:
+            The offset of the last snapshot that there is then.
+        """
+        self._keep_snapshots(lambda offset: log_start_offset < offset <= end)
+        if end == 0:
+            return 0
+        while self._snapshots and not self._snapshots[max(self._snapshots)]:
+            del self._snapshots[max(self._snapshots)]
+        last_snapshot = reached = max(self._snapshots, default=log_start_offset)
+        base_offsets = [segment.base_offset for segment in segments]
+        floor = max(bisect_right(base_offsets, reached) - 1, 0)
+        for segment in segments[floor:] if end > reached else ():
+            if segment.base_offset >= end:
+                break
+            reached = max(segment.base_offset, reached, log_start_offset)
+            if segment.base_offset in base_offsets[-2:] and reached > last_snapshot:
+                last_snapshot = self._take_snapshot(reached)
+            self._read_headers(segment, reached)
+        return self._take_snapshot(end) if end > last_snapshot else last_snapshot
+
+    def _read_headers(self, segment: SegmentForecast, start: int) -> None:
+        opened = self._segment(segment.base_offset)
+        try:
+            found = opened.translate_offset(start)
+            for _ in batches(opened.log, found.position) if found is not None else ():
+                pass
+        except MalformedRecordsError as error:
+            self._fail(segment, f"producers are to be learnt from its headers: {error}")
+
+    def _take_snapshot(self, offset: int) -> int:
+        self._snapshots[offset] = True
+        return offset
+
+    def _keep_snapshots(self, keep: Callable[[int], bool]) -> None:
+        self._snapshots = {offset: good for offset, good in self._snapshots.items() if keep(offset)}
+
+    def _remove_strays(self, base_offsets: Sequence[int]) -> None:
+        """`ProducerStateManager.removeStraySnapshots`: but for the last, if it is behind all segments."""
+        strays = [offset for offset in self._snapshots if offset not in base_offsets]
+        last = max(strays, default=None)
+        self._keep_snapshots(lambda offset: offset in base_offsets or (offset == last and offset >= max(base_offsets)))
+
+    # ---- segments ----
+
+    def _load_segments(self) -> None:
+        """`loadSegmentFiles`."""
+        for name in sorted(self._files):
+            if name.endswith(_INDEX_SUFFIXES) and f"{name.rpartition('.')[0]}{names.LOG_SUFFIX}" not in self._files:
+                self._remove(name, Removal.ORPHAN)
+        for base_offset in self._base_offsets():
+            size = self._files[names.segment_file(base_offset, names.LOG_SUFFIX)].stat().st_size
+            segment = SegmentForecast(base_offset, Action.LOAD, size, size)
+            loaded = tuple(self._found.segments)
+            self._found.segments.append(segment)
+            why = self._why_rebuilt(segment)
+            if why is not None:
+                self._recover(segment, why, loaded, loading=True)
+
+    def _why_rebuilt(self, segment: SegmentForecast) -> str | None:
+        """`LogSegment.sanityCheck`: why a broker recovers the segment when it loads it; None where it does not."""
+        if names.segment_file(segment.base_offset, names.OFFSET_INDEX_SUFFIX) not in self._files:
+            return "its .index is missing"
+        path = self._files.get(names.segment_file(segment.base_offset, names.TRANSACTION_INDEX_SUFFIX))
+        if path is None:
+            return None
+        try:
+            TransactionIndex.open(path, segment.base_offset).sanity_check()
+        except CorruptIndexError as error:
+            return str(error)
+        except UnknownVersionError as error:
+            self._fail(segment, str(error))
+        return None
+
+    def _recover_unflushed(self) -> None:
+        """`recoverLog`: the segments from the one on that holds the recovery point, up to the first that is cut."""
+        base_offsets = [segment.base_offset for segment in self._found.segments]
+        first = max(bisect_right(base_offsets, self._recovery_point) - 1, 0)
+        unflushed = iter(self._found.segments[first:])
+        for segment in unflushed:
+            before = segment.kept_bytes
+            self._recover(segment, "it was not flushed for certain", self._found.segments, loading=False)
+            if segment.kept_bytes < before:
+                for behind in unflushed:
+                    self._delete(behind, f"behind segment {segment.base_offset}, which is cut")
+
+    def _recover(self, segment: SegmentForecast, why: str, loaded: Sequence[SegmentForecast], *, loading: bool) -> None:
+        """`recoverSegment`: while segments are loaded, which fails where its offsets do, or after that."""
+        last_snapshot = self._replay(self._log_start_offset, segment.base_offset, loaded)
+        log = LogFile(str(self._files[names.segment_file(segment.base_offset, names.LOG_SUFFIX)]))
+        log.keep_valid(segment.kept_bytes)
+        try:
+            recovered = recover(log, segment.base_offset, self._options)
+        finally:
+            log.close()
+        segment.read_bytes += segment.kept_bytes
+        segment.detail = why
+        end = recovered.end
+        if end.status is Status.QUARANTINED:
+            self._quarantined(segment, end, loading)
+            return
+        segment.action = Action.CUT if end.position < segment.log_bytes else Action.REBUILD
+        segment.kept_bytes = end.position
+        if end.reason is not None:
+            segment.detail = f"{why}; {end.reason} at byte {end.position}: {end.detail}"
+        self._next_offsets[segment.base_offset] = recovered.facts.next_offset
+        if recovered.facts.map_end_offset > last_snapshot:
+            self._take_snapshot(recovered.facts.map_end_offset)
+
+    def _quarantined(self, segment: SegmentForecast, end: ScanEnd, loading: bool) -> None:
+        detail = f"{end.reason} at byte {end.position}: {end.detail}"
+        if end.reason == _OVERFLOW:
+            segment.action, segment.detail = Action.SPLIT, detail
+            raise _StoppedError
+        if end.reason not in _INVALID_OFFSET or loading:
+            self._fail(segment, detail)
+        segment.action, segment.kept_bytes, segment.detail = Action.EMPTY, 0, detail
+        self._next_offsets[segment.base_offset] = segment.base_offset
+
+    def _fail(self, segment: SegmentForecast, why: str) -> NoReturn:
+        segment.action, segment.detail = Action.FAIL, why
+        raise _StoppedError
+
+    # ---- what is left ----
+
+    def _find_ends(self) -> None:
+        """`deleteSegmentsIfLogStartGreaterThanLogEnd`, and where the log starts and ends."""
+        left = [segment for segment in self._found.segments if segment.action is not Action.DELETE]
+        end = self._next_offset(left[-1]) if left else self._log_start_offset
+        if end < self._log_start_offset:
+            for segment in left:
+                self._delete(segment, f"the log ends at {end}, below the log start offset {self._log_start_offset}")
+            left, end = [], self._log_start_offset
+            self._snapshots = {}
+        first = left[0].base_offset if left else self._log_start_offset
+        start = max(self._log_start_offset, first)
+        self._remove_strays([segment.base_offset for segment in left] or [first])
+        if self._snapshots or not self._clean_shutdown:
+            self._replay(start, end, left)
+        self._found.log_start_offset, self._found.log_end_offset = start, end
+
+    def _delete(self, segment: SegmentForecast, why: str) -> None:
+        segment.action, segment.kept_bytes, segment.detail = Action.DELETE, 0, why
+        self._snapshots.pop(segment.base_offset, None)
+
+    def _next_offset(self, segment: SegmentForecast) -> int:
+        if segment.base_offset in self._next_offsets:
+            return self._next_offsets[segment.base_offset]
+        try:
+            return self._segment(segment.base_offset).next_offset()
+        except MalformedRecordsError as error:
+            self._fail(segment, str(error))
+
+    def _segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+        def path(kind: str) -> str:
+            name = names.segment_file(base_offset, kind) + suffix
+            return str(self._files.get(name, name))
+
+        log, offset_path = LogFile(path(names.LOG_SUFFIX)), path(names.OFFSET_INDEX_SUFFIX)
+        index = OffsetIndex.open(offset_path, base_offset)
+        if not os.path.exists(offset_path) or base_offset in self._next_offsets:
+            # Of a swap file there may be none. Of a recovered segment it is made anew, and any that is right will do.
+            index = OffsetIndex.from_bytes(b"", base_offset)
+        for segment in self._found.segments:
+            if segment.base_offset == base_offset:
+                log.keep_valid(segment.kept_bytes)
+        return LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
+
+    def _base_offsets(self) -> Iterator[int]:
+        found = (names.parse_segment_log(name) for name in sorted(self._files))
+        yield from (base_offset for base_offset in found if base_offset is not None)
+
+
+def _is_snapshot(path: Path) -> bool:
+    try:
+        Producers.from_snapshot(path.read_bytes())
+    except SnapshotError:
+        return False
+    return True
+
+
+def _offset(name: str) -> int:
+    match = _OFFSET_IN_NAME.match(name)
+    return int(match[1]) if match is not None else names.OFFSET_MAX

@@ -1,0 +1,138 @@
+"""What a broker does when it starts is told beforehand: held to Kafka's own `LogLoader`."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from py4j.protocol import Py4JJavaError
+
+from kidxlib import formats, names
+from kidxlib.producers import Producers
+from kidxlib.records import Record
+from kidxlib.recover import RecoverOptions
+from kidxlib.startup import Action, Forecast, forecast
+from tests.conftest import Say
+from tests.kidxlib import encoded
+from tests.support.kafka import Kafka, error_of
+from tests.support.random_logs import write_random_log
+
+
+def _flip(data: bytes, rng: random.Random) -> bytes:
+    if not data:
+        return data
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+
+
+#: What may have become of a log.
+_LOGS: Final[list[Callable[[bytes, random.Random], bytes]]] = [
+    _flip,
+    lambda data, rng: data[: rng.randrange(len(data) + 1)],
+    lambda data, rng: data + rng.randbytes(rng.randrange(40)),
+    lambda data, rng: data + data[: len(data) // 2],  # offsets that go back
+]
+
+
+def _spoil(folder: Path, rng: random.Random) -> None:
+    """What a crash, a cleaner, or a person may have left in a partition's folder."""
+    logs = sorted(folder.glob("*.log"))
+    ways = [_spoil_log, _spoil_log, _spoil_log, _spoil_indexes, _spoil_indexes, _leave_files, _swap_in]
+    for _ in range(rng.choice([0, 1, 1, 2, 3])):
+        rng.choice(ways)(rng.choice(logs), rng)
+
+
+def _spoil_log(log: Path, rng: random.Random) -> None:
+    log.write_bytes(rng.choice(_LOGS)(log.read_bytes(), rng))
+
+
+def _spoil_indexes(log: Path, rng: random.Random) -> None:
+    """They are missing, padded, or have entries of another log: below the base offset, or of a version to come."""
+    index = log.with_suffix(names.OFFSET_INDEX_SUFFIX)
+    match rng.randrange(4):
+        case 0:
+            index.unlink(missing_ok=True)
+        case 1:
+            log.with_suffix(names.TIME_INDEX_SUFFIX).unlink(missing_ok=True)
+        case 2:
+            row = (rng.choice([0, 0, 300]), 1, 0, rng.choice([-5, 10**6]), 0)
+            entry = np.array([row], formats.ABORTED_TRANSACTION).tobytes()
+            log.with_suffix(names.TRANSACTION_INDEX_SUFFIX).write_bytes(entry)
+        case _ if index.exists():
+            index.write_bytes(index.read_bytes() + bytes(8 * rng.randint(1, 3)))
+
+
+def _leave_files(log: Path, rng: random.Random) -> None:
+    """Indexes without a log, files that are to be deleted or not yet complete, snapshots that are good and bad."""
+    offset = rng.randrange(100)
+    suffix = rng.choice([".index", ".timeindex", ".txnindex", ".log.deleted", ".index.cleaned", ".snapshot"])
+    content = rng.choice([b"", rng.randbytes(8)])
+    if suffix == ".snapshot" and rng.random() < 0.7:
+        content = Producers().snapshot()
+    log.with_name(names.segment_file(offset, suffix)).write_bytes(content)
+
+
+def _swap_in(log: Path, rng: random.Random) -> None:
+    """A compacted segment is about to take the place of this one, and perhaps of the next."""
+    folder, base_offset = log.parent, names.parse_segment_log(log.name) or 0
+    offsets = sorted(rng.sample(range(base_offset, base_offset + 30), rng.randint(1, 3)))
+    data = b"".join(encoded.batch_v2([Record(offset, 100 + offset, b"k", b"v")]) for offset in offsets)
+    for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
+        if suffix == ".log" or rng.random() < 0.8:
+            (folder / names.segment_file(base_offset, f"{suffix}.swap")).write_bytes(content)
+    if rng.random() < 0.2:
+        (folder / names.segment_file(base_offset + rng.randrange(2), ".log.cleaned")).touch()
+
+
+def _compare(kafka: Kafka, told: Forecast, theirs: Path, point: int, start: int, clean: bool) -> str:
+    """Let Kafka load the folder; how the two ended."""
+    try:
+        with kafka.opened_log(theirs, log_start_offset=start, recovery_point=point, clean_shutdown=clean) as log:
+            segments = {segment.baseOffset(): segment.size() for segment in log.logSegments()}
+            ends = log.logStartOffset(), log.logEndOffset()
+            there = {path.name for path in theirs.iterdir()}
+    except Py4JJavaError as thrown:
+        assert told.fails, (error_of(thrown), told)
+        return "fails"
+    assert not told.fails, told
+    left = {each.base_offset: each.kept_bytes for each in told.segments if each.action is not Action.DELETE}
+    assert (left or {start: 0}) == segments, told
+    assert (told.log_start_offset, told.log_end_offset) == ends, told
+    for name in told.removed:
+        swapped_in = f"{name}.swap" in told.renamed
+        made_anew = any(name.startswith(f"{base_offset:020d}.") for base_offset in segments)
+        assert swapped_in or made_anew or name not in there, (name, told)
+    for name in told.renamed:
+        assert name not in there, (name, told)
+    return "loads"
+
+
+def test_forecasts(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
+    """Goal: for each segment what becomes of it, and where the log starts and ends, as Kafka then does it.
+
+    Method: random logs are spoilt; the forecast is made, then Kafka loads the very folder.
+    """
+    ends, actions = Counter[str](), Counter[str]()
+    for number in range(3_000 if exhaustive else 250):
+        folder = scratch / f"test-{number}"
+        write_random_log(folder, rng)
+        _spoil(folder, rng)
+        clean = rng.random() < 0.4
+        point, start = rng.choice([0, 0, rng.randrange(60)]), rng.choice([0, 0, 0, rng.randrange(60)])
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        told = forecast(folder, RecoverOptions(), clean_shutdown=clean, recovery_point=point, log_start_offset=start)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before  # nothing was changed
+        actions.update(segment.action.value for segment in told.segments)
+        if any(segment.action is Action.SPLIT for segment in told.segments):
+            ends["split"] += 1
+        elif any("found magic -" in (segment.detail or "") for segment in told.segments):
+            ends["magic below 0"] += 1
+        else:
+            ends[_compare(kafka, told, folder, point, start, clean)] += 1
+        shutil.rmtree(folder)
+    say(f"as Kafka's: {dict(ends)}, segments: {dict(actions)}")
