@@ -3,8 +3,8 @@
 Nothing is changed. Of the logs those are read that the broker would read too.
 
 Producer snapshots decide from where on a broker goes through batch headers to learn of producers, and so whether it
-comes upon a header that is malformed. Not told: segments that it has to split (`offset-overflow`), where producers are at
-odds with their states, and what it makes of a magic below 0, which it may read over where here loading fails.
+comes upon a header that is malformed. Not told: segments that it has to split (`offset-overflow`), where producers are
+at odds with their states, and what it makes of a magic below 0, which it may read over where here loading fails.
 """
 
 from __future__ import annotations
