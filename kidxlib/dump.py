@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -288,8 +289,8 @@ def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterat
             timestamp=message.timestamp,
             key_size=key_size,
             value_size=value_size,
-            crc=message.crc,
-            crc_valid=extend_crc32(0, message.covered_by_crc) == message.crc,
+            crc=message.crc if options.metadata else None,
+            crc_valid=extend_crc32(0, message.covered_by_crc) == message.crc if options.metadata else None,
             contents=contents,
         )
         if malformed is not None:
@@ -384,8 +385,8 @@ def _time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iter
 
 
 class _Readable:
-    """Whether a log can be walked from a place to its end. Kafka does so for each entry of a time index; here a walk
-    that meets an earlier one ends there.
+    """Whether a log can be walked from a place to its end, as Kafka does for each entry of a time index. Here one walk
+    is enough for all places that it comes by, if they are asked for in order.
     """
 
     def __init__(self, log: LogBytes) -> None:
@@ -411,17 +412,19 @@ class _Readable:
 
 
 def _max_timestamp(log: LogBytes, batch: Batch) -> int:
-    """The largest of its records; −1 where it has none."""
-    if batch.is_v2:
-        return max((record.timestamp for record in records(log, batch)), default=formats.NO_TIMESTAMP)
-    largest = formats.NO_TIMESTAMP
+    """The largest of its records; −1 where none is above that."""
+    timestamps = (record.timestamp for record in records(log, batch)) if batch.is_v2 else _timestamps(log, batch)
+    return max(itertools.chain((formats.NO_TIMESTAMP,), timestamps))
+
+
+def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
+    """Those of messages, whatever else stands in them."""
     for message in messages(log, batch):
         try:
             message.check_not_compressed()
         except MalformedError as error:
             raise MalformedRecordsError(batch.position, error.found, error.expected) from error
-        largest = max(largest, message.timestamp)
-    return largest
+        yield message.timestamp
 
 
 def _dump_transaction_index(path: Path) -> Iterator[Piece]:

@@ -52,7 +52,7 @@ class DumpedRecord:
         key_size, value_size: in bytes; below 0 is null.
         sequence: −1 is none.
         headers: empty below magic 2.
-        crc, crc_valid: of magic 0 and 1; else None.
+        crc, crc_valid: of magic 0 and 1; None of others, or if metadata was not looked at.
         control: what a control record says; None of others, if it was not looked into, or if an error follows.
         contents: key and value; None of control records, if they were not looked at, or if an error follows.
     """

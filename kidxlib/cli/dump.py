@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -14,7 +14,7 @@ import click
 from kidxlib.command import ExitCode
 from kidxlib.console import note, printable
 from kidxlib.dump import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, FileKind, dump_file, kind_of
-from kidxlib.dump_pieces import DumpedRecord, Finding, is_well
+from kidxlib.dump_pieces import DumpedRecord, Finding, Piece, is_well
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.show_dump import Form, Show, as_json, as_line, finding_lines
 
@@ -111,9 +111,11 @@ def dump(
     try:
         for file, kind in zip(files, kinds, strict=True):
             well &= _dump(file, kind, options, show, json_lines)
-    except BrokenPipeError:  # who reads has seen enough
+    except OSError as error:  # of standard output; those of files are told of
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+        if isinstance(error, BrokenPipeError):  # who reads has seen enough
+            return ExitCode.OK
+        raise KidxError(f"standard output: {error.strerror}") from error
     return ExitCode.OK if well else ExitCode.NOT_WELL
 
 
@@ -131,30 +133,36 @@ def _dump(file: str, kind: FileKind, options: DumpOptions, show: Show, json_line
     out = sys.stdout.buffer
     well = True
     heading_before = None
-    try:
-        if not json_lines:
-            out.write(_encoded(f"Dumping {file}"))
-        for piece in dump_file(Path(file), kind, options):
-            well &= is_well(piece)
-            if json_lines:
-                if options.metadata or not isinstance(piece, DumpedRecord) or piece.contents is not None:
-                    out.write(_encoded(as_json(piece, file, show)))
-            elif isinstance(piece, _FINDINGS):
-                heading, line = finding_lines(piece, os.path.abspath(file))
-                if heading != heading_before:
-                    click.echo(printable(heading), err=True)
-                heading_before = heading
-                click.echo(printable(line), err=True)
-            else:
-                out.write(_encoded(as_line(piece, file, show)))
-    except BrokenPipeError:
-        raise
-    except (KidxError, OSError) as error:
-        well = False
-        out.flush()
-        note(str(error) if file in str(error) else f"{file}: {error}")
+    if not json_lines:
+        out.write(_encoded(f"Dumping {file}"))
+    for piece in _pieces(file, kind, options):
+        if isinstance(piece, str):
+            well = False
+            out.flush()
+            note(piece)
+            continue
+        well &= is_well(piece)
+        if json_lines:
+            if options.metadata or not isinstance(piece, DumpedRecord) or piece.contents is not None:
+                out.write(_encoded(as_json(piece, file, show)))
+        elif isinstance(piece, _FINDINGS):
+            heading, line = finding_lines(piece, os.path.abspath(file))
+            if heading != heading_before:
+                click.echo(printable(heading), err=True)
+            heading_before = heading
+            click.echo(printable(line), err=True)
+        else:
+            out.write(_encoded(as_line(piece, file, show)))
     out.flush()
     return well
+
+
+def _pieces(file: str, kind: FileKind, options: DumpOptions) -> Iterator[Piece | str]:
+    """The pieces of a file, and last, if it cannot be read to its end, what to say of that."""
+    try:
+        yield from dump_file(Path(file), kind, options)
+    except (KidxError, OSError) as error:
+        yield str(error) if file in str(error) else f"{file}: {error}"
 
 
 def _encoded(line: str) -> bytes:

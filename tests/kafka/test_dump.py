@@ -138,6 +138,8 @@ def test_mutated_segments(
     ends: Counter[str] = Counter()
     for number in range(5_000 if exhaustive else 120):
         segment = rng.choice(golden_segments)
+        for path in scratch.iterdir():
+            path.unlink()
         files = _mutated_files(rng, segment, [other.log for other in golden_segments])
         for suffix, content in files.items():
             (scratch / segment_file(segment.base_offset, suffix)).write_bytes(content)

@@ -173,3 +173,10 @@ def test_a_reader_that_has_seen_enough(log: Path) -> None:
         kidx.stdout.close()
         assert kidx.stderr.read() == ""
     assert kidx.returncode == ExitCode.OK
+
+
+def test_a_full_disk(log: Path) -> None:
+    command = (sys.executable, "-c", "from kidxlib.cli.main import main; main()", "dump", str(log))
+    with open("/dev/full", "wb") as full:
+        kidx = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (kidx.returncode, kidx.stderr) == (ExitCode.FAILED, "error: standard output: No space left on device\n")
