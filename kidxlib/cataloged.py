@@ -60,10 +60,8 @@ class CatalogedPartition:
     def seeker(self) -> Seeker | str:
         """What answers questions to it; if none can be answered, why."""
         rows = sorted(self.segments.to_pylist(), key=lambda row: int(row["base_offset"]))
-        not_well = {row["base_offset"]: _why_not_well(row) for row in rows if row["status"] not in _SEARCHABLE}
-        rows = [row for row in rows if row["status"] in _SEARCHABLE]
         if not rows:
-            return next(iter(not_well.values()), "no segment of it is there")
+            return f"{self.facts['folder']}: no segment was there when the catalog was built"
         log = Log(
             [_segment(row) for row in rows],
             name=self.facts["folder"],
@@ -71,22 +69,25 @@ class CatalogedPartition:
             log_end_offset=self.facts["log_end_offset"],
             leader_epochs=_leader_epochs(rows),
         )
-        return Seeker(log, not_well)
+        return Seeker(log)
 
 
 def _segment(row: Mapping[str, Any]) -> SeekSegment:
     base_offset = row["base_offset"]
-    offset = row["offset_of_max_timestamp"]
+    timestamp, offset = row["max_timestamp_ms"], row["offset_of_max_timestamp"]
+    is_broken = row["status"] not in _SEARCHABLE
     return SeekSegment(
         Path(row["log_path"]),
         base_offset,
         Path(row["index_folder"]),
-        mtime_ms=row["log_mtime_ns"] // _NS_PER_MS,
-        max_timestamp=TimestampOffset(row["max_timestamp_ms"], base_offset if offset is None else offset),
+        mtime_ms=None if is_broken else row["log_mtime_ns"] // _NS_PER_MS,
+        max_timestamp=None if is_broken else TimestampOffset(timestamp, base_offset if offset is None else offset),
         log_bytes=row["log_bytes"],
         valid_bytes=row["valid_bytes"],
         offset_index_bytes=row["offset_index_bytes"],
         time_index_bytes=row["time_index_bytes"],
+        broken=_why_not_well(row) if is_broken else None,
+        cut=_why_not_well(row) if row["status"] == Status.TRUNCATED else None,
     )
 
 

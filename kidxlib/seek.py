@@ -7,7 +7,7 @@ an answer never raises: it is the answer's note.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
@@ -38,20 +38,18 @@ _TROUBLE: Final = (KidxError, OSError)
 
 
 class Seeker:
-    """Answers questions to one partition."""
+    """Answers questions to one partition.
 
-    def __init__(self, log: Log, not_well: Mapping[int, str] | None = None) -> None:
-        """
-        Args:
-            log: the segments that can be asked.
-            not_well: base offsets of those between them that cannot, and why.
-        """
-        self._log = log
-        places: dict[int, LogSegment | str] = {segment.base_offset: segment for segment in log.segments}
-        places |= not_well or {}
-        self._base_offsets = np.array(sorted(places), np.int64)
-        self._places = [places[base_offset] for base_offset in sorted(places)]
-        self._largest: list[int] = []  # timestamp of these places, and of those before them
+    Attributes:
+        log: its segments.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._base_offsets = np.array([segment.base_offset for segment in log.segments], np.int64)
+        # Of the first segments, as many as were needed so far:
+        self._largest: list[int] = []  # the largest timestamp of each and of those before it
+        self._unknown: list[tuple[int, str]] = []  # which of them do not tell theirs, and why
 
     @classmethod
     def of_folder(cls, folder: Path, index_folder: Path | None = None, *, log_start_offset: int = 0) -> Self:
@@ -87,19 +85,23 @@ class Seeker:
             n rows of `ANSWER`.
         """
         answers = Answers(len(targets))
+        start = self.log.log_start_offset
+        is_inside = targets >= start
+        answers.note(np.flatnonzero(~is_inside), f"below the log start offset {start}")
         try:
-            start, end = self._log.log_start_offset, self._log.log_end_offset
-        except _TROUBLE as error:
-            answers.trouble(np.arange(len(targets)), why(error))
-            return answers.to_arrow()
-        answers.note(np.flatnonzero(targets < start), f"below the log start offset {start}")
-        answers.note(np.flatnonzero(targets == end), f"at the log end offset {end}, which no record has yet")
-        answers.note(np.flatnonzero(targets > end), f"above the log end offset {end}")
-        inside = np.flatnonzero((targets >= start) & (targets < end))
+            end = self.log.log_end_offset
+        except _TROUBLE:
+            pass  # the last segment will say it
+        else:
+            answers.note(np.flatnonzero(targets == end), f"at the log end offset {end}, which no record has yet")
+            answers.note(np.flatnonzero(targets > end), f"above the log end offset {end}")
+            self._check_end(np.flatnonzero(targets >= end), answers)
+            is_inside &= targets < end
+        inside = np.flatnonzero(is_inside)
         floors = np.maximum(np.searchsorted(self._base_offsets, targets[inside], "right") - 1, 0)
         for floor, rows in _groups(floors, inside):
-            for number in range(floor, len(self._places)):
-                rows = self._offsets_in(number, rows, targets, answers)
+            for segment in self.log.segments[floor:]:
+                rows = self._offsets_in(segment, rows, targets, answers)
                 if not len(rows):
                     break
             answers.note(rows, "no batch of the log reaches it")
@@ -124,23 +126,33 @@ class Seeker:
         if len(rest):
             self._load_largest(int(targets[rest].max()))
         for number, rows in _groups(np.searchsorted(self._largest, targets[rest], "left"), rest):
-            if number < len(self._places):
-                self._timestamps_in(number, rows, targets, answers)
+            if number < len(self._largest):
+                self._timestamps_in(self.log.segments[number], rows, targets, answers)
             else:
                 answers.note(rows, f"all records are older, the youngest of {self._largest[-1]}")
-            for place in self._places[:number]:
-                if isinstance(place, str):
-                    answers.trouble(rows, f"not searched: {place}")
+                self._check_end(rows, answers)
+            for passed, reason in self._unknown:
+                if passed < number:
+                    answers.trouble(rows, f"not searched: {reason}")
         return answers.to_arrow()
+
+    def _check_end(self, rows: _Longs, answers: Answers) -> None:
+        """Whether the last segment, which says where the log ends, is what it is known as."""
+        if not len(rows):
+            return
+        active = self.log.segments[-1]
+        try:
+            assert active.size >= 0  # where its file is not as it was recorded, that raises
+        except _TROUBLE as error:
+            answers.trouble(rows, why(error))
+        finally:
+            active.let_go()
+        answers.trouble(rows, _cut(active))
 
     # ---- by offset ----
 
-    def _offsets_in(self, number: int, rows: _Longs, targets: _Longs, answers: Answers) -> _Longs:
+    def _offsets_in(self, segment: LogSegment, rows: _Longs, targets: _Longs, answers: Answers) -> _Longs:
         """Answer what one segment has; the rows whose offsets stand behind its last batch."""
-        segment = self._places[number]
-        if isinstance(segment, str):
-            answers.trouble(rows, segment)
-            return rows[:0]
         try:
             walks = new_walks(targets[rows], segment.offset_index.lookup_many(targets[rows])["position"])
             walk(segment.log, walks, step_to_offsets)
@@ -153,17 +165,21 @@ class Seeker:
                 walks["base_offset"][found],
                 walks["leader_epoch"][found],
             )
-            for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
-                self._offset_by_hand(segment, row, int(targets[row]), answers)
+            behind: NDArray[np.bool_] = walks["outcome"] == Outcome.NONE
+            for number in np.flatnonzero(walks["outcome"] == Outcome.NOT_IN_HEADERS):
+                behind[number] = self._offset_by_hand(segment, rows[number], int(targets[rows[number]]), answers)
         except _TROUBLE as error:
             answers.trouble(rows, why(error))
             return rows[:0]
         finally:
             segment.let_go()
-        answers.trouble(rows[answers.found[rows]], _note(segment))
-        return rows[answers.is_open(rows)]
+        answers.trouble(rows, _note(segment))
+        rows = rows[behind]
+        answers.trouble(rows, _cut(segment))
+        return rows
 
-    def _offset_by_hand(self, segment: LogSegment, row: int, target: int, answers: Answers) -> None:
+    def _offset_by_hand(self, segment: LogSegment, row: int, target: int, answers: Answers) -> bool:
+        """Answer one; whether its offset stands behind the last batch."""
         rows = np.array([row])
         try:
             with answers.counting(rows, segment):
@@ -173,28 +189,30 @@ class Seeker:
                     answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
         except _TROUBLE as error:
             answers.trouble(rows, f"{_name(segment)}: {why(error)}")
+            return False
+        return batch is None
 
     # ---- by time ----
 
     def _load_largest(self, timestamp: int) -> None:
         """Ask the segments for their largest timestamps, up to the first that has this one or a later."""
-        while len(self._largest) < len(self._places) and (not self._largest or self._largest[-1] < timestamp):
-            place = self._places[len(self._largest)]
+        for number in range(len(self._largest), len(self.log.segments)):
             largest = self._largest[-1] if self._largest else _LEAST
-            if isinstance(place, LogSegment):
-                try:
-                    largest = max(largest, place.largest_timestamp)
-                except _TROUBLE as error:
-                    self._places[len(self._largest)] = why(error)
+            if largest >= timestamp > _LEAST:
+                return
+            segment = self.log.segments[number]
+            try:
+                largest = max(largest, segment.largest_timestamp)
+            except _TROUBLE as error:
+                self._unknown.append((number, why(error)))
+            else:
+                if (cut := _cut(segment)) is not None:
+                    self._unknown.append((number, cut))
             self._largest.append(largest)
 
-    def _timestamps_in(self, number: int, rows: _Longs, targets: _Longs, answers: Answers) -> None:
+    def _timestamps_in(self, segment: LogSegment, rows: _Longs, targets: _Longs, answers: Answers) -> None:
         """Answer from the one segment in which a broker looks."""
-        segment = self._places[number]
-        if isinstance(segment, str):
-            answers.trouble(rows, segment)
-            return
-        since = self._log.log_start_offset
+        since = self.log.log_start_offset
         try:
             known_older = segment.time_index.lookup_many(targets[rows])["offset"]
             positions = segment.offset_index.lookup_many(np.maximum(known_older, since))["position"]
@@ -206,8 +224,10 @@ class Seeker:
             answers.add_bytes(rows, walks["bytes_read"])
             for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
                 self._timestamp_by_hand(segment, row, int(targets[row]), since, answers)
-            answers.note(rows[answers.is_open(rows)], _why_not_in(segment, since))
-            answers.trouble(rows[answers.found[rows]], _note(segment))
+            missed = rows[answers.is_open(rows)]
+            answers.note(missed, _why_not_in(segment, since))
+            answers.trouble(missed, _cut(segment))
+            answers.trouble(rows, _note(segment))
         except _TROUBLE as error:
             answers.trouble(rows, why(error))
         finally:
@@ -267,18 +287,19 @@ class Seeker:
             if target == MAX_TIMESTAMP:
                 self._youngest(rows, answers)
                 return
-            found = self._log.fetch_offset_by_timestamp(target)
+            found = self.log.fetch_offset_by_timestamp(target)
         except _TROUBLE as error:
             answers.trouble(rows, why(error))
             return
         if found is None or found.offset < 0:
             answers.note(rows, "the log is not tiered")
-        else:
-            answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+            return
+        answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+        if target == LATEST:
+            self._check_end(rows, answers)
 
     def _youngest(self, rows: _Longs, answers: Answers) -> None:
-        segments = [place for place in self._places if isinstance(place, LogSegment)]
-        segment = max(segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+        segment = max(self.log.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
         try:
             with answers.counting(rows, segment):
                 found = segment.find_max_timestamp()
@@ -292,6 +313,7 @@ class Seeker:
             answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, formats.NO_LEADER_EPOCH)
         answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
         answers.trouble(rows, _note(segment))
+        self._check_end(rows, answers)
 
 
 def answer_all(partition: Seeker | str, query: str, targets: _Longs) -> pa.RecordBatch:
@@ -328,6 +350,10 @@ def _name(segment: LogSegment) -> str:
 
 def _note(segment: LogSegment) -> str | None:
     return segment.note if isinstance(segment, SeekSegment) else None
+
+
+def _cut(segment: LogSegment) -> str | None:
+    return segment.cut if isinstance(segment, SeekSegment) else None
 
 
 def _why_not_in(segment: LogSegment, since: int) -> str:

@@ -25,12 +25,17 @@ WINDOW_BYTES: Final = 32 * 1024
 _Index: TypeAlias = OffsetIndex | TimeIndex
 
 
+class BrokenSegmentError(KidxError):
+    """A segment is asked that is known not to be well."""
+
+
 class SeekSegment(LogSegment):
     """A segment whose files nobody vouches for. An index is checked as a broker checks it before it is used; where it
     cannot be right, or is not there, both are made from the log, in memory.
 
     Attributes:
         note: what was wrong with an index; None where nothing was.
+        cut: why it ends before its file does; None where it does not, or nobody knows.
     """
 
     def __init__(
@@ -39,12 +44,14 @@ class SeekSegment(LogSegment):
         base_offset: int,
         index_folder: Path,
         *,
-        mtime_ms: int,
+        mtime_ms: int | None,
         max_timestamp: TimestampOffset | None = None,
         log_bytes: int | None = None,
         valid_bytes: int | None = None,
         offset_index_bytes: int | None = None,
         time_index_bytes: int | None = None,
+        broken: str | None = None,
+        cut: str | None = None,
     ) -> None:
         """
         Args:
@@ -52,8 +59,12 @@ class SeekSegment(LogSegment):
             log_bytes, offset_index_bytes, time_index_bytes: the sizes that the files have to have; None where nobody
                 knows.
             valid_bytes: the log's valid prefix; None for all of it.
+            broken: why it cannot be searched, which is raised when it is asked; None where it can.
+            cut: why its valid prefix ends where it does; None where it is the whole log.
         """
         self.note: str | None = None
+        self.cut = cut
+        self._broken = broken
         self._file = LogFile(str(log_path), WINDOW_BYTES, log_bytes)
         if valid_bytes is not None:
             self._file.keep_valid(valid_bytes)
@@ -80,7 +91,10 @@ class SeekSegment(LogSegment):
 
         Raises:
             CorruptIndexError: there are none, as Kafka fails on the log too.
+            BrokenSegmentError: the segment is known to be broken.
         """
+        if self._broken is not None:
+            raise BrokenSegmentError(self._broken)
         if self._recovered is None:
             try:
                 return self._checked(kind, path, expected_bytes)
@@ -103,6 +117,7 @@ class SeekSegment(LogSegment):
             raise CorruptIndexError(f"{trouble}; its log is {end.reason} at byte {end.position}: {end.detail}")
         if end.status is Status.TRUNCATED:
             self._file.keep_valid(end.position)
+            self.cut = self.cut or f"{self._file.path} ends at byte {end.position}, {end.reason}: {end.detail}"
         self.note = f"{trouble}; answered from a scan of the log"
         return recovered
 

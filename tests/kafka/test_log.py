@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kidxlib import names, records
+from kidxlib import names
 from kidxlib.log import Log, LogOffset, OffsetOutOfRangeError
-from kidxlib.log_segment import LogSegment, RollParams, TimestampAndOffset
+from kidxlib.log_segment import LogSegment, RollParams
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.records import Record
 from kidxlib.recover import RecoverOptions, recover
@@ -31,6 +31,7 @@ from tests.support.kafka_logs import KafkaLog
 from tests.support.random_logs import write_random_log
 
 _SPECIAL = range(-6, 0)
+from tests.support.seeks import check_offset, check_timestamp, golden_folder, some_offsets, some_timestamps
 
 
 @contextmanager
@@ -42,45 +43,11 @@ def _opened(kafka: Kafka, folder: Path, theirs: Path) -> Iterator[tuple[Log, Kaf
         yield Log.open(folder), KafkaLog(kafka, java)
 
 
-def _golden_folder(segments: Sequence[GoldenSegment], folder: Path) -> None:
-    """What a broker leaves of golden segments that it has recovered."""
-    folder.mkdir()
-    for segment in segments:
-        data = segment.log.read_bytes()
-        files = {
-            names.LOG_SUFFIX: data[: len(data) - segment.cut_bytes],
-            names.OFFSET_INDEX_SUFFIX: segment.offset_index,
-            names.TIME_INDEX_SUFFIX: segment.time_index,
-            names.TRANSACTION_INDEX_SUFFIX: segment.transaction_index,
-            names.SNAPSHOT_SUFFIX: segment.snapshot,
-        }
-        for suffix, content in files.items():
-            if content is not None:
-                (folder / names.segment_file(segment.base_offset, suffix)).write_bytes(content)
-    (folder / names.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
-
-
-def _timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
-    """Of records in some batches, the largest of batches, their neighbours, and any in between."""
-    known = [0]
-    for segment in log.segments:
-        found = list(records.batches(segment.log))
-        known += [batch.max_timestamp for batch in found]
-        for batch in rng.sample(found, min(3, len(found))):
-            known += [record.timestamp for record in records.records(segment.log, batch)]
-    return [
-        *(rng.choice(known) + rng.choice([-1, 0, 1]) for _ in range(count // 2)),
-        *(rng.randint(min(known) - 1, max(known) + 1) for _ in range(count // 2)),
-        *_SPECIAL,
-    ]
-
-
 def _compare_seeks(log: Log, seeker: Seeker, theirs: KafkaLog, rng: random.Random, count: int) -> int:
     """As many seeks by offset as by time; how many they were."""
     assert (log.log_start_offset, log.log_end_offset) == (theirs.java.logStartOffset(), theirs.java.logEndOffset())
     ends = log.log_start_offset, log.log_end_offset
-    offsets = sorted({*(rng.randint(*ends) for _ in range(count)), *ends, *(ends[0] + step for step in range(8))})
-    offsets = [offset for offset in offsets if ends[0] <= offset <= ends[1]]
+    offsets = some_offsets(log, rng, count)
     for offset, place in zip(offsets, theirs.places(np.array(offsets)), strict=True):
         assert log.read(offset, 1).start == place, offset
         found = log.translate_offset(offset)
@@ -91,7 +58,7 @@ def _compare_seeks(log: Log, seeker: Seeker, theirs: KafkaLog, rng: random.Rando
     for outside in (ends[0] - 1, ends[1] + 1):
         with pytest.raises(OffsetOutOfRangeError, match=str(outside)):
             log.translate_offset(outside)
-    timestamps = _timestamps(log, rng, count)
+    timestamps = some_timestamps(log, rng, count)
     answers = theirs.offsets_by_timestamp(np.array(timestamps))
     for timestamp, answer in zip(timestamps, answers, strict=True):
         assert log.fetch_offset_by_timestamp(timestamp) == answer, timestamp
@@ -102,25 +69,9 @@ def _compare_seeks(log: Log, seeker: Seeker, theirs: KafkaLog, rng: random.Rando
 def _compare_seeker(log: Log, seeker: Seeker, offsets: list[int], timestamps: list[int]) -> None:
     """Many seeks at once give what single ones do."""
     for offset, answer in zip(offsets, seeker.offsets(np.array(offsets)).to_pylist(), strict=True):
-        found = log.translate_offset(offset)
-        assert answer["found"] == (found is not None), (offset, answer)
-        assert (answer["note"] is None) == answer["found"], (offset, answer)
-        if found is not None:
-            segment, batch = found
-            place = segment.base_offset, batch.position, batch.base_offset
-            assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == place, offset
+        check_offset(log, offset, answer)
     for timestamp, answer in zip(timestamps, seeker.timestamps(np.array(timestamps)).to_pylist(), strict=True):
-        expected = log.fetch_offset_by_timestamp(timestamp)
-        if expected is None or expected.offset < 0:
-            assert not answer["found"] and answer["note"], (timestamp, answer)
-            continue
-        record = TimestampAndOffset(answer["timestamp"], answer["offset"], answer["leader_epoch"])
-        assert answer["found"] and record == expected and answer["note"] is None, (timestamp, answer)
-        if timestamp >= 0:  # the batch holds the record
-            segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
-            holder = next(records.batches(segment.log, answer["position"]))
-            assert record.offset in [each.offset for each in records.records(segment.log, holder)], timestamp
-            assert answer["batch_base_offset"] == records.base_offset(segment.log, holder)
+        check_timestamp(log, timestamp, answer)
 
 
 def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int) -> None:
@@ -164,7 +115,7 @@ def test_golden_logs(
         folder, theirs = scratch / str(number) / path.name, scratch / f"{number}-theirs" / path.name
         for made in (folder, theirs):
             made.parent.mkdir()
-        _golden_folder([segment for segment in golden_segments if segment.log.parent == path], folder)
+        golden_folder([segment for segment in golden_segments if segment.log.parent == path], folder)
         with _opened(kafka, folder, theirs) as (log, kafka_log):
             seeks += _compare_seeks(log, Seeker.of_folder(folder), kafka_log, rng, 500 if exhaustive else 60)
             _compare_fetches(log, kafka_log, rng, 200 if exhaustive else 20)

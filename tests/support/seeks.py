@@ -1,0 +1,100 @@
+"""Questions to a log, and what their answers have to be: those of `Log`, which is held to Kafka's `UnifiedLog`."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib import names, records
+from kidxlib.log import EARLIEST_PENDING_UPLOAD, Log
+from kidxlib.log_segment import TimestampAndOffset
+from tests.kidxlib.golden import GoldenSegment
+
+SPECIAL: Final = range(EARLIEST_PENDING_UPLOAD, 0)
+
+
+def golden_folder(segments: Sequence[GoldenSegment], folder: Path) -> None:
+    """What a broker leaves of golden segments that it has recovered; as old as they are."""
+    folder.mkdir()
+    for segment in segments:
+        data = segment.log.read_bytes()
+        files = {
+            names.LOG_SUFFIX: data[: len(data) - segment.cut_bytes],
+            names.OFFSET_INDEX_SUFFIX: segment.offset_index,
+            names.TIME_INDEX_SUFFIX: segment.time_index,
+            names.TRANSACTION_INDEX_SUFFIX: segment.transaction_index,
+            names.SNAPSHOT_SUFFIX: segment.snapshot,
+        }
+        for suffix, content in files.items():
+            if content is not None:
+                (folder / names.segment_file(segment.base_offset, suffix)).write_bytes(content)
+        mtime_ns = segment.log.stat().st_mtime_ns
+        os.utime(folder / segment.log.name, ns=(mtime_ns, mtime_ns))
+    (folder / names.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
+
+
+def some_offsets(log: Log, rng: random.Random, count: int) -> list[int]:
+    """Offsets that a log has, its ends, and the first ones above its start, where a search begins; increasing."""
+    start, end = log.log_start_offset, log.log_end_offset
+    chosen = {start, end, *(rng.randint(start, end) for _ in range(count)), *range(start, min(start + 8, end))}
+    return sorted(chosen)
+
+
+def some_timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
+    """Of records in some batches, the largest of batches, their neighbours, any in between, and what stands for special
+    targets.
+    """
+    known = [0]
+    for segment in log.segments:
+        found = list(records.batches(segment.log))
+        known += [batch.max_timestamp for batch in found]
+        for batch in rng.sample(found, min(3, len(found))):
+            known += [record.timestamp for record in records.records(segment.log, batch)]
+    return [
+        *(rng.choice(known) + rng.choice([-1, 0, 1]) for _ in range(count // 2)),
+        *(rng.randint(min(known) - 1, max(known) + 1) for _ in range(count // 2)),
+        *SPECIAL,
+    ]
+
+
+def check_offset(log: Log, offset: int, answer: Mapping[str, Any], remarks: Iterable[str] = ()) -> None:
+    """Hold the answer to an offset within the log's bounds to the log's own.
+
+    Args:
+        remarks: what notes may say although all is well with the answer.
+    """
+    found = log.translate_offset(offset)
+    assert answer["found"] == (found is not None), (offset, answer)
+    if found is None:
+        assert answer["note"], (offset, answer)
+        return
+    segment, batch = found
+    place = segment.base_offset, batch.position, batch.base_offset
+    assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == place, offset
+    holder = next(records.batches(segment.log, batch.position))
+    assert (-1 if answer["leader_epoch"] is None else answer["leader_epoch"]) == holder.partition_leader_epoch, offset
+    assert (answer["offset"], answer["timestamp"]) == (None, None), (offset, answer)
+    _check_note(answer, remarks)
+
+
+def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks: Iterable[str] = ()) -> None:
+    """Hold the answer to a timestamp to the log's own, likewise."""
+    expected = log.fetch_offset_by_timestamp(timestamp)
+    if expected is None or expected.offset < 0:
+        assert not answer["found"] and answer["note"], (timestamp, answer)
+        return
+    record = TimestampAndOffset(answer["timestamp"], answer["offset"], answer["leader_epoch"])
+    assert answer["found"] and record == expected, (timestamp, answer, expected)
+    _check_note(answer, remarks)
+    if timestamp >= 0:  # the batch holds the record
+        segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
+        holder = next(records.batches(segment.log, answer["position"]))
+        assert record.offset in [each.offset for each in records.records(segment.log, holder)], timestamp
+        assert answer["batch_base_offset"] == records.base_offset(segment.log, holder)
+
+
+def _check_note(answer: Mapping[str, Any], remarks: Iterable[str]) -> None:
+    assert answer["note"] is None or any(remark in answer["note"] for remark in remarks), answer
