@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 import numpy as np
@@ -100,13 +100,16 @@ def _in_catalog(catalog: str, wanted: TopicPartition, source: str | None) -> lis
         raise UsageError(f"--catalog {catalog}: {_no_such(wanted, names)}")
     segments = _rows(catalog, "segments", ("source", *SEGMENT_COLUMNS), wanted)
     segments = segments.filter(pc.invert(pc.is_in(segments["status"], pa.array([status.value for status in ABSENT]))))
+    segments = _rows(catalog, "segments", ("source", *SEGMENT_COLUMNS), wanted, ("status", "not in", NOT_THERE))
     return [
         (row["source"], CatalogedPartition(row, segments.filter(pc.equal(segments["source"], row["source"]))).seeker())
         for row in sorted(held, key=lambda row: str(row["source"]))
     ]
 
 
-def _rows(catalog: str, name: str, columns: Sequence[str], wanted: TopicPartition) -> pa.Table:
+def _rows(
+    catalog: str, name: str, columns: Sequence[str], wanted: TopicPartition, *filters: tuple[str, str, Any]
+) -> pa.Table:
     """The rows of a partition in a table of the catalog."""
     table = _table(catalog, name)
     missing = set(columns) - {field.name for field in table.schema().fields}
@@ -114,8 +117,8 @@ def _rows(catalog: str, name: str, columns: Sequence[str], wanted: TopicPartitio
         raise CatalogError(
             f"{catalog}/{name}: no column {', '.join(sorted(missing))}; an older release made it, run build_index once"
         )
-    filters = [("topic", "=", wanted.topic), ("partition", "=", wanted.partition)]
-    return table.to_pyarrow_table(columns=list(columns), filters=filters)
+    key = [("topic", "=", wanted.topic), ("partition", "=", wanted.partition)]
+    return table.to_pyarrow_table(columns=list(columns), filters=[*key, *filters])
 
 
 def _table(catalog: str, name: str) -> DeltaTable:
