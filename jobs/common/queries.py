@@ -7,6 +7,7 @@ from functools import reduce
 from pathlib import PurePosixPath
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,11 +30,14 @@ QUERIES: Final = t.StructType(
 
 _NAMES: Final = ("topic", "partition", "offset", "timestamp", "source")
 _EXPECTED: Final = "topic, partition, and offset or timestamp"
-_NUMBER: Final = r"^\s*[+-]?[0-9]{1,19}\s*$"
-#: What `kidxlib.times.parse_time` takes, and Spark reads as the same moment.
+_NUMBER: Final = r"\A-?[0-9]{1,19}\z"
+#: What `kidxlib.times.parse_time` takes, and Spark reads as the same moment. Hours of an offset: Spark knows 18.
 _MOMENT: Final = (
-    r"^\s*[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})\s*$"
+    r"\A(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})\z"
 )
+#: Of the years 1 to 9999 in UTC.
+_MICROSECONDS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,11 @@ def read_queries(spark: SparkSession, path: str) -> DataFrame:
         (text["topic"].isNull(), F.lit("a row without a topic")),
         (
             partition.isNull() | (partition < 0) | (partition > PARTITION_MAX),
-            _says("partition", text["partition"], "a number from 0 on"),
+            _says("partition", text["partition"], "a whole number from 0 on"),
         ),
         (text["offset"].isNotNull() & text["timestamp"].isNotNull(), F.lit("a row with an offset and a timestamp")),
         (text["offset"].isNull() & text["timestamp"].isNull(), F.lit("a row without an offset and a timestamp")),
-        (text["offset"].isNotNull() & offset.isNull(), _says("offset", text["offset"], "a number")),
+        (text["offset"].isNotNull() & offset.isNull(), _says("offset", text["offset"], "a whole number")),
         (
             text["timestamp"].isNotNull() & timestamp.isNull(),
             _says(
@@ -127,11 +131,20 @@ def _read(spark: SparkSession, path: str) -> DataFrame:
                 return spark.read.parquet(path)
             case _:
                 return spark.read.format("delta").load(path)
-    except AnalysisException as error:
-        reason = str(error).strip().splitlines()[0]
+    except (AnalysisException, Py4JJavaError) as error:
         raise UsageError(
-            f"--queries {path}: {reason}; expected a file called .csv, .json or .parquet, or a Delta table"
+            f"--queries {path}: {_reason(error)}; expected a file called .csv, .json or .parquet, or a Delta table"
         ) from error
+
+
+def _reason(error: AnalysisException | Py4JJavaError) -> str:
+    """What Spark says in one line: of a file of another kind, what the reader said that found out."""
+    if isinstance(error, AnalysisException):
+        return str(error).strip().splitlines()[0]
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage()).strip().splitlines()[0]
 
 
 def _number(text: Column) -> Column:
@@ -140,7 +153,9 @@ def _number(text: Column) -> Column:
 
 def _milliseconds(text: Column) -> Column:
     with_seconds = F.regexp_replace(text, "([T ][0-9]{2}:[0-9]{2})(Z|[+-])", "$1:00$2")  # Spark wants them
-    return F.coalesce(_number(text), _first_millisecond(F.when(text.rlike(_MOMENT), F.try_to_timestamp(with_seconds))))
+    moment = F.when(text.rlike(_MOMENT), F.try_to_timestamp(with_seconds))
+    moment = F.when(F.unix_micros(moment).between(*_MICROSECONDS), moment)
+    return F.coalesce(_number(text), _first_millisecond(moment))
 
 
 def _first_millisecond(moment: Column) -> Column:
