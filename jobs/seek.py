@@ -120,8 +120,8 @@ def _request(
     """
     if output is not None:
         Format.of(output)
-    if consumer_group_csv is not None and consumer_group_csv.exists():
-        raise UsageError(f"--consumer-group-csv {consumer_group_csv}: it is there already; expected a new name")
+    if consumer_group_csv is not None:
+        _refuse_unwritable(consumer_group_csv)
     if queries is not None:
         if (topic, partition, offset, timestamp) != (None, None, None, None):
             raise UsageError("--queries: the file has the questions; give none beside it")
@@ -142,6 +142,13 @@ def _request(
         consumer_group_csv=consumer_group_csv,
         source=source,
     )
+
+
+def _refuse_unwritable(path: Path) -> None:
+    if path.exists():
+        raise UsageError(f"--consumer-group-csv {path}: it is there already; expected a new name")
+    if not path.parent.is_dir():
+        raise UsageError(f"--consumer-group-csv {path}: no folder {path.parent}; expected one that is there")
 
 
 def _questions(spark: SparkSession, request: SeekRequest) -> tuple[DataFrame, list[Asked]]:
