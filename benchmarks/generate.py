@@ -50,15 +50,15 @@ class SegmentContent:
     seed: int = 0
 
 
-def write_segment(path: Path, content: SegmentContent, file_bytes: int) -> None:
-    """Write a segment with base offset 0 of at most `file_bytes`, in whole batches; interrupted, it leaves no `path`.
+def write_segment(path: Path, content: SegmentContent, file_bytes: int, base_offset: int = 0) -> None:
+    """Write a segment of at most `file_bytes`, in whole batches; interrupted, it leaves no `path`.
 
     It is on disk when this returns: writing back hundreds of megabytes would disturb what is measured next.
     """
     random = np.random.default_rng(content.seed)
     cycle = _Cycle(content, min(file_bytes, CYCLE_BYTES), random)
     partial = path.with_suffix(".part")
-    position, offset, whole = 0, 0, True
+    position, offset, whole = 0, base_offset, True
     with partial.open("wb") as file:
         while whole:
             data = cycle.continued(offset, random)

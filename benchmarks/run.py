@@ -10,6 +10,7 @@ from benchmarks.pages import pages
 from benchmarks.pictures import pictures
 from benchmarks.retention import retention
 from benchmarks.scan import scan
+from benchmarks.seek import seek
 from kidxlib.command import run
 
 
@@ -24,6 +25,7 @@ benchmarks.add_command(lookup)
 benchmarks.add_command(pages)
 benchmarks.add_command(pictures)
 benchmarks.add_command(retention)
+benchmarks.add_command(seek)
 
 if __name__ == "__main__":
     run(benchmarks, "python -m benchmarks.run")

@@ -21,7 +21,9 @@ from jobs.common.request import absolute
 from jobs.common.seek_on_executors import RESULT, Partitions, answer_on_executors
 from jobs.common.session import session
 from jobs.common.settings import SETTINGS_FILE, read_settings
+from jobs.common.tables import PARTITIONS
 from kidxlib.answers import OFFSET, TIMESTAMP
+from kidxlib.cataloged import not_cataloged
 from kidxlib.command import ExitCode, run
 from kidxlib.console import print_json, print_line, warn
 from kidxlib.errors import UsageError
@@ -96,7 +98,9 @@ def seek(catalog: str | None, database: str | None, settings_file: Path, as_json
         names = {TopicPartition(each.topic, each.partition) for each in wanted}
         partitions = cataloged_partitions(opened, names, request.source)
         if request.question is not None and not partitions:
-            raise UsageError(f"{opened.path}: no partition {next(iter(names)).folder} in it{_of(request.source)}")
+            [wanted_one] = names
+            known = [row.asDict() for row in opened.read(PARTITIONS).select(*PARTITIONS.key).collect()]
+            raise UsageError(f"{opened.path}: {not_cataloged(wanted_one, request.source, known)}")
         if request.consumer_group_csv is not None:
             _refuse_ambiguous(wanted, partitions)
         answers = answer_on_executors(queries, sum(each.queries for each in wanted), partitions)
@@ -243,10 +247,6 @@ def _write_reset_offsets(path: Path, rows: Sequence[Mapping[str, Any]], partitio
     if left_out:
         more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
         warn(f"{path}: without {', '.join(left_out[:_NAMED])}{more}, whose offsets are not known")
-
-
-def _of(source: str | None) -> str:
-    return "" if source is None else f" of source {source}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ searched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from kidxlib.epochs import LeaderEpochs
 from kidxlib.log import Log
+from kidxlib.names import TopicPartition, no_such_partition
 from kidxlib.recover import Status
 from kidxlib.seek import Seeker
 from kidxlib.seek_segment import SeekSegment
@@ -104,3 +106,17 @@ def _leader_epochs(rows: list[dict[str, Any]]) -> LeaderEpochs:
         if epochs.is_news(entry["epoch"]):
             epochs.assign(entry["epoch"], entry["start_offset"])
     return epochs
+
+
+def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Mapping[str, Any]]) -> str:
+    """Why a catalog cannot be asked about a partition, or about one source of it.
+
+    Args:
+        known: `source`, `topic` and `partition` of those that it has.
+    """
+    by_name: dict[TopicPartition, list[str]] = defaultdict(list)
+    for row in known:
+        by_name[TopicPartition(row["topic"], row["partition"])].append(row["source"])
+    if source is not None and wanted in by_name:
+        return f"{wanted.folder} is not in source {source}; it is in {', '.join(sorted(by_name[wanted]))}"
+    return no_such_partition(wanted, by_name)

@@ -5,8 +5,10 @@ Source: `org.apache.kafka.storage.internals.log.LogFileUtils` and `UnifiedLog.pa
 
 from __future__ import annotations
 
+import difflib
 import enum
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 LOG_SUFFIX = ".log"
@@ -20,6 +22,9 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 TOPIC_LENGTH_MAX = 249
+
+#: Names that a message offers for one that is not there.
+_NEAREST = 3
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
@@ -136,3 +141,11 @@ def why_not_a_partition(name: str) -> NotASegment:
         "future": NotASegment.FOLDER_FUTURE,
         "stray": NotASegment.FOLDER_STRAY,
     }[match[1]]
+
+
+def no_such_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
+    """That a partition is not among those that there are, and the most similar names of these."""
+    there = sorted(partition.folder for partition in set(known))
+    nearest = difflib.get_close_matches(wanted.folder, there, n=_NEAREST) or there[:_NEAREST]
+    more = f" and {len(there) - len(nearest)} more" if len(there) > len(nearest) else ""
+    return f"no partition {wanted.folder} in it; it has {', '.join(nearest) or 'none'}{more}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import click
 import numpy as np
@@ -13,18 +12,16 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
+from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition, not_cataloged
 from kidxlib.command import ExitCode
 from kidxlib.discover import LeftAlone, list_partitions, source_at
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.log_dir import read_checkpoints
-from kidxlib.names import TopicPartition
+from kidxlib.names import TopicPartition, no_such_partition
 from kidxlib.recover import ABSENT
 from kidxlib.seek import Seeker, answer_all
 from kidxlib.show_answers import show_answers
 from kidxlib.times import parse_milliseconds
-
-_NEAREST: Final = 3
 
 
 @click.command()
@@ -81,7 +78,7 @@ def _in_log_dir(folder: str, wanted: TopicPartition, index_dir: str | None) -> t
     partitions = {found.topic_partition: found for found in list_partitions(source, LeftAlone())}
     found = partitions.get(wanted)
     if found is None:
-        raise UsageError(f"{folder}: {_no_such(wanted, partitions)}")
+        raise UsageError(f"{folder}: {no_such_partition(wanted, partitions)}")
     start_offsets = read_checkpoints(found.log_dir).log_start_offsets or {}
     index_folder = None if index_dir is None else source_at(index_dir).path / wanted.folder
     seeker = Seeker.of_folder(found.path, index_folder, log_start_offset=start_offsets.get(wanted, 0))
@@ -92,15 +89,15 @@ def _in_catalog(catalog: str, wanted: TopicPartition, source: str | None) -> lis
     partitions = _rows(catalog, "partitions", PARTITION_COLUMNS, wanted)
     held = [row for row in partitions.to_pylist() if source in (None, row["source"])]
     if not held:
-        if source is not None and len(partitions):
-            sources = ", ".join(sorted(row["source"] for row in partitions.to_pylist()))
-            raise UsageError(f"--source {source}: {wanted.folder} is not in it; it is in {sources}")
-        known = _table(catalog, "partitions").to_pyarrow_table(columns=["topic", "partition"]).to_pylist()
-        names = {TopicPartition(row["topic"], row["partition"]) for row in known}
-        raise UsageError(f"--catalog {catalog}: {_no_such(wanted, names)}")
-    segments = _rows(catalog, "segments", ("source", *SEGMENT_COLUMNS), wanted)
-    segments = segments.filter(pc.invert(pc.is_in(segments["status"], pa.array([status.value for status in ABSENT]))))
-    segments = _rows(catalog, "segments", ("source", *SEGMENT_COLUMNS), wanted, ("status", "not in", NOT_THERE))
+        known = _table(catalog, "partitions").to_pyarrow_table(columns=["source", "topic", "partition"]).to_pylist()
+        raise UsageError(f"--catalog {catalog}: {not_cataloged(wanted, source, known)}")
+    segments = _rows(
+        catalog,
+        "segments",
+        ("source", *SEGMENT_COLUMNS),
+        wanted,
+        ("status", "not in", [status.value for status in ABSENT]),
+    )
     return [
         (row["source"], CatalogedPartition(row, segments.filter(pc.equal(segments["source"], row["source"]))).seeker())
         for row in sorted(held, key=lambda row: str(row["source"]))
@@ -128,11 +125,3 @@ def _table(catalog: str, name: str) -> DeltaTable:
         raise UsageError(
             f"--catalog {catalog}: no table {name} in it; expected a folder that build_index made"
         ) from error
-
-
-def _no_such(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
-    names = sorted(partition.folder for partition in known)
-    nearest = difflib.get_close_matches(wanted.folder, names, n=_NEAREST) or names[:_NEAREST]
-    return f"no partition {wanted.folder} in it; it has {', '.join(nearest) or 'none'}" + (
-        f" and {len(names) - len(nearest)} more" if len(names) > len(nearest) else ""
-    )

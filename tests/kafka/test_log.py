@@ -29,8 +29,6 @@ from tests.kidxlib.golden import GoldenSegment
 from tests.support.kafka import Kafka
 from tests.support.kafka_logs import KafkaLog
 from tests.support.random_logs import write_random_log
-
-_SPECIAL = range(-6, 0)
 from tests.support.seeks import check_offset, check_timestamp, golden_folder, some_offsets, some_timestamps
 
 

@@ -146,11 +146,14 @@ class Broker:
         (self.folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         (self.folder / "log4j2.properties").write_text(_LOGGING)
 
-    def _format(self) -> None:
-        arguments = ("format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties")
-        command = self.command("kafka.tools.StorageTool", *arguments)
+    def run_tool(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's own commands to its end; what it prints.
+
+        Raises:
+            BrokerError: it fails, by its exit code.
+        """
         done = subprocess.run(
-            command,
+            self.command(main_class, *arguments),
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -159,7 +162,11 @@ class Broker:
             check=False,
         )
         if done.returncode != 0:
-            raise BrokerError(f"the broker's storage could not be formatted:\n{done.stdout}")
+            raise BrokerError(f"{main_class} {' '.join(arguments)}:\n{done.stdout}")
+        return done.stdout
+
+    def _format(self) -> None:
+        self.run_tool("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties")
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """A command that runs one of Kafka's main classes."""

@@ -21,6 +21,7 @@ from deltalake import DeltaTable, QueryBuilder
 from jobs.build_index import build_index
 from jobs.common.tables import TABLES
 from jobs.retention import retention
+from jobs.seek import seek
 from kidxlib.command import run
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -42,20 +43,28 @@ class Ended:
 
 def build_here(*arguments: str | Path) -> Ended:
     """Run build_index within this process."""
-    return _run_here(build_index, *arguments)
+    use_pips_spark()
+    return run_here(build_index, *arguments)
 
 
 def retention_here(*arguments: str | Path) -> Ended:
     """Run retention within this process."""
-    return _run_here(retention, *arguments)
-
-
-def _run_here(job: click.Command, *arguments: str | Path) -> Ended:
     use_pips_spark()
+    return run_here(retention, *arguments)
+
+
+def seek_here(*arguments: str | Path) -> Ended:
+    """Run seek within this process."""
+    use_pips_spark()
+    return run_here(seek, *arguments)
+
+
+def run_here(command: click.Command, *arguments: str | Path) -> Ended:
+    """Run a command of any kind within this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            run(job, str(job.name), [str(argument) for argument in arguments])
+            run(command, str(command.name), [str(argument) for argument in arguments])
         except SystemExit as exit_:
             return Ended(int(str(exit_.code)), out.getvalue(), err.getvalue())
     raise AssertionError("run() returned")

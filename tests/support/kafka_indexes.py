@@ -157,11 +157,15 @@ class _Jvm:
 
     def map(self, targets: Targets, method: Any, int32: bool = False) -> str:
         """What the method makes of each target, as the text of one list."""
+        return str(self.list(targets, method, int32).toString())
+
+    def list(self, targets: Targets, method: Any, int32: bool = False) -> Any:
+        """The same as Java's own list."""
         function = self._proxies.asInterfaceInstance(self._functions[int32], method)
-        return str(self.arrays.stream(self.array(targets, int32)).mapToObj(function).toList().toString())
+        return self.arrays.stream(self.array(targets, int32)).mapToObj(function).toList()
 
     def array(self, targets: Targets, int32: bool = False) -> Any:
-        """The targets as an array in the JVM."""
+        """The targets as an array in the JVM. They are sent once, if they are asked again and again."""
         content = targets.astype(">i4" if int32 else ">i8").tobytes()
         if self._sent[0] != content:
             array = self._gateway.new_array(self._int if int32 else self._long, len(targets))

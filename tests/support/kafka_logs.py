@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from functools import cached_property
 from typing import Any, Final
 
 from py4j.java_gateway import get_field
@@ -37,16 +39,31 @@ class KafkaLog:
         """`maybeConvertToOffsetMetadata`: where a fetch from each offset starts. What the log does not have is at
         segment −1.
         """
-        method = self._jvm.handle("UnifiedLog", "maybeConvertToOffsetMetadata").bindTo(self.java)
-        return [LogOffset(*map(int, found.groups())) for found in _LOG_OFFSET.finditer(self._jvm.map(offsets, method))]
+        text = self._jvm.map(offsets, self._place_of)
+        return [LogOffset(*map(int, found.groups())) for found in _LOG_OFFSET.finditer(text)]
 
     def offsets_by_timestamp(self, timestamps: Targets) -> list[TimestampAndOffset | None]:
         """`fetchOffsetByTimestamp`, without a tier."""
+        return [_by_time(found) for found in _BY_TIME.finditer(self._jvm.map(timestamps, self._offset_of))]
+
+    def seconds(self, targets: Targets, *, by_time: bool) -> float:
+        """What `places` or `offsets_by_timestamp` take, without a text of what they find."""
+        method = self._offset_of if by_time else self._place_of
+        self._jvm.list(targets, method)  # sends them, and lets Java compile what it runs
+        start = time.perf_counter()
+        self._jvm.list(targets, method)
+        return time.perf_counter() - start
+
+    @cached_property
+    def _place_of(self) -> Any:
+        return self._jvm.handle("UnifiedLog", "maybeConvertToOffsetMetadata").bindTo(self.java)
+
+    @cached_property
+    def _offset_of(self) -> Any:
         handles = self._jvm.handles
         method = self._jvm.handle("UnifiedLog", "fetchOffsetByTimestamp").bindTo(self.java)
         method = handles.insertArguments(method, 1, self._jvm.objects(self._none))
-        method = handles.filterReturnValue(method, self._jvm.handle("OffsetResultHolder", "timestampAndOffsetOpt"))
-        return [_by_time(found) for found in _BY_TIME.finditer(self._jvm.map(timestamps, method))]
+        return handles.filterReturnValue(method, self._jvm.handle("OffsetResultHolder", "timestampAndOffsetOpt"))
 
     def read(
         self, start_offset: int, max_bytes: int, *, min_one_message: bool, committed: bool

@@ -1,0 +1,240 @@
+"""A million seeks over a thousand segments: on Spark, without it on one core, and by Kafka's own classes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from benchmarks import machine
+from benchmarks.generate import SegmentContent, write_segment
+from benchmarks.incremental import PROJECT
+from benchmarks.scan import BROKER_JAVA_OPTIONS
+from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.open_catalog import existing_catalog
+from jobs.common.queries import read_queries
+from jobs.common.seek_on_executors import answer_on_executors
+from jobs.common.session import session
+from kidxlib import names
+from kidxlib.answers import OFFSET, TIMESTAMP
+from kidxlib.console import note, print_line, print_table
+from kidxlib.errors import KidxError
+from kidxlib.names import TopicPartition
+from kidxlib.recover import RecoverOptions, recover
+from kidxlib.seek import Seeker, answer_all
+from kidxlib.storage import LogFile, map_log, open_log
+from tests.support.build_job import use_pips_spark
+from tests.support.kafka import Kafka
+from tests.support.kafka_logs import KafkaLog
+
+_Longs: TypeAlias = NDArray[np.int64]
+
+#: zstd, as a search by time has to look into a batch.
+_CONTENT: Final = SegmentContent(magic=2, batch_bytes=16 * 1024, codec="zstd")
+#: So many at once, as Spark hands them to the engine.
+_AT_ONCE: Final = 10_000
+#: Enough to know what one costs; Kafka decompresses a batch for each search by time.
+_KAFKAS: Final = 20_000
+_PARTITION: Final = TopicPartition("bench", 0)
+#: Of skewed questions, how many are about the hundredth part of the log that is its youngest.
+_SKEW: Final = 0.9
+
+
+@click.command()
+@click.option("--segments", type=click.IntRange(1), default=1_000, show_default=True)
+@click.option("--segment-bytes", type=click.IntRange(1024), default=1024 * 1024, show_default=True)
+@click.option("--queries", type=click.IntRange(1), default=1_000_000, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+@click.option("--spark/--no-spark", default=True, show_default=True, help="Whether to measure the job too.")
+def seek(segments: int, segment_bytes: int, queries: int, folder: Path, spark: bool) -> None:
+    """Seek by offset and by time, at random and skewed, and check that Kafka finds the same.
+
+    The job's share is what it takes with an empty catalog, where the engine has nothing to do.
+    """
+    place = folder / f"seek-{segments}x{segment_bytes}"
+    log_folder = place / "kafka-logs" / _PARTITION.folder
+    if not log_folder.exists():
+        note(f"writing {segments} segments below {log_folder} …")
+        _write_log(log_folder, segments, segment_bytes)
+    targets = _targets(Seeker.of_folder(log_folder), queries // 2)
+    report: dict[str, Any] = {"machine": machine.describe(), "engine": _engines(log_folder, targets)}
+    if spark:
+        report["job"] = _jobs(place, targets)
+    result = folder / "seek.json"
+    result.write_text(json.dumps(report, indent=2) + "\n")
+    print_line(f"all figures: {result}")
+
+
+def _write_log(folder: Path, segments: int, segment_bytes: int) -> None:
+    """Segments that follow on each other, with their indexes."""
+    partial = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    offset = 0
+    for number in range(segments):
+        log = partial / names.segment_file(offset, names.LOG_SUFFIX)
+        write_segment(log, replace(_CONTENT, seed=number), segment_bytes, offset)
+        with open_log(str(log)) as (descriptor, version):
+            recovered = recover(map_log(descriptor, version.size), offset, RecoverOptions())
+        log.with_suffix(names.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+        log.with_suffix(names.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
+        offset = recovered.facts.next_offset
+    partial.rename(folder)
+
+
+def _targets(seeker: Seeker, count: int) -> dict[str, tuple[str, _Longs]]:
+    """So many of each kind, by what they are called."""
+    random = np.random.default_rng(1)
+    ends = seeker.timestamps(np.array([-2, -1, -3])).to_pylist()
+    first, end, youngest = ends[0]["offset"], ends[1]["offset"], ends[2]["timestamp"]
+    since = seeker.timestamps(np.array([0])).to_pylist()[0]["timestamp"]
+    found = {}
+    for query, start, stop in ((OFFSET, first, end), (TIMESTAMP, since, youngest + 1)):
+        anywhere = random.integers(start, stop, count)
+        late = random.integers(stop - (stop - start) // 100, stop, count)
+        found[f"{query}s, random"] = query, anywhere
+        found[f"{query}s, skewed"] = query, np.where(random.random(count) < _SKEW, late, anywhere)
+    return found
+
+
+def _engines(folder: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, dict[str, float]]:
+    """The same seeks on one core by this project and by Kafka, in order and as they come."""
+    report = {}
+    theirs_folder = folder.parent.with_name("kafkas") / folder.name
+    shutil.rmtree(theirs_folder, ignore_errors=True)
+    shutil.copytree(folder, theirs_folder, copy_function=_copy_or_link)
+    with Kafka(BROKER_JAVA_OPTIONS) as kafka, kafka.opened_log(theirs_folder) as java:
+        java.updateHighWatermark(java.logEndOffset())
+        theirs = KafkaLog(kafka, java)
+        for name, (query, asked) in targets.items():
+            in_order = np.sort(asked)
+            _compare(Seeker.of_folder(folder), theirs, query, in_order[:: max(1, len(asked) // 1_000)])
+            seeker = Seeker.of_folder(folder)
+            _answer(seeker, query, in_order)
+            before = _bytes_read(seeker)
+            seconds, counted = _timed(lambda: _answer(seeker, query, in_order))  # noqa: B023
+            fewer = asked[:_KAFKAS]
+            report[name] = {
+                "queries": len(asked),
+                "us": seconds / len(asked) * 1e6,
+                "kafka_us_in_order": theirs.seconds(np.sort(fewer), by_time=query == TIMESTAMP) / len(fewer) * 1e6,
+                "kafka_us_as_they_come": theirs.seconds(fewer, by_time=query == TIMESTAMP) / len(fewer) * 1e6,
+                "bytes_read_said": counted / len(asked),
+                "bytes_read": (_bytes_read(seeker) - before) / len(asked),
+            }
+    columns = ("", "queries", "kidx, µs", "Kafka in order, µs", "Kafka, µs", "bytes looked at", "bytes read")
+    rows: list[tuple[str | int, ...]] = []
+    for name, of in report.items():
+        times = [f"{of[key]:.2f}" for key in ("us", "kafka_us_in_order", "kafka_us_as_they_come")]
+        rows.append(
+            (name, int(of["queries"]), *times, *(f"{of[key]:.0f}" for key in ("bytes_read_said", "bytes_read")))
+        )
+    print_table("a seek, on one core", columns, rows, text_columns=1)
+    return report
+
+
+def _copy_or_link(origin: str, target: str) -> None:
+    """Kafka makes indexes larger when it opens a log; logs it leaves alone."""
+    if origin.endswith(names.LOG_SUFFIX):
+        os.link(origin, target)
+    else:
+        shutil.copy2(origin, target)
+
+
+def _compare(seeker: Seeker, theirs: KafkaLog, query: str, targets: _Longs) -> None:
+    answers = answer_all(seeker, query, targets).to_pylist()
+    ours: list[tuple[int | None, int | None]]
+    kafkas: list[tuple[int | None, int | None]]
+    if query == OFFSET:
+        ours = [(answer["batch_base_offset"], answer["position"]) for answer in answers]
+        kafkas = [(place.offset, place.position) for place in theirs.places(targets)]
+    else:
+        ours = [(answer["timestamp"], answer["offset"]) for answer in answers]
+        found = theirs.offsets_by_timestamp(targets)
+        kafkas = [(None, None) if each is None else (each.timestamp, each.offset) for each in found]
+    if ours != kafkas:
+        raise KidxError(f"{query}s: Kafka finds something else than we do")
+
+
+def _answer(seeker: Seeker, query: str, targets: _Longs) -> int:
+    """Bytes that the answers say were read."""
+    parts = [targets[start : start + _AT_ONCE] for start in range(0, len(targets), _AT_ONCE)]
+    return sum(int(answer_all(seeker, query, part).column("bytes_read").to_numpy().sum()) for part in parts)
+
+
+def _bytes_read(seeker: Seeker) -> int:
+    logs = [segment.log for segment in seeker.log.segments]
+    return sum(log.bytes_read for log in logs if isinstance(log, LogFile))
+
+
+def _timed(work: Callable[[], int]) -> tuple[float, int]:
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def _jobs(place: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, dict[str, float]]:
+    """The job's part on executors, from a Parquet file to a Parquet file, with and without an engine."""
+    catalog = place / "catalog"
+    if not catalog.exists():
+        places = ("--source", f"bench={place / 'kafka-logs'}", "--index-dir", place / "index", "--catalog", catalog)
+        subprocess.run([PROJECT / "spark-submit.sh", "build_index", *places], check=True)
+    questions, answers = place / "queries.parquet", place / "answers.parquet"
+    kinds = ("random", "skewed")
+    report = {}
+    use_pips_spark()
+    with session("benchmark") as spark:
+        known = cataloged_partitions(existing_catalog(spark, str(catalog.resolve()), None), [_PARTITION], None)
+        for kind in kinds:
+            asked = [each for name, each in targets.items() if name.endswith(kind)]
+            _write_queries(questions, asked)
+            count = sum(len(each) for _, each in asked)
+            of: dict[str, float] = {"queries": count}
+            for name, partitions in (("warming up", known), ("seconds", known), ("spark_seconds", {})):
+                shutil.rmtree(answers, ignore_errors=True)
+                start = time.perf_counter()
+                queries = read_queries(spark, str(questions.resolve())).drop("wrong")
+                answer_on_executors(queries, count, partitions).write.parquet(str(answers.resolve()))
+                of[name] = time.perf_counter() - start
+            report[kind] = of
+    rows = [
+        (
+            kind,
+            int(of["queries"]),
+            f"{of['seconds']:.1f}",
+            f"{of['queries'] / of['seconds']:,.0f}",
+            f"{of['spark_seconds']:.1f}",
+            f"{of['spark_seconds'] / of['seconds']:.0%}",
+        )
+        for kind, of in report.items()
+    ]
+    columns = ("half offsets, half times", "queries", "seconds", "a second", "of these Spark", "share")
+    print_table("the job", columns, rows, text_columns=1)
+    return report
+
+
+def _write_queries(path: Path, asked: list[tuple[str, _Longs]]) -> None:
+    """Those of both kinds, shuffled."""
+    kinds = np.concatenate([np.full(len(targets), query == OFFSET) for query, targets in asked])
+    targets = np.concatenate([targets for _, targets in asked])
+    order = np.random.default_rng(2).permutation(len(targets))
+    kinds, targets = kinds[order], targets[order]
+    columns = {
+        "topic": pa.repeat(_PARTITION.topic, len(targets)),
+        "partition": pa.repeat(pa.scalar(_PARTITION.partition, pa.int32()), len(targets)),
+        "offset": pa.array(targets, mask=~kinds),
+        "timestamp": pa.array(targets, mask=kinds),
+    }
+    pq.write_table(pa.table(columns), path)

@@ -1,0 +1,562 @@
+"""Seeks on Spark: the answers of `Log`, which is held to Kafka, whatever the questions come in and go out as."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from chispa import assert_df_equality
+from deltalake import write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.common.answer_files import write_answers
+from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.open_catalog import existing_catalog
+from jobs.common.queries import asked, read_queries
+from jobs.common.seek_on_executors import RESULT, answer_on_executors
+from jobs.common.session import session
+from jobs.seek import seek
+from kidxlib import names
+from kidxlib.answers import RESULT_COLUMNS
+from kidxlib.cli.seek import seek as kidx_seek
+from kidxlib.errors import UsageError
+from kidxlib.formats import ATTRIBUTE_TRANSACTIONAL
+from kidxlib.log import Log
+from kidxlib.names import TopicPartition
+from kidxlib.times import parse_milliseconds, show_time
+from tests.conftest import Say
+from tests.kidxlib import golden
+from tests.kidxlib.segments import Batch, encode
+from tests.support.build_job import Ended, build_here, run_here, seek_here, use_pips_spark
+from tests.support.seeks import check_offset, check_timestamp, golden_folder, some_offsets, some_timestamps
+
+_LONG_MAX: Final = 2**63 - 1
+
+#: A log start offset that a broker's checkpoint file names, amid a batch.
+_LOG_START: Final = 1000
+_CUT: Final = "when the catalog was built"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A catalog, and what it holds.
+
+    Attributes:
+        logs: of each partition of each source, as Kafka's recovery leaves it; by topic, partition and source.
+    """
+
+    catalog: Path
+    logs: dict[tuple[str, int], dict[str, Log]]
+
+    def sources(self, topic: str, partition: int) -> dict[str, Log]:
+        return self.logs.get((topic, partition), {})
+
+    def ask(self, *arguments: str | Path) -> Ended:
+        return seek_here("--catalog", self.catalog, *arguments)
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Held:
+    """All golden folders, the sample as one source and the others as a second that has a part of the sample too."""
+    folder = tmp_path_factory.mktemp("seek")
+    sample, rest = folder / "sample", folder / "rest"
+    shutil.copytree(golden.SAMPLES, sample)
+    (sample / "log-start-offset-checkpoint").write_text(f"0\n1\ntxn-mixed 0 {_LOG_START}\n")
+    more = pytestconfig.getoption("golden")
+    segments = {segment.log: segment for segment in golden.found_below(Path(more))} if more else {}
+    segments |= {segment.log: segment for segment in golden.committed()}
+    by_folder: dict[tuple[str, str], list[golden.GoldenSegment]] = defaultdict(list)
+    for segment in segments.values():
+        of_sample = segment.log.is_relative_to(golden.SAMPLES)
+        by_folder["sample" if of_sample else "rest", segment.log.parent.name].append(segment)
+    by_folder["rest", "compacted-0"] = by_folder["sample", "compacted-0"][:2]
+
+    logs: dict[tuple[str, int], dict[str, Log]] = defaultdict(dict)
+    for (source, name), found in by_folder.items():
+        for segment in found:
+            (folder / source / name).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(segment.log, folder / source / name)
+        recovered = folder / f"{source}-recovered" / name
+        recovered.parent.mkdir(exist_ok=True)
+        golden_folder(found, recovered)
+        start = _LOG_START if name == "txn-mixed-0" else 0
+        topic, _, partition = name.rpartition("-")
+        logs[topic, int(partition)][source] = Log.open(recovered, log_start_offset=start)
+
+    catalog = folder / "catalog"
+    sources = ("--source", f"sample={sample}", "--source", f"rest={rest}")
+    ended = build_here(*sources, "--index-dir", folder / "index", "--catalog", catalog, "--json")
+    assert ended.code == 3, ended.err
+    return Held(catalog, dict(logs))
+
+
+@pytest.fixture
+def spark() -> Iterator[SparkSession]:
+    use_pips_spark()
+    with session("test") as spark:
+        yield spark
+
+
+def _questions(held: Held, rng: random.Random, count: int) -> list[dict[str, Any]]:
+    """Of every partition as many offsets as times, and a few of what is not there."""
+    found: list[dict[str, Any]] = []
+
+    def add(topic: str, partition: int, query: str, target: int, source: str | None = None) -> None:
+        found.append({"topic": topic, "partition": partition, query: target, "source": source})
+
+    for (topic, partition), sources in held.logs.items():
+        log = rng.choice(list(sources.values()))
+        offsets = [*some_offsets(log, rng, count), log.log_start_offset - 1, log.log_end_offset + 1, -1, _LONG_MAX]
+        for offset in offsets:
+            add(topic, partition, "offset", offset, rng.choice([None, None, *sources, "nowhere"]))
+        for timestamp in some_timestamps(log, rng, count):
+            add(topic, partition, "timestamp", timestamp, rng.choice([None, None, *sources]))
+    for query in ("offset", "timestamp"):
+        add("compacted", 99, query, 5)
+        add("nobody's", 0, query, 5, "sample")
+    rng.shuffle(found)
+    return found
+
+
+def _write(questions: Sequence[Mapping[str, Any]], path: Path, rng: random.Random) -> None:
+    columns = ("source", "timestamp", "topic", "offset", "partition")
+    match path.suffix:
+        case ".csv":
+            with path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, columns)
+                writer.writeheader()
+                writer.writerows({**question, "timestamp": _as_text(question, rng)} for question in questions)
+        case ".json":
+            lines = (
+                json.dumps({name: value for name, value in each.items() if value is not None}) for each in questions
+            )
+            path.write_text("\n".join(lines))
+        case kind:
+            table = pa.Table.from_pylist(
+                [dict(question) for question in questions],
+                pa.schema([pa.field(name, _ARROW.get(name, pa.int64())) for name in columns]),
+            )
+            if kind == ".parquet":
+                pq.write_table(table, path)
+            else:
+                write_deltalake(path, table)
+
+
+_ARROW: Final = {"source": pa.string(), "topic": pa.string(), "partition": pa.int32()}
+_YEAR_2100_MS: Final = 4_102_444_800_000
+
+
+def _as_text(question: Mapping[str, Any], rng: random.Random) -> str | int | None:
+    """A timestamp as ISO 8601 now and then."""
+    timestamp: int | None = question.get("timestamp")
+    if timestamp is None or not 0 <= timestamp < _YEAR_2100_MS or rng.random() < 0.5:
+        return timestamp
+    return show_time(timestamp)
+
+
+def _read(spark: SparkSession, path: Path) -> DataFrame:
+    match path.suffix:
+        case ".csv":
+            return spark.read.csv(str(path), header=True, schema=_WRITTEN, escape='"')
+        case ".json":
+            return spark.read.json(str(path), schema=_WRITTEN)
+        case ".parquet":
+            return spark.read.parquet(str(path))
+        case _:
+            return spark.read.format("delta").load(str(path))
+
+
+_WRITTEN: Final = RESULT.__class__([RESULT[name] for name in RESULT_COLUMNS])
+
+
+def _check(held: Held, questions: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]) -> None:
+    """Each question has an answer of each source that it may ask, and it is the log's."""
+    by_question: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for answer in answers:
+        by_question[tuple(answer[name] for name in ("topic", "partition", "query", "target", "source"))].append(answer)
+    expected = 0
+    for question in questions:
+        topic, partition = question["topic"], question["partition"]
+        query = "offset" if question.get("offset") is not None else "timestamp"
+        target, source = question[query], question["source"]
+        logs = {name: log for name, log in held.sources(topic, partition).items() if source in (None, name)}
+        for name, log in logs.items() or [(source, None)]:
+            answer = by_question[topic, partition, query, target, name][0]
+            expected += 1
+            if log is None:
+                assert not answer["found"] and answer["note"] == "no such partition in the catalog", answer
+            elif query == "timestamp":
+                check_timestamp(log, target, answer, [_CUT])
+            elif log.log_start_offset <= target <= log.log_end_offset:
+                check_offset(log, target, answer, [_CUT])
+            else:
+                side = "below the log start" if target < log.log_start_offset else "above the log end"
+                assert not answer["found"] and answer["note"].startswith(f"{side} offset"), answer
+    assert expected == len(answers)
+
+
+def test_answers_are_the_logs_own(held: Held, tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
+    """Of every partition of both sources: offsets and times in range, at the ends, outside, and special ones."""
+    questions = _questions(held, rng, 200 if exhaustive else 60)
+    _write(questions, tmp_path / "questions.csv", rng)
+    output = tmp_path / "answers.parquet"
+    ended = held.ask("--queries", tmp_path / "questions.csv", "--output", output, "--json")
+    assert ended.code == 3, ended.err  # some partitions are not there, some logs are cut
+    answers = pq.read_table(output).to_pylist()
+    _check(held, questions, answers)
+    assert (ended.json["answers"], ended.json["found"]) == (len(answers), sum(answer["found"] for answer in answers))
+    assert ended.json["bytes_read"] == sum(answer["bytes_read"] for answer in answers)
+    say(f"{len(answers)} answers of {len(held.logs)} partitions, {ended.json['found']} found")
+
+
+def test_the_same_in_every_format(held: Held, tmp_path: Path, rng: random.Random, spark: SparkSession) -> None:
+    """Questions are the same whatever file they come from, and answers whatever file they go to."""
+    questions = _questions(held, rng, 10)
+    kinds = (".csv", ".json", ".parquet", "")
+    read = []
+    for kind in kinds:
+        _write(questions, tmp_path / f"questions{kind}", rng)
+        read.append(read_queries(spark, str(tmp_path / f"questions{kind}")))
+    for each in read[1:]:
+        assert_df_equality(each, read[0], ignore_row_order=True)
+    partitions = cataloged_partitions(
+        existing_catalog(spark, str(held.catalog), None), [TopicPartition(*key) for key in held.logs], None
+    )
+    answers = answer_on_executors(read[0].drop("wrong"), len(questions), partitions).cache()
+    for kind in kinds:
+        write_answers(answers, str(tmp_path / f"answers{kind}"))
+        written = _read(spark, tmp_path / f"answers{kind}")
+        assert tuple(written.columns) == RESULT_COLUMNS
+        assert_df_equality(written, answers.drop("trouble"), ignore_nullable=True, ignore_row_order=True)
+    lines = {kind: (tmp_path / f"answers{kind}").read_text().splitlines() for kind in (".csv", ".json")}
+    assert tuple(lines[".csv"][0].split(",")) == tuple(json.loads(lines[".json"][0])) == RESULT_COLUMNS
+    keys = [
+        tuple(json.loads(line)[name] for name in ("topic", "partition", "query", "target")) for line in lines[".json"]
+    ]
+    assert keys == sorted(keys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{name}{kind}" for name in ("questions", "answers") for kind in kinds
+    )
+
+
+def test_one_question_to_several_sources(held: Held) -> None:
+    """A row of each source with its name; --source picks; `kidx seek` says the same."""
+    question = ["--topic", "compacted", "--partition", "0", "--timestamp", "-2"]
+    ended = held.ask(*question, "--json")
+    answers = ended.json["answers"]
+    assert (ended.code, [answer["source"] for answer in answers]) == (0, ["rest", "sample"])
+    assert tuple(answers[0]) == RESULT_COLUMNS
+    for answer in answers:
+        check_timestamp(held.sources("compacted", 0)[answer["source"]], -2, answer)
+    assert run_here(kidx_seek, "--catalog", held.catalog, *question, "--json") == ended
+
+    picked = held.ask(*question, "--source", "sample")
+    assert (picked.code, "rest" in picked.out, "sample" in picked.out) == (0, False, True)
+    assert run_here(kidx_seek, "--catalog", held.catalog, *question, "--source", "sample") == picked
+
+
+def test_skewed_questions_are_spread(held: Held, spark: SparkSession) -> None:
+    """200,000 to one segment: tasks answer as many each, give or take what sampling of ranges misses."""
+    [log] = held.sources("plain-zstd", 0).values()
+    segment = log.segments[-1]
+    offsets = F.lit(segment.base_offset) + F.pmod(F.xxhash64("id"), F.lit(log.log_end_offset - segment.base_offset))
+    columns = (F.lit("plain-zstd").alias("topic"), F.lit(0).alias("partition"), F.lit("offset").alias("query"))
+    queries = spark.range(200_000).select(*columns, offsets.alias("target"), F.lit(None).cast("string").alias("source"))
+    partitions = cataloged_partitions(
+        existing_catalog(spark, str(held.catalog), None), [TopicPartition("plain-zstd", 0)], None
+    )
+    answers = answer_on_executors(queries, 200_000, partitions)
+    tasks = answers.groupBy(F.spark_partition_id().alias("task")).agg(
+        F.count("*").alias("rows"),
+        F.count_if((F.col("segment_base_offset") == segment.base_offset) & F.col("found")).alias("found"),
+    )
+    rows = tasks.collect()
+    assert len(rows) == 4
+    assert sum(row["found"] for row in rows) == 200_000
+    assert max(row["rows"] for row in rows) < 1.3 * 200_000 / len(rows)
+
+
+class Hurt:
+    """What is wrong with a log dir, a partition for each: before the build, or since."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log_dir, self.index_dir, self.catalog = folder / "logs", folder / "index", folder / "catalog"
+        self.copies = folder / "whole"
+        whole = [segment for segment in golden.committed() if segment.log.parent.name == "txn-mixed-0"]
+        self.base_offsets = [segment.base_offset for segment in whole]
+        golden_folder(whole, self.copies)
+
+    def partition(self, number: int) -> Path:
+        """A log that is a copy of the sample's."""
+        folder = self.log_dir / f"hurt-{number}"
+        folder.mkdir(parents=True)
+        for log in self.copies.glob("*.log"):
+            shutil.copy2(log, folder)
+        return folder
+
+    def index(self, number: int, suffix: str) -> Path:
+        """An index file of the second segment."""
+        return self.index_dir / f"hurt-{number}" / names.segment_file(self.base_offsets[1], suffix)
+
+    def log(self, number: int) -> Path:
+        return self.log_dir / f"hurt-{number}" / names.segment_file(self.base_offsets[1], names.LOG_SUFFIX)
+
+
+def _overwrite(path: Path, position: int, data: bytes) -> None:
+    content = path.read_bytes()
+    start = position % len(content)
+    path.write_bytes(content[:start] + data + content[start + len(data) :])
+
+
+def test_files_that_are_not_as_they_should_be(tmp_path: Path) -> None:
+    """A note names each; an index that cannot be right is replaced by a scan, a log that is not the cataloged one is
+    not searched, and what lies around them is answered.
+    """
+    hurt = Hurt(tmp_path)
+    index, time_index = names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX
+    for number in range(12):
+        hurt.partition(number)
+    cut, quarantined = hurt.log(10), hurt.log(11)
+    cut_at = cut.stat().st_size - 10
+    os.truncate(cut, cut_at)
+    transactional = Batch(producer_id=7, producer_epoch=0, attributes=ATTRIBUTE_TRANSACTIONAL)
+    base_offset = hurt.base_offsets[1]
+    batches = [transactional, replace(transactional, attributes=0)]
+    quarantined.write_bytes(b"".join(encode(base_offset, batches)))
+    ended = build_here("--source", f"broker={hurt.log_dir}", "--index-dir", hurt.index_dir, "--catalog", hurt.catalog)
+    assert ended.code == 3, ended.err
+
+    # From here on, each is hurt in another way; what a note has to say of it.
+    by_scan = {
+        0: (hurt.index(0, index), "a multiple of 8"),
+        1: (hurt.index(1, index), "last offset"),
+        2: (hurt.index(2, time_index), "a multiple of 12"),
+        3: (hurt.index(3, time_index), "last timestamp"),
+        4: (hurt.index(4, index), "No such file"),
+        5: (hurt.index(5, time_index), "No such file"),
+        6: (hurt.index(6, index), "bytes, expected"),
+    }
+    for number in (0, 2):
+        os.truncate(by_scan[number][0], by_scan[number][0].stat().st_size - 1)
+    _overwrite(by_scan[1][0], -8, (2**32 - 1).to_bytes(4))
+    _overwrite(by_scan[3][0], -12, bytes(8))
+    by_scan[4][0].unlink()
+    by_scan[5][0].unlink()
+    os.truncate(by_scan[6][0], by_scan[6][0].stat().st_size - 8)
+    log_bytes = hurt.log(7).stat().st_size
+    hurt.log(7).unlink()
+    with hurt.log(8).open("ab") as file:
+        file.write(bytes(100))
+    os.truncate(hurt.log(9), log_bytes - 1)
+    not_searched = {
+        7: f"{hurt.log(7)}: No such file or directory",
+        8: f"{hurt.log(8)}: {log_bytes + 100} bytes, expected {log_bytes}",
+        9: f"{hurt.log(9)}: {log_bytes - 1} bytes, expected {log_bytes}",
+        11: f"{quarantined} was quarantined (non-transactional-in-transaction at byte ",
+    }
+
+    log = Log.open(hurt.copies)
+    before, inside, behind = (log.segments[number].base_offset + 1 for number in range(3))
+    moment = log.segments[1].largest_timestamp
+    rows = [(number, "offset", target) for number in range(12) for target in (before, inside, behind - 2, behind)]
+    rows += [(number, "timestamp", moment) for number in range(12)]
+    table = pa.table(
+        {
+            "topic": ["hurt"] * len(rows),
+            "partition": pa.array([row[0] for row in rows], pa.int32()),
+            "offset": [row[2] if row[1] == "offset" else None for row in rows],
+            "timestamp": [row[2] if row[1] == "timestamp" else None for row in rows],
+        }
+    )
+    pq.write_table(table, tmp_path / "questions.parquet")
+    output = tmp_path / "answers.json"
+    ended = seek_here("--catalog", hurt.catalog, "--queries", tmp_path / "questions.parquet", "--output", output)
+    assert ended.code == 3, ended.err
+    answers = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(answers) == len(rows)
+    for answer in answers:
+        number, target, note = answer["partition"], answer["target"], answer["note"]
+        if target in (before, behind):
+            check_offset(log, target, answer)
+            assert note is None, answer
+        elif number in by_scan:
+            check = check_offset if answer["query"] == "offset" else check_timestamp
+            path, reason = by_scan[number]
+            check(log, target, answer, ["answered from a scan of the log"])
+            if answer["query"] == "timestamp" or path.suffix == index:  # else nobody looked into it
+                assert note.startswith(f"{path}: ") and reason in note, answer
+        elif number in not_searched:
+            if number != 11 or answer["query"] == "offset":
+                assert not answer["found"], answer
+            assert not_searched[number] in note, note
+        else:
+            assert number == 10
+            assert (note is None) == (target == inside), answer
+            if note is not None:
+                assert f"{cut} was truncated (batch-overruns-file at byte " in note
+
+
+def _random_time(rng: random.Random) -> str:
+    """A time as somebody may write it, and now and then one that is none."""
+    year = rng.choice([0, 1, 1969, 1970, 2026, 9999, rng.randrange(10_000)])
+    date = f"{year:04d}-{rng.randrange(1, 13):02d}-{rng.choice([1, 28, 29, 30, 31]):02d}"
+    clock = f"{rng.choice([0, 23, 24, rng.randrange(24)]):02d}:{rng.choice([0, 59, 60, rng.randrange(60)]):02d}"
+    if rng.random() < 0.7:
+        clock += f":{rng.choice([0, 59, 60, rng.randrange(60)]):02d}"
+        if rng.random() < 0.7:
+            clock += "." + "".join(rng.choices("0019", k=rng.randint(1, 7)))
+    zone = rng.choice(
+        [
+            "Z",
+            "Z",
+            "",
+            "z",
+            "+01",
+            "+0100",
+            f"{rng.choice('+-')}{rng.randrange(25):02d}:{rng.choice([0, 30, 59, 60]):02d}",
+        ]
+    )
+    text = f"{date}{rng.choice('TTTT t')}{clock}{zone}"
+    if rng.random() < 0.1:
+        at = rng.randrange(len(text))
+        text = text[:at] + rng.choice("09-+: TZx\t\n") + text[at + rng.randrange(2) :]
+    return text
+
+
+def test_times_in_a_file_mean_what_they_mean_in_an_option(
+    tmp_path: Path, rng: random.Random, spark: SparkSession, say: Say
+) -> None:
+    """Spark reads a time as `parse_milliseconds` does, or says that it is none; never as another one."""
+    always = {
+        "0": 0, "-1": -1, "1795000000000": 1_795_000_000_000, "-9223372036854775808": -(2**63),
+        "9223372036854775807": _LONG_MAX,
+        "2026-11-20T10:00Z": 1_795_168_800_000, "2026-11-20T10:00:00Z": 1_795_168_800_000,
+        "2026-11-20 11:00+01:00": 1_795_168_800_000, "2026-11-20T10:00:00.000001Z": 1_795_168_800_001,
+        "1969-12-31T23:59:59.9991Z": 0, "1969-12-31T23:59:59.999Z": -1, "0001-01-01T00:00Z": -62_135_596_800_000,
+        "9999-12-31T23:59:59.999Z": 253_402_300_799_999,
+    }  # fmt: skip
+    never = [
+        "",
+        "x",
+        "+5",
+        "5.0",
+        "1e3",
+        "9223372036854775808",
+        "2026-11-20",
+        "2026-11-20T10:00",
+        "10:00Z",
+        "0000-01-01T00:00Z",
+    ]
+    texts = [*always, *never, *(str(rng.randrange(-(2**64), 2**64)) for _ in range(100))]
+    texts += [_random_time(rng) for _ in range(5_000)]
+    table = pa.table(
+        {"topic": [str(number) for number in range(len(texts))], "partition": ["0"] * len(texts), "timestamp": texts}
+    )
+    pq.write_table(table, tmp_path / "times.parquet")
+    rows = read_queries(spark, str(tmp_path / "times.parquet")).collect()
+    both = 0
+    for row in rows:
+        text = texts[int(row["topic"])].strip(" ")
+        try:
+            expected = parse_milliseconds(text)
+        except UsageError:
+            expected = None
+        assert (row["target"] is None) == (row["wrong"] is not None), row
+        assert row["target"] in (None, expected), (text, row["target"], expected)
+        both += row["target"] is not None
+        if row["target"] is None and text:
+            assert row["wrong"].startswith(f"timestamp {text}, expected ISO 8601 with a zone"), row
+    found = {texts[int(row["topic"])]: row["target"] for row in rows}
+    assert {text: found[text] for text in always} == always
+    assert {found[text] for text in never} == {None}
+    assert both > 500
+    say(f"{both} of {len(texts)} times are taken, as the same moment")
+
+
+def _csv(*lines: str) -> str:
+    return "\n".join(lines) + "\n"
+
+
+_WRONG_FILES: Final = {
+    ("a.csv", _csv("topic,offset", "a,1")): "columns topic, offset; expected topic, partition, and offset or timestamp",
+    ("b.csv", _csv("topic,partition", "a,1")): "columns topic, partition; expected topic, partition, and offset or",
+    ("c.csv", ""): "columns none; expected topic",
+    ("d.csv", _csv("topic,partition,offset", "a,x,1")): "partition x, expected a whole number from 0 on",
+    ("e.csv", _csv("topic,partition,offset", "a,-1,1")): "partition -1, expected a whole number from 0 on",
+    ("f.csv", _csv("topic,partition,offset", "a,0,ten")): "a-0, offset ten, expected a whole number",
+    ("g.csv", _csv("topic,partition,offset", "a,0,9223372036854775808")): "offset 9223372036854775808, expected",
+    (
+        "h.csv",
+        _csv("topic,partition,timestamp", "a,0,2026-11-20T10:00"),
+    ): "timestamp 2026-11-20T10:00, expected ISO 8601",
+    ("i.csv", _csv("topic,partition,offset,timestamp", "a,0,1,2")): "a row with an offset and a timestamp",
+    ("j.csv", _csv("topic,partition,offset,timestamp", "a,0,,")): "a row without an offset and a timestamp",
+    ("k.csv", _csv("topic,partition,offset", ",0,1")): "a row without a topic",
+    ("l.json", '{"topic": "a", "partition": 0, "offset": 1.5}\n'): "offset 1.5, expected a whole number",
+    ("m.json", "no json\n"): "expected topic, partition, and offset or timestamp",
+    ("n.parquet", "no parquet"): "n.parquet: ",
+    ("o.txt", "topic"): "expected a file called .csv, .json or .parquet, or a Delta table",
+}
+
+
+def test_a_file_that_cannot_be_answered_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
+    """The file, what was found in it, and what was expected."""
+    for (name, content), message in _WRONG_FILES.items():
+        path = tmp_path / name
+        path.write_text(content)
+        with pytest.raises(UsageError) as raised:
+            asked(read_queries(spark, str(path)), str(path))
+        line = str(raised.value)
+        assert line.startswith(f"--queries {path}: ") and message in line and "\n" not in line, line
+
+
+_QUESTION: Final = ("--topic", "compacted", "--partition", "0", "--offset", "1")
+_WRONG_OPTIONS: Final = {
+    (): "give --topic, --partition and one of --offset and --timestamp, or --queries FILE",
+    _QUESTION[:4]: "give --topic, --partition and one of",
+    (*_QUESTION, "--timestamp", "5"): "give --topic, --partition and one of",
+    (*_QUESTION[:5], "ten"): "'ten' is not a valid integer",
+    (*_QUESTION[:4], "--timestamp", "2026-11-20T10:00"): "has no time zone; add Z for UTC",
+    (*_QUESTION, "--queries", "a.csv"): "--queries: the file has the questions; give none beside it",
+    ("--queries", "a.csv"): "--queries: give --output FILE for the answers",
+    (*_QUESTION, "--output", "a.txt"): "--output a.txt: expected a name that ends in .csv, .json or .parquet",
+    (*_QUESTION, "--consumer-group-csv", "/"): "--consumer-group-csv",
+    (*_QUESTION, "--consumer-group-csv", "/nowhere/a.csv"): "no folder /nowhere",
+    (*_QUESTION, "--catalog", "c", "--database", "d"): "--catalog and --database: give one of them",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), list(_WRONG_OPTIONS.items()))
+def test_options_that_cannot_be_are_one_line(arguments: tuple[str, ...], message: str) -> None:
+    """Said before Spark is started."""
+    _refused(run_here(seek, *arguments), message)
+
+
+def test_what_only_the_catalog_can_tell_is_one_line(held: Held, tmp_path: Path) -> None:
+    """Nothing is answered."""
+    ask = ("--topic", "compacted", "--partition", "0", "--offset", "1")
+    _refused(held.ask("--topic", "compactd", *ask[2:]), "no partition compactd-0 in it; it has compacted-0,")
+    _refused(held.ask(*ask, "--source", "elsewhere"), "compacted-0 is not in source elsewhere; it is in rest, sample")
+    _refused(seek_here("--catalog", tmp_path, *ask), "no catalog there; expected one that build_index made")
+    _refused(held.ask("--queries", tmp_path / "none.csv", "--output", tmp_path / "o.csv"), "Path does not exist")
+    taken = tmp_path / "taken.csv"
+    taken.touch()
+    _refused(held.ask(*ask, "--output", taken), "it is there already; expected a new name")
+
+
+def _refused(ended: Ended, message: str) -> None:
+    assert ended.code == 2, ended
+    assert ended.out == "" and ended.err.startswith("error: ") and message in ended.err, ended.err
+    assert ended.err.count("\n") == 1, ended.err

@@ -1,0 +1,86 @@
+"""Kafka's own tool takes the file of `--consumer-group-csv`, and would have set the same offsets by itself."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kidxlib.times import show_time
+from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.broker import Broker
+from tests.support.build_job import build_here, seek_here
+
+_TOPIC: Final = "moments"
+_MOMENT: Final = 1_795_168_800_000
+#: First and last timestamp of a partition's records, relative to the moment: about it, all older, all younger, none.
+_RANGES: Final = ((-500, 500), (-1_000, -1), (0, 900), None)
+_RECORDS: Final = 3_000
+_SETTINGS: Final = {"offsets.topic.num.partitions": 1}
+_TOPIC_SETTINGS: Final = {"segment.bytes": "65536", "message.timestamp.type": "CreateTime"}
+_TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def _produce(bootstrap: str, rng: random.Random) -> None:
+    """Records whose timestamps do not increase, in several segments."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [created] = admin.create_topics([NewTopic(_TOPIC, len(_RANGES), 1, config=_TOPIC_SETTINGS)]).values()
+    created.result(TIMEOUT_SECONDS)
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 50, "acks": "all"})
+    for partition, between in enumerate(_RANGES):
+        for number in range(_RECORDS if between else 0):
+            assert between is not None
+            width = between[1] - between[0]
+            drift = between[0] + number * width // _RECORDS
+            timestamp = _MOMENT + max(between[0], min(between[1], drift + rng.randint(-50, 50)))
+            producer.produce(_TOPIC, b"v" * 60, partition=partition, timestamp=timestamp)
+            producer.poll(0)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+
+
+def _committed(bootstrap: str, group: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        asked = [TopicPartition(_TOPIC, partition) for partition in range(len(_RANGES))]
+        return {found.partition: found.offset for found in consumer.committed(asked, TIMEOUT_SECONDS)}
+    finally:
+        consumer.close()
+
+
+def test_offsets_of_a_group_are_those_that_kafka_would_set(tmp_path: Path, rng: random.Random) -> None:
+    """Goal: a group reset from our file stands where Kafka's tool puts one that is reset by time or by offset.
+
+    Method: a broker runs throughout; the catalog is built of its log dir, which is only read. Each file is given to the
+    tool, the committed offsets are read by a client, and the tool does the same to another group by its own means.
+    """
+    broker = Broker(tmp_path / "broker", _SETTINGS)
+    with broker.running():
+        _produce(broker.bootstrap, rng)
+        catalog = tmp_path / "catalog"
+        source = ("--source", f"live={broker.log_dir}", "--topics", _TOPIC)
+        ended = build_here(*source, "--index-dir", tmp_path / "index", "--catalog", catalog)
+        assert ended.code == 0, ended.err
+
+        ways = {"timestamp": ("--to-datetime", show_time(_MOMENT)), "offset": ("--to-offset", "1234")}
+        for column, (option, value) in ways.items():
+            questions, offsets = tmp_path / f"{column}s.csv", tmp_path / f"{column}s-of-group.csv"
+            lines = [f"{_TOPIC},{partition},{value}" for partition in range(len(_RANGES))]
+            questions.write_text("\n".join([f"topic,partition,{column}", *lines]) + "\n")
+            ended = seek_here("--catalog", catalog, "--queries", questions, "--consumer-group-csv", offsets)
+            assert ended.code == 0, ended.err
+
+            reset = ("--bootstrap-server", broker.bootstrap, "--reset-offsets", "--execute")
+            broker.run_tool(_TOOL, *reset, "--group", f"ours-{column}", "--from-file", str(offsets))
+            broker.run_tool(_TOOL, *reset, "--group", f"kafkas-{column}", "--topic", _TOPIC, option, value)
+            ours = _committed(broker.bootstrap, f"ours-{column}")
+            assert ours == _committed(broker.bootstrap, f"kafkas-{column}"), column
+            written = {int(line.split(",")[1]): int(line.split(",")[2]) for line in offsets.read_text().splitlines()}
+            assert written == ours
+            if column == "timestamp":
+                assert 0 < ours[0] < _RECORDS and (ours[1], ours[2], ours[3]) == (_RECORDS, 0, 0), ours
+            else:
+                assert ours == {0: 1234, 1: 1234, 2: 1234, 3: 0}, ours
