@@ -49,12 +49,14 @@ def cataloged_partitions(
 
 
 def _by_partition(segments: pa.Table) -> dict[tuple[Any, ...], pa.Table]:
+    if not len(segments):
+        return {}
     segments = segments.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
-    changes = np.zeros(max(len(segments) - 1, 0), np.bool_)
+    changes = np.zeros(len(segments) - 1, np.bool_)
     for name in _KEY:
         values = segments.column(name).to_numpy()
         changes |= values[1:] != values[:-1]
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist()] if len(segments) else []
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
     parts = {}
     for start, end in zip(starts, [*starts[1:], len(segments)], strict=True):
         part = segments.take(np.arange(start, end))  # a slice would take the whole table along to each executor

@@ -27,6 +27,7 @@ def concatenate(spark: SparkSession, folder: str, path: str, head: bytes) -> Non
     target, _ = hadoop_path(spark, path)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
+    file_system.setWriteChecksum(False)  # of a local file it would stand beside it, hidden
     whole = file_system.create(target, False)
     try:
         whole.write(head, 0, len(head))
@@ -36,4 +37,5 @@ def concatenate(spark: SparkSession, folder: str, path: str, head: bytes) -> Non
             piece.close()
     finally:
         whole.close()
+        file_system.setWriteChecksum(True)
     file_system.delete(parts, True)

@@ -21,7 +21,11 @@ _MOMENT: Final = 1_795_168_800_000
 _RANGES: Final = ((-500, 500), (-1_000, -1), (0, 900), None)
 _RECORDS: Final = 3_000
 _SETTINGS: Final = {"offsets.topic.num.partitions": 1}
-_TOPIC_SETTINGS: Final = {"segment.bytes": "65536", "message.timestamp.type": "CreateTime"}
+_TOPIC_SETTINGS: Final = {
+    "internal.segment.bytes": "65536",  # `segment.bytes` cannot be less than 1 MiB
+    "retention.ms": "-1",
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
 _TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
