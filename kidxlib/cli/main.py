@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from importlib import import_module
+from typing import Final, NoReturn
 
 import click
 
-from kidxlib.cli.build import build
-from kidxlib.cli.dump import dump
-from kidxlib.cli.seek import seek
-from kidxlib.cli.verify import verify
 from kidxlib.command import run
 
+#: Each stands in the module of its name.
+_COMMANDS: Final = ("build", "dump", "seek", "verify")
 
-@click.group()
+
+class _Commands(click.Group):
+    """Imports a command when it is called, so that none, nor a worker process of it, waits for what others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"kidxlib.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+@click.group(cls=_Commands)
 @click.version_option(package_name="kidx")
 def kidx() -> None:
     """Kafka segments and their sparse indexes, on one machine, without a broker."""
-
-
-kidx.add_command(build)
-kidx.add_command(dump)
-kidx.add_command(seek)
-kidx.add_command(verify)
 
 
 def main() -> NoReturn:
