@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final, NoReturn
 
 from kidxlib import formats
@@ -322,11 +321,8 @@ def _batch(position: int, size: int, head: bytes) -> Batch:
     )
 
 
-# The same layouts as in `formats`, for one at a time: three times as fast.
-_BATCH_V2: Final = Struct(">qiibIhiqqqhii")
-_MESSAGE_V1: Final = Struct(">qiIbbq")
-assert _BATCH_V2.size == formats.BATCH_V2.itemsize
-assert _MESSAGE_V1.size == formats.MESSAGE_V1.itemsize
+_BATCH_V2: Final = formats.as_struct(formats.BATCH_V2)
+_MESSAGE_V1: Final = formats.as_struct(formats.MESSAGE_V1)
 
 
 def _too_small(position: int, size: int, magic: int) -> MalformedRecordsError:

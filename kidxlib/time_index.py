@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -18,8 +17,7 @@ from kidxlib.abstract_index import (
 )
 from kidxlib.errors import KidxError
 
-_ENTRY: Final = Struct(">qi")
-assert _ENTRY.size == formats.TIME_INDEX_ENTRY.itemsize
+_ENTRY: Final = formats.as_struct(formats.TIME_INDEX_ENTRY)
 
 
 class InvalidTimestampError(KidxError):
