@@ -135,10 +135,16 @@ class _Jvm:
         self._sent: tuple[bytes, Any] = (b"", None)  # the array that was asked for last
 
     def method(self, owner: str, name: str) -> Any:
-        """A method, also one that is not public, of one of Kafka's index classes."""
+        """A method, also one that is not public, of one of Kafka's log classes: the only one of the name that returns
+        something. Java lists the methods of a class in no order.
+        """
         if (owner, name) not in self._methods:
             methods = self._class.forName(f"{_LOG_PACKAGE}.{owner}").getDeclaredMethods()
-            found = next(method for method in methods if method.getName() == name)
+            (found,) = (
+                method
+                for method in methods
+                if method.getName() == name and method.getReturnType().getName() != "void" and not method.isBridge()
+            )
             found.setAccessible(True)
             self._methods[owner, name] = found
         return self._methods[owner, name]
