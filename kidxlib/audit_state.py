@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kidxlib import formats
 from kidxlib.audit import Finding, Verdict
 from kidxlib.epochs import EpochEntry, LeaderEpochs
 from kidxlib.names import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX
-from kidxlib.producers import Producers, SnapshotError
+from kidxlib.producers import SnapshotError, read_snapshot
 
 _HEADER_BYTES: Final = formats.SNAPSHOT_HEADER.itemsize
 
@@ -26,7 +25,7 @@ def audit_snapshot(content: bytes, expected: bytes, *, state_is_known: bool) -> 
     if content == expected:
         return Finding(file=SNAPSHOT_SUFFIX, verdict=Verdict.IDENTICAL)
     try:
-        Producers.from_snapshot(content)
+        found = _by_id(content)
     except SnapshotError as error:
         return Finding(
             file=SNAPSHOT_SUFFIX,
@@ -36,7 +35,7 @@ def audit_snapshot(content: bytes, expected: bytes, *, state_is_known: bool) -> 
             detail=str(error),
             consequence="a broker deletes it and goes through the log from an earlier one on",
         )
-    found, known = _entries(content), _entries(expected)
+    known = _by_id(expected)
     wrong = [
         producer_id
         for producer_id, entry in found.items()
@@ -139,10 +138,9 @@ def _fits(entry: EpochEntry, known: tuple[EpochEntry, ...]) -> bool:
     )
 
 
-def _entries(snapshot: bytes) -> dict[int, dict[str, int]]:
+def _by_id(snapshot: bytes) -> dict[int, dict[str, int]]:
     names = formats.SNAPSHOT_ENTRY.names or ()
-    rows = np.frombuffer(snapshot, formats.SNAPSHOT_ENTRY, offset=_HEADER_BYTES).tolist()
-    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+    return {row[0]: dict(zip(names, row, strict=True)) for row in read_snapshot(snapshot).tolist()}
 
 
 def _shown(entries: dict[int, dict[str, int]], producer_id: int) -> str:
@@ -153,6 +151,5 @@ def _shown(entries: dict[int, dict[str, int]], producer_id: int) -> str:
 
 
 def _position(snapshot: bytes, producer_id: int) -> int:
-    ids: NDArray[np.int64] = np.frombuffer(snapshot, formats.SNAPSHOT_ENTRY, offset=_HEADER_BYTES)["producer_id"]
-    found = np.flatnonzero(ids == producer_id)
+    found = np.flatnonzero(read_snapshot(snapshot)["producer_id"] == producer_id)
     return _HEADER_BYTES + int(found[0]) * formats.SNAPSHOT_ENTRY.itemsize if len(found) else len(snapshot)

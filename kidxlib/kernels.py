@@ -25,7 +25,7 @@ from numba import from_dtype, njit, types
 
 from kidxlib import formats
 from kidxlib.checksums import CRC32, CRC32C
-from kidxlib.wire_numbers import TOO_LONG, int16, int32, int64, skip_bytes, varint, varlong
+from kidxlib.wire_numbers import TOO_LONG, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
 
 # A compiled function loaded from numba's cache calls these symbols by name, so they must be known before any is loaded.
 binding.add_symbol("kidx_crc32c", ctypes.cast(CRC32C, ctypes.c_void_p).value)
@@ -262,16 +262,9 @@ def _read_control_batch(data, batch, batch_end):
     value_bytes, value, at = skip_bytes(data, at, batch_end)
     if at < 0:
         return invalid
-    headers, at = varint(data, at, batch_end)
-    if at < 0 or headers < 0 or headers > batch_end - at:
+    at = skip_headers(data, at, batch_end)
+    if at < 0:
         return invalid
-    for _ in range(headers):
-        header_key_bytes, _, at = skip_bytes(data, at, batch_end)
-        if at < 0 or header_key_bytes < 0:
-            return invalid
-        _, _, at = skip_bytes(data, at, batch_end)
-        if at < 0:
-            return invalid
     if at - start != size or (count == 1 and at != batch_end):
         return invalid
 

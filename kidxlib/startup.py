@@ -22,7 +22,7 @@ from kidxlib import names
 from kidxlib.abstract_index import CorruptIndexError
 from kidxlib.log_segment import LogSegment
 from kidxlib.offset_index import OffsetIndex
-from kidxlib.producers import Producers, SnapshotError
+from kidxlib.producers import SnapshotError, read_snapshot
 from kidxlib.records import MalformedRecordsError, batches
 from kidxlib.recover import RecoverOptions, ScanEnd, Status, recover
 from kidxlib.storage import LogFile
@@ -220,7 +220,7 @@ class _Loader:
         return self._take_snapshot(end) if end > last_snapshot else last_snapshot
 
     def _read_headers(self, segment: SegmentForecast, start: int) -> None:
-        opened = self._segment(segment.base_offset)
+        opened = self._segment(segment.base_offset, kept_bytes=segment.kept_bytes)
         try:
             found = opened.translate_offset(start)
             for _ in batches(opened.log, found.position) if found is not None else ():
@@ -347,11 +347,11 @@ class _Loader:
         if segment.base_offset in self._next_offsets:
             return self._next_offsets[segment.base_offset]
         try:
-            return self._segment(segment.base_offset).next_offset()
+            return self._segment(segment.base_offset, kept_bytes=segment.kept_bytes).next_offset()
         except MalformedRecordsError as error:
             self._fail(segment, str(error))
 
-    def _segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+    def _segment(self, base_offset: int, suffix: str = "", kept_bytes: int | None = None) -> LogSegment:
         def path(kind: str) -> str:
             name = names.segment_file(base_offset, kind) + suffix
             return str(self._files.get(name, name))
@@ -361,9 +361,8 @@ class _Loader:
         if not os.path.exists(offset_path) or base_offset in self._next_offsets:
             # Of a swap file there may be none. Of a recovered segment it is made anew, and any that is right will do.
             index = OffsetIndex.from_bytes(b"", base_offset)
-        for segment in self._found.segments:
-            if segment.base_offset == base_offset:
-                log.keep_valid(segment.kept_bytes)
+        if kept_bytes is not None:
+            log.keep_valid(kept_bytes)
         return LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
 
     def _base_offsets(self) -> Iterator[int]:
@@ -373,7 +372,7 @@ class _Loader:
 
 def _is_snapshot(path: Path) -> bool:
     try:
-        Producers.from_snapshot(path.read_bytes())
+        read_snapshot(path.read_bytes())
     except SnapshotError:
         return False
     return True

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kidxlib import formats
 from kidxlib.storage import LogBytes
-from kidxlib.wire_numbers import int32, int64, skip_bytes, varint, varlong
+from kidxlib.wire_numbers import int32, int64, skip_bytes, skip_headers, varint, varlong
 
 
 class Outcome(enum.IntEnum):
@@ -284,26 +284,6 @@ def walk(log: LogBytes, walks: NDArray[np.void], step: Step) -> None:
         window_position, window = log.window(int(walks[number]["position"]))
 
 
-@njit
-def _well_formed_behind_offset(content, field, end):
-    """Whether key, value and headers end where the record does."""
-    for _ in range(2):
-        _, _, field = skip_bytes(content, field, end)
-        if field < 0:
-            return False
-    headers, field = varint(content, field, end)
-    if field < 0 or headers < 0 or headers > end - field:
-        return False
-    for _ in range(headers):
-        key_bytes, _, field = skip_bytes(content, field, end)
-        if field < 0 or key_bytes < 0:
-            return False
-        _, _, field = skip_bytes(content, field, end)
-        if field < 0:
-            return False
-    return field == end
-
-
 @njit(
     types.int64(_BYTES, types.int64, types.int64, types.int64, types.boolean, types.int64, _LONGS, _LONGS),
     **_OPTIONS,
@@ -335,7 +315,10 @@ def read_records(content, count, base_offset, base_timestamp, append_time, max_t
         if field < 0:
             return number
         offset_delta, field = varint(content, field, at)
-        if field < 0 or not _well_formed_behind_offset(content, field, at):
+        for _ in range(2):  # key and value
+            if field >= 0:
+                _, _, field = skip_bytes(content, field, at)
+        if field < 0 or skip_headers(content, field, at) != at:
             return number
         offsets[number] = _sum(base_offset, offset_delta)
         timestamps[number] = max_timestamp if append_time else _sum(base_timestamp, timestamp_delta)

@@ -86,3 +86,21 @@ def skip_bytes(data, at, end):
     if size > end - start:
         return size, start, np.int64(UNDERFLOW)
     return size, start, start + max(size, 0)
+
+
+@njit
+def skip_headers(data, at, end):
+    """The headers of a record (`DefaultRecord.readHeaders`): the byte behind them, or an error below 0."""
+    headers, at = varint(data, at, end)
+    if at < 0:
+        return at
+    if headers < 0 or headers > end - at:
+        return np.int64(UNDERFLOW)
+    for _ in range(headers):
+        key_bytes, _, at = skip_bytes(data, at, end)
+        if at < 0 or key_bytes < 0:
+            return np.int64(UNDERFLOW)
+        _, _, at = skip_bytes(data, at, end)
+        if at < 0:
+            return at
+    return at
