@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.common.catalog import Catalog, is_present
+from jobs.common.runs import runs
 from jobs.common.tables import PARTITIONS, SEGMENTS, Table
 from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
 from kidxlib.names import TopicPartition
@@ -49,16 +50,9 @@ def cataloged_partitions(
 
 
 def _by_partition(segments: pa.Table) -> dict[tuple[Any, ...], pa.Table]:
-    if not len(segments):
-        return {}
-    segments = segments.sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
-    changes = np.zeros(len(segments) - 1, np.bool_)
-    for name in _KEY:
-        values = segments.column(name).to_numpy()
-        changes |= values[1:] != values[:-1]
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    segments = segments.sort_by([(name, "ascending") for name in _KEY])
     parts = {}
-    for start, end in zip(starts, [*starts[1:], len(segments)], strict=True):
+    for start, end in runs([segments.column(name).combine_chunks() for name in _KEY]):
         part = segments.take(np.arange(start, end))  # a slice would take the whole table along to each executor
         parts[tuple(part.column(name)[0].as_py() for name in _KEY)] = part
     return parts

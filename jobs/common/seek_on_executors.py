@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.common.runs import runs
 from kidxlib.answers import ANSWER, RESULT_COLUMNS
 from kidxlib.cataloged import CatalogedPartition
 from kidxlib.seek import Seeker, answer_all, unanswered
@@ -91,12 +91,7 @@ def _answering(
 
 def _stretches(batch: pa.RecordBatch) -> Iterator[_Stretch]:
     keys = [batch.column(name) for name in ("topic", "partition", "query", "source")]
-    changes = np.zeros(max(len(batch) - 1, 0), np.bool_)
-    for column in keys:
-        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
-        changes |= codes[1:] != codes[:-1]
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist()] if len(batch) else []
-    for start, end in itertools.pairwise([*starts, len(batch)]):
+    for start, end in runs(keys):
         topic, partition, query, source = (column[start].as_py() for column in keys)
         yield _Stretch(topic, partition, query, source, batch.column("target").slice(start, end - start))
 
