@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.common.apply_plan import Applied, apply_plan
 from jobs.common.catalog import Catalog
-from jobs.common.open_catalog import find_catalog, make_tables
+from jobs.common.open_catalog import existing_catalog
 from jobs.common.plan_partitions import plan_on_executors
 from jobs.common.retention_report import (
     Report,
@@ -25,10 +24,10 @@ from jobs.common.retention_report import (
     segments_as_json,
     write_delete_records,
 )
-from jobs.common.retention_request import ApplyRequest, PlanRequest, RetentionOptions, Where, retention_request
+from jobs.common.retention_request import ApplyRequest, PlanRequest, RetentionOptions, retention_request
 from jobs.common.session import session
 from jobs.common.settings import SETTINGS_FILE
-from jobs.common.tables import RETENTION_PLANS, SEGMENTS
+from jobs.common.tables import RETENTION_PLANS
 from kidxlib.command import ExitCode, run
 from kidxlib.console import print_json, print_line
 from kidxlib.errors import UsageError
@@ -76,18 +75,11 @@ def retention(as_json: bool, **options: Any) -> ExitCode:
     """
     request = retention_request(RetentionOptions(**options))
     with session("retention") as spark:
-        catalog = _open(spark, request.where)
+        where = request.where
+        catalog = existing_catalog(spark, where.catalog, where.database, bring_up_to_date=True)
         if isinstance(request, PlanRequest):
             return _plan(catalog, request, as_json)
         return _apply(catalog, request, as_json)
-
-
-def _open(spark: SparkSession, where: Where) -> Catalog:
-    catalog = find_catalog(spark, where.catalog, where.database)
-    if not DeltaTable.isDeltaTable(spark, catalog.table_path(SEGMENTS)):
-        raise UsageError(f"--catalog {catalog.path}: no catalog there; ./spark-submit.sh build_index makes one")
-    make_tables(catalog, where.database)
-    return catalog
 
 
 def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> ExitCode:

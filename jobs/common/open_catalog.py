@@ -51,22 +51,29 @@ def find_catalog(spark: SparkSession, path: str | None, database: str | None) ->
     return Catalog(spark, path.rstrip("/"))
 
 
-def existing_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
+def existing_catalog(
+    spark: SparkSession, path: str | None, database: str | None, *, bring_up_to_date: bool = False
+) -> Catalog:
     """A catalog that build_index has made, by its folder or by the folder of a database.
+
+    Args:
+        bring_up_to_date: give it the tables and columns that this version of the code has, as a build does; otherwise
+            nothing is changed.
 
     Raises:
         UsageError: as `find_catalog`, or there is none.
-        CatalogError: it is not one of this version of the code.
+        CatalogError: it is of another version of the code.
     """
     catalog = find_catalog(spark, path, database)
-    version = catalog_version(catalog)
-    if version is None:
+    if not DeltaTable.isDeltaTable(spark, catalog.table_path(SEGMENTS)):
         option = f"--catalog {path}" if database is None else f"--database {database}"
-        raise UsageError(f"{option}: no catalog there; expected one that build_index made")
-    if version < CATALOG_VERSION:
+        raise UsageError(f"{option}: no catalog there; ./spark-submit.sh build_index makes one")
+    if bring_up_to_date:
+        make_tables(catalog, database)
+    elif catalog_version(catalog) != CATALOG_VERSION:
         raise CatalogError(
-            f"{catalog.path}: written with catalog version {version}, this code has {CATALOG_VERSION}; "
-            "run build_index once, which brings it up to date"
+            f"{catalog.path}: made by an older release than this one, which has catalog version {CATALOG_VERSION}; "
+            "run ./spark-submit.sh build_index once, which brings it up to date"
         )
     return catalog
 
