@@ -16,6 +16,7 @@ import click
 
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
+from kidxlib.cli import shared_options
 from kidxlib.cli.scratch import Spool, read_spooled, scratch_folder
 from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
@@ -37,7 +38,7 @@ from kidxlib.plan import (
     refuse_overlap,
 )
 from kidxlib.publish import sweep
-from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
+from kidxlib.recover import MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
 from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
@@ -49,14 +50,8 @@ LONGEST_RUN: Final = timedelta(hours=24)
 @click.option("--index-dir", metavar="DIR", help="Write a mirror tree there.")
 @click.option("--in-place", is_flag=True, help="Write beside the segments, under the log dir's lock.")
 @click.option("--accept-truncated", is_flag=True, help="In place, write the index of a corrupt log's valid prefix too.")
-@click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")
-@click.option(
-    "--interval-bytes",
-    type=click.IntRange(0, 2**31 - 1),
-    default=INTERVAL_BYTES_DEFAULT,
-    show_default=True,
-    help="Kafka's index.interval.bytes.",
-)
+@shared_options.topics
+@shared_options.interval_bytes
 @click.option(
     "--max-index-bytes",
     type=click.IntRange(12, 2**31 - 1),
@@ -67,8 +62,8 @@ LONGEST_RUN: Final = timedelta(hours=24)
 @click.option("--verify-crc/--no-verify-crc", default=True, help="Check every batch's checksum, or read headers only.")
 @click.option("--snapshots", is_flag=True, help="Write producer snapshots too, as recovery does.")
 @click.option("--epochs", is_flag=True, help="Write leader-epoch-checkpoint files too, as recovery does.")
-@click.option("--processes", type=click.IntRange(1), help="How many processes read. [default: one a core]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.processes
+@shared_options.as_json
 def build(
     folder: str,
     index_dir: str | None,

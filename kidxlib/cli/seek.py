@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition, not_cataloged
+from kidxlib.cli import shared_options
 from kidxlib.command import ExitCode
 from kidxlib.discover import LeftAlone, list_partitions, source_at
 from kidxlib.errors import CatalogError, UsageError
@@ -33,7 +34,7 @@ from kidxlib.times import parse_milliseconds
 @click.option("--partition", type=click.IntRange(0), required=True, help="The partition's number.")
 @click.option("--offset", type=click.IntRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
 @click.option("--timestamp", metavar="TIME", help="Which is the first record of this time or later? ISO 8601 or ms.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.as_json
 def seek(
     folder: str | None,
     catalog: str | None,

@@ -12,13 +12,14 @@ from typing import Final
 import click
 
 from kidxlib.audit import Verdict
+from kidxlib.cli import shared_options
 from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
 from kidxlib.console import print_json, print_line, print_table
 from kidxlib.discover import LeftAlone, PartitionFolder, list_partitions, list_segments, source_at
 from kidxlib.names import NotASegment
 from kidxlib.plan import parse_topics
-from kidxlib.recover import INTERVAL_BYTES_DEFAULT, RecoverOptions
+from kidxlib.recover import RecoverOptions
 from kidxlib.verify import SegmentFinding, verify_partition
 
 #: Findings that are told on screen in full.
@@ -38,14 +39,8 @@ class _Partition:
 @click.command()
 @click.argument("folder", metavar="DIR")
 @click.option("--index-dir", metavar="DIR", help="The mirror tree with the side files. [default: beside the logs]")
-@click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")
-@click.option(
-    "--interval-bytes",
-    type=click.IntRange(0, 2**31 - 1),
-    default=INTERVAL_BYTES_DEFAULT,
-    show_default=True,
-    help="Kafka's index.interval.bytes, which tells identical from safe.",
-)
+@shared_options.topics
+@shared_options.interval_bytes
 @click.option(
     "--fail-on",
     type=click.Choice([Verdict.BROKEN.value, Verdict.SAFE.value]),
@@ -53,8 +48,8 @@ class _Partition:
     show_default=True,
     help="End with 3 where there is a file like this, or a worse one.",
 )
-@click.option("--processes", type=click.IntRange(1), help="How many processes read. [default: one a core]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.processes
+@shared_options.as_json
 def verify(
     folder: str,
     index_dir: str | None,
