@@ -40,6 +40,7 @@ from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, refuse_
 from kidxlib.publish import sweep
 from kidxlib.recover import Status
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
+from kidxlib.times import NS_PER_MS
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
 FIRST_WAVE_RATE: Final = 100_000_000
@@ -226,7 +227,7 @@ def _sweep(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:
     longest_run = timedelta(hours=request.settings.build.longest_run_hours)
     older_than_ms = int((request.now - longest_run).timestamp() * 1000)
     for partition in plan.partitions:
-        sweep(partition.index_folder, older_than_ms * 1_000_000)
+        sweep(partition.index_folder, older_than_ms * NS_PER_MS)
     catalog.sweep_staging(older_than_ms)
 
 

@@ -18,10 +18,11 @@ import pyarrow as pa
 from kidxlib.epochs import LeaderEpochs
 from kidxlib.log import Log
 from kidxlib.names import TopicPartition, no_such_partition
-from kidxlib.recover import Status
+from kidxlib.recover import USABLE, Status
 from kidxlib.seek import Seeker
 from kidxlib.seek_segment import SeekSegment
 from kidxlib.time_index import TimestampOffset
+from kidxlib.times import NS_PER_MS
 
 #: The columns of the catalog's tables that a search needs.
 PARTITION_COLUMNS: Final = ("source", "topic", "partition", "log_start_offset", "log_end_offset", "folder")
@@ -41,10 +42,6 @@ SEGMENT_COLUMNS: Final = (
     "time_index_bytes",
     "leader_epochs",
 )
-
-_SEARCHABLE: Final = (Status.OK.value, Status.TRUNCATED.value)
-
-_NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +74,12 @@ class CatalogedPartition:
 def _segment(row: Mapping[str, Any]) -> SeekSegment:
     base_offset = row["base_offset"]
     timestamp, offset = row["max_timestamp_ms"], row["offset_of_max_timestamp"]
-    is_broken = row["status"] not in _SEARCHABLE
+    is_broken = row["status"] not in USABLE
     return SeekSegment(
         Path(row["log_path"]),
         base_offset,
         Path(row["index_folder"]),
-        mtime_ms=None if is_broken else row["log_mtime_ns"] // _NS_PER_MS,
+        mtime_ms=None if is_broken else row["log_mtime_ns"] // NS_PER_MS,
         max_timestamp=None if is_broken else TimestampOffset(timestamp, base_offset if offset is None else offset),
         log_bytes=row["log_bytes"],
         valid_bytes=row["valid_bytes"],

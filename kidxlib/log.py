@@ -108,11 +108,19 @@ class Log:
         self._leader_epochs = leader_epochs
 
     @classmethod
-    def open(cls, folder: Path, index_folder: Path | None = None, *, log_start_offset: int = 0) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        index_folder: Path | None = None,
+        *,
+        log_start_offset: int = 0,
+        segment_type: type[LogSegment] = LogSegment,
+    ) -> Self:
         """The log in a partition's folder. Its files are opened when they are needed.
 
         Args:
             index_folder: where indexes and `leader-epoch-checkpoint` lie; None for beside the logs.
+            log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
 
         Raises:
             NoSegmentsError: there are none.
@@ -121,7 +129,7 @@ class Log:
         """
         found = [names.parse_segment_log(path.name) for path in folder.iterdir()]
         return cls(
-            [LogSegment.open(folder, offset, index_folder) for offset in found if offset is not None],
+            [segment_type.open(folder, offset, index_folder) for offset in found if offset is not None],
             name=str(folder),
             log_start_offset=log_start_offset,
             leader_epochs=read_leader_epochs(index_folder or folder),
@@ -245,13 +253,18 @@ class Log:
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return _NOT_TIERED
         if timestamp == MAX_TIMESTAMP:
-            return max(self.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp).find_max_timestamp()
+            return self.youngest_segment.find_max_timestamp()
         segment = self.segment_of_timestamp(timestamp)
         return None if segment is None else segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
 
     def segment_of_timestamp(self, timestamp: int) -> LogSegment | None:
         """The segment in which a timestamp is looked for; None where all are older."""
         return next((segment for segment in self.segments if segment.largest_timestamp >= timestamp), None)
+
+    @property
+    def youngest_segment(self) -> LogSegment:
+        """The first of those with the largest timestamp in their time indexes."""
+        return max(self.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
 
     # ---- parts ----
 

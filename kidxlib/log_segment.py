@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from kidxlib import formats, names
 from kidxlib.abstract_index import as_long
@@ -19,9 +19,8 @@ from kidxlib.offset_index import OffsetIndex, OffsetPosition
 from kidxlib.records import Batch, Record, base_offset, batches, first_record_since, offset_of_max_timestamp
 from kidxlib.storage import LogBytes, LogFile
 from kidxlib.time_index import TimeIndex, TimestampOffset
+from kidxlib.times import NS_PER_MS
 from kidxlib.transaction_index import AbortedInRange, TransactionIndex
-
-_NS_PER_MS: Final = 1_000_000
 
 
 class InvalidFetchError(KidxError):
@@ -149,7 +148,7 @@ class LogSegment:
             OffsetIndex.open(index(names.OFFSET_INDEX_SUFFIX), base_offset),
             TimeIndex.open(index(names.TIME_INDEX_SUFFIX), base_offset),
             TransactionIndex.open(index(names.TRANSACTION_INDEX_SUFFIX), base_offset),
-            mtime_ms=os.stat(log).st_mtime_ns // _NS_PER_MS,
+            mtime_ms=os.stat(log).st_mtime_ns // NS_PER_MS,
         )
 
     @property

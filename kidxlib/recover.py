@@ -38,6 +38,9 @@ class Status(enum.StrEnum):
     DELETED = "deleted"  # by retention, as a plan said
 
 
+#: Of what is known of these segments, all is known of the whole log, or of all that a broker's recovery leaves of it.
+USABLE: Final = (Status.OK, Status.TRUNCATED)
+
 #: Segments that are in their source no longer.
 ABSENT: Final = (Status.GONE, Status.DELETED)
 

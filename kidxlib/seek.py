@@ -21,14 +21,11 @@ from kidxlib.answers import OFFSET, Answers
 from kidxlib.codecs import MalformedError
 from kidxlib.errors import KidxError
 from kidxlib.log import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, Log
-from kidxlib.log_dir import read_leader_epochs
 from kidxlib.log_segment import LogSegment
 from kidxlib.seek_segment import SeekSegment, why
 from kidxlib.walk import Outcome, new_walks, read_records, step_to_offsets, step_to_timestamps, walk
 
 _Longs: TypeAlias = NDArray[np.int64]
-
-_NS_PER_MS: Final = 1_000_000
 
 #: More decompressed bytes of one batch than anybody sends; what has more is read record by record.
 _CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -64,15 +61,7 @@ class Seeker:
             CheckpointError: the `leader-epoch-checkpoint` is malformed.
             OSError: a folder cannot be listed, or a file cannot be looked at.
         """
-        index_folder = index_folder or folder
-        paths = {path: names.parse_segment_log(path.name) for path in folder.iterdir()}
-        segments = [
-            SeekSegment(path, base_offset, index_folder, mtime_ms=path.stat().st_mtime_ns // _NS_PER_MS)
-            for path, base_offset in paths.items()
-            if base_offset is not None
-        ]
-        epochs = read_leader_epochs(index_folder)
-        return cls(Log(segments, name=str(folder), log_start_offset=log_start_offset, leader_epochs=epochs))
+        return cls(Log.open(folder, index_folder, log_start_offset=log_start_offset, segment_type=SeekSegment))
 
     def offsets(self, targets: _Longs) -> pa.RecordBatch:
         """Where a fetch from each offset starts: `segment_base_offset`, `position`, `batch_base_offset` and
@@ -142,7 +131,7 @@ class Seeker:
             return
         active = self.log.segments[-1]
         try:
-            assert active.size >= 0  # where its file is not as it was recorded, that raises
+            _ = active.size  # where its file is not as it was recorded, that raises
         except _TROUBLE as error:
             answers.trouble(rows, why(error))
         finally:
@@ -299,7 +288,7 @@ class Seeker:
             self._check_end(rows, answers)
 
     def _youngest(self, rows: _Longs, answers: Answers) -> None:
-        segment = max(self.log.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)
+        segment = self.log.youngest_segment
         try:
             with answers.counting(rows, segment):
                 found = segment.find_max_timestamp()

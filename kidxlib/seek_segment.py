@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from kidxlib.offset_index import OffsetIndex
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
 from kidxlib.storage import LogFile
 from kidxlib.time_index import TimeIndex, TimestampOffset
+from kidxlib.times import NS_PER_MS
 from kidxlib.transaction_index import TransactionIndex
 
 #: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
@@ -85,6 +87,11 @@ class SeekSegment(LogSegment):
             mtime_ms=mtime_ms,
             max_timestamp=max_timestamp,
         )
+
+    @classmethod
+    def open(cls, folder: Path, base_offset: int, index_folder: Path | None = None) -> Self:
+        log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
+        return cls(log, base_offset, index_folder or folder, mtime_ms=os.stat(log).st_mtime_ns // NS_PER_MS)
 
     def _content(self, kind: type[_Index], path: str, expected_bytes: int | None) -> NDArray[np.uint8]:
         """The bytes of an index that can be right.

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from kidxlib.errors import UsageError
+
+#: Nanoseconds of a millisecond: file systems tell the time in the one, Kafka in the other.
+NS_PER_MS: Final = 1_000_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {

@@ -18,7 +18,7 @@ from kidxlib.errors import KidxError
 from kidxlib.largest_timestamp import OnDisk, max_timestamp_on_disk
 from kidxlib.log_segment import LogSegment
 from kidxlib.policy import kept_for_its_topic
-from kidxlib.recover import Status
+from kidxlib.recover import USABLE, Status
 from kidxlib.retention import (
     REASONS,
     Bounds,
@@ -32,10 +32,8 @@ from kidxlib.retention import (
     decide,
     keep_all,
 )
+from kidxlib.times import NS_PER_MS
 
-#: Of what is known of these, all is known of the whole segment, or of all that a broker's recovery leaves of it.
-_WELL: Final = (Status.OK.value, Status.TRUNCATED.value)
-_NS_PER_MS: Final = 1_000_000
 _WORDS: Final = np.array([reason.value for reason in REASONS], object)
 
 _P = ParamSpec("_P")
@@ -102,8 +100,8 @@ class _Partition:
             # What is left of a truncated one once a broker has cut it.
             sizes=np.where(status == Status.TRUNCATED.value, _longs(table, "valid_bytes"), _longs(table, "log_bytes")),
             max_timestamps=_longs(table, "max_timestamp_ms"),
-            mtimes_ms=_longs(table, "log_mtime_ns") // _NS_PER_MS,
-            well=np.isin(status, _WELL),
+            mtimes_ms=_longs(table, "log_mtime_ns") // NS_PER_MS,
+            well=np.isin(status, [status.value for status in USABLE]),
         )
         return cls(table, segments, last["base_offset"] if last["next_offset"] is None else last["next_offset"])
 
