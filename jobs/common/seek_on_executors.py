@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.common.runs import runs
@@ -54,7 +55,7 @@ def answer_on_executors(queries: DataFrame, count: int, partitions: Partitions) 
     source that holds the partition, or without a source where none does.
 
     The questions are cut into stretches of that order that are as long as each other, so that it does not matter how
-    many of them ask one segment.
+    many of them ask one segment, or one and the same thing.
 
     Args:
         queries: of `queries.QUERIES`.
@@ -65,7 +66,11 @@ def answer_on_executors(queries: DataFrame, count: int, partitions: Partitions) 
     cores = spark.sparkContext.defaultParallelism
     tasks = min(-(-count // _QUERIES_PER_TASK), cores * _TASKS_PER_CORE)
     order = ("topic", "partition", "query", "target")
-    spread = queries.repartitionByRange(tasks, *order) if tasks > 1 else queries.coalesce(1)
+    if tasks > 1:
+        numbered = queries.withColumn("number", F.monotonically_increasing_id())  # tells those of one target apart
+        spread = numbered.repartitionByRange(tasks, *order, "number").drop("number")
+    else:
+        spread = queries.coalesce(1)
     return spread.sortWithinPartitions(*order).mapInArrow(_answering(spark.sparkContext.broadcast(partitions)), RESULT)
 
 
