@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from jobs.common import open_catalog
 from jobs.common.catalog import Catalog
-from jobs.common.open_catalog import VERSION_PROPERTY, find_catalog, make_tables
+from jobs.common.open_catalog import VERSION_PROPERTY, existing_catalog, find_catalog, make_tables
 from jobs.common.session import session
 from jobs.common.tables import BUILDS, CATALOG_VERSION, LATER_NAMES, SEGMENTS, TABLES, Table, spark_schema
-from kidxlib.errors import UsageError
+from kidxlib.errors import CatalogError, UsageError
 from tests.docs.log_dirs import put
 from tests.kidxlib.segments import Batch
 from tests.support.build_job import build_here, use_pips_spark
@@ -99,6 +99,8 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
             earlier.setattr(open_catalog, "CATALOG_VERSION", CATALOG_VERSION - 1)
             make_tables(catalog, None)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")
+        with pytest.raises(CatalogError, match=r"made by an older release .* run \./spark-submit\.sh build_index once"):
+            existing_catalog(spark, str(path), None)
         assert not make_tables(catalog, None), "it is not a new one"
         make_tables(catalog, None)
         for table in TABLES:
