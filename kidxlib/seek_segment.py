@@ -21,7 +21,7 @@ from kidxlib.times import NS_PER_MS
 from kidxlib.transaction_index import TransactionIndex
 
 #: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
-#: next, of which headers are enough.
+#: next, of which headers are enough. The fastest for scattered offsets; see docs/performance.md for other sizes.
 WINDOW_BYTES: Final = 32 * 1024
 
 _Index: TypeAlias = OffsetIndex | TimeIndex

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 
 from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition, not_cataloged
@@ -87,42 +85,46 @@ def _in_log_dir(folder: str, wanted: TopicPartition, index_dir: str | None) -> t
 
 
 def _in_catalog(catalog: str, wanted: TopicPartition, source: str | None) -> list[tuple[str, Seeker | str]]:
-    partitions = _rows(catalog, "partitions", PARTITION_COLUMNS, wanted)
-    held = [row for row in partitions.to_pylist() if source in (None, row["source"])]
-    if not held:
-        known = _table(catalog, "partitions").to_pyarrow_table(columns=["source", "topic", "partition"]).to_pylist()
-        raise UsageError(f"--catalog {catalog}: {not_cataloged(wanted, source, known)}")
-    segments = _rows(
-        catalog,
-        "segments",
-        ("source", *SEGMENT_COLUMNS),
-        wanted,
-        ("status", "not in", [status.value for status in ABSENT]),
-    )
-    return [
-        (row["source"], CatalogedPartition(row, segments.filter(pc.equal(segments["source"], row["source"]))).seeker())
-        for row in sorted(held, key=lambda row: str(row["source"]))
+    of_it = f"topic = {_literal(wanted.topic)} AND partition = {wanted.partition}"
+    held = [
+        row
+        for row in _rows(catalog, "partitions", PARTITION_COLUMNS, of_it).to_pylist()
+        if source in (None, row["source"])
     ]
+    if not held:
+        known = _rows(catalog, "partitions", ("source", "topic", "partition")).to_pylist()
+        raise UsageError(f"--catalog {catalog}: {not_cataloged(wanted, source, known)}")
+    absent = ", ".join(_literal(status) for status in ABSENT)
+    seekers = []
+    for row in sorted(held, key=lambda row: str(row["source"])):
+        present = f"{of_it} AND source = {_literal(row['source'])} AND status NOT IN ({absent})"
+        segments = _rows(catalog, "segments", SEGMENT_COLUMNS, present)
+        seekers.append((row["source"], CatalogedPartition(row, segments).seeker()))
+    return seekers
 
 
-def _rows(
-    catalog: str, name: str, columns: Sequence[str], wanted: TopicPartition, *filters: tuple[str, str, Any]
-) -> pa.Table:
-    """The rows of a partition in a table of the catalog."""
-    table = _table(catalog, name)
+def _rows(catalog: str, name: str, columns: Sequence[str], condition: str = "true") -> pa.Table:
+    """Rows of a table of the catalog.
+
+    They come through SQL, which leaves out files by their statistics, and takes a fifth of the time that a table's
+    `to_pyarrow_table` takes to import pandas.
+    """
+    try:
+        table = DeltaTable(f"{catalog}/{name}")
+    except TableNotFoundError as error:
+        raise UsageError(
+            f"--catalog {catalog}: no table {name} in it; expected a folder that build_index made"
+        ) from error
     missing = set(columns) - {field.name for field in table.schema().fields}
     if missing:
         raise CatalogError(
             f"{catalog}/{name}: no column {', '.join(sorted(missing))}; an older release made it, run build_index once"
         )
-    key = [("topic", "=", wanted.topic), ("partition", "=", wanted.partition)]
-    return table.to_pyarrow_table(columns=list(columns), filters=[*key, *filters])
+    chosen = ", ".join(f'"{column}"' for column in columns)
+    rows = QueryBuilder().register("rows", table).execute(f"SELECT {chosen} FROM rows WHERE {condition}")
+    return pa.RecordBatchReader.from_stream(rows).read_all()
 
 
-def _table(catalog: str, name: str) -> DeltaTable:
-    try:
-        return DeltaTable(f"{catalog}/{name}")
-    except TableNotFoundError as error:
-        raise UsageError(
-            f"--catalog {catalog}: no table {name} in it; expected a folder that build_index made"
-        ) from error
+def _literal(text: str) -> str:
+    quoted = text.replace("'", "''")
+    return f"'{quoted}'"
