@@ -142,7 +142,8 @@ def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: _
 def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: _Copies, exhaustive: bool) -> None:
     """Kill -9 of all its processes, as soon as so many files have been renamed; three times with --exhaustive."""
     before = _files(archive)
-    for renamed in (1, 9, 20) if exhaustive else (9,):
+    going = len(before) - len(_left(before))
+    for renamed in (1, going // 2, going) if exhaustive else (going // 2,):
         copies.restore()
         # The delay is long: it is killed while it renames, records or waits.
         arguments = [word if word != "0s" else "60s" for word in _arguments(archive, copies.plan_id)]
