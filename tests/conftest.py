@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import hypothesis
 import pytest
@@ -18,6 +18,9 @@ from tests.kidxlib import golden
 Say: TypeAlias = Callable[[str], None]
 
 LINES: Final = pytest.StashKey[list[str]]()
+_LINES_OUTPUT: Final = "kidx_lines"
+#: The folders of such tests.
+_ON_SPARK: Final = ("docs", "jobs")
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)
@@ -62,6 +65,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("what was tried")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled the files
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests start Spark take minutes and come first: what is left at the end is short for each process."""
+    items.sort(key=lambda item: item.path.parent.name not in _ON_SPARK)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What a process of pytest-xdist has to say goes to the one that started it."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output[_LINES_OUTPUT] = session.config.stash.get(LINES, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash.setdefault(LINES, []).extend(getattr(node, "workeroutput", {}).get(_LINES_OUTPUT, []))
 
 
 @pytest.fixture
