@@ -17,7 +17,7 @@ from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
-from kidxlib.storage import ChunkedLog, FileVersion, LogChangedError, map_log, open_log
+from kidxlib.storage import ChunkedLog, FileVersion, LogChangedError, map_log, open_log, refuse_changed
 
 
 class IntervalSource(enum.StrEnum):
@@ -116,17 +116,10 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
         with open_log(task.segment.path) as (descriptor, version):
             recovered = _recover(descriptor, version.size, task, may_map)
             owner = Owner.of(os.fstat(descriptor)) if task.in_place else None
-            version_after = FileVersion.of_descriptor(descriptor)
-    except LogChangedError as error:
-        return _not_read(task, version, Status.CHANGED, "log-changed", str(error))
-    except FileNotFoundError as error:
-        status = Status.UNREADABLE if os.path.lexists(task.segment.path) else Status.GONE
-        return _not_read(task, version, status, "no-such-file", str(error.strerror))
-    except OSError as error:
-        return _not_read(task, version, Status.UNREADABLE, "cannot-read", error.strerror or str(error))
-    if version_after != version:
-        detail = f"{version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing to it"
-        return _not_read(task, version, Status.CHANGED, "log-changed", detail)
+            refuse_changed(descriptor, version)
+    except (LogChangedError, OSError) as error:
+        end = why_not_read(task.segment.path, error)
+        return BuiltSegment(task=task, version=version, end=end, recovered=None, published=Published.NONE)
     status = recovered.end.status
     if status is Status.QUARANTINED or (status is Status.TRUNCATED and not task.publish_truncated):
         outcome = Published.NONE if status is Status.QUARANTINED else Published.KEPT
@@ -163,11 +156,13 @@ def _recover(descriptor: int, size: int, task: BuildTask, may_map: bool) -> Reco
     return recover(log, base_offset, options)
 
 
-def _not_read(task: BuildTask, version: FileVersion | None, status: Status, reason: str, detail: str) -> BuiltSegment:
-    return BuiltSegment(
-        task=task,
-        version=version,
-        end=ScanEnd(status, reason, 0, detail),
-        recovered=None,
-        published=Published.NONE,
-    )
+def why_not_read(path: str, error: LogChangedError | OSError) -> ScanEnd:
+    """What is to be said of a log that could not be read to its end."""
+    match error:
+        case LogChangedError():
+            return ScanEnd(Status.CHANGED, "log-changed", 0, str(error))
+        case FileNotFoundError():
+            status = Status.UNREADABLE if os.path.lexists(path) else Status.GONE
+            return ScanEnd(status, "no-such-file", 0, error.strerror)
+        case _:
+            return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))

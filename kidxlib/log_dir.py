@@ -61,8 +61,8 @@ def read_checkpoints(log_dir: Path) -> Checkpoints:
         OSError: one cannot be read.
     """
     return Checkpoints(
-        recovery_points=read_offset_checkpoint(log_dir / "recovery-point-offset-checkpoint"),
-        log_start_offsets=read_offset_checkpoint(log_dir / "log-start-offset-checkpoint"),
+        recovery_points=read_offset_checkpoint(log_dir / names.RECOVERY_POINT_CHECKPOINT),
+        log_start_offsets=read_offset_checkpoint(log_dir / names.LOG_START_OFFSET_CHECKPOINT),
         high_watermarks=read_offset_checkpoint(log_dir / "replication-offset-checkpoint"),
         cleaner_offsets=read_offset_checkpoint(log_dir / "cleaner-offset-checkpoint"),
         clean_shutdown=(log_dir / CLEAN_SHUTDOWN_FILE).exists(),

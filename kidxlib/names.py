@@ -18,6 +18,8 @@ TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
@@ -35,8 +37,8 @@ SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_
 _UNFINISHED_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap")
 _CHECKPOINTS = (
     LEADER_EPOCH_CHECKPOINT,
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     "replication-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kidxlib import checksums, formats, kernels
 from kidxlib.errors import UsageError
 from kidxlib.kernels import EndReason
-from kidxlib.storage import LogBytes
+from kidxlib.storage import LogBytes, LogTail
 
 INTERVAL_BYTES_DEFAULT: Final = 4096
 MAX_INDEX_BYTES_DEFAULT: Final = 10 * 1024 * 1024
@@ -297,6 +297,25 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
         producer_events=producer_events[: state["producer_events"]].copy(),
         leader_epochs=leader_epochs[: state["leader_epochs"]].copy(),
     )
+
+
+def records_behind(log: LogBytes, position: int, base_offset: int) -> int | None:
+    """How many records stand from a position on, as headers say, up to one that is no header.
+
+    Args:
+        log: of a segment whose scan ended at `position`.
+
+    Returns:
+        None where compressed v0 or v1 wrappers hide their count.
+
+    Raises:
+        LogChangedError: the log shrank while it was read in chunks.
+    """
+    if position >= log.size:
+        return 0
+    # With so large an interval there is no index point, and nothing that is wrong with an index.
+    headers_only = RecoverOptions(interval_bytes=formats.SEGMENT_BYTES_MAX, verify_crc=False)
+    return recover(LogTail(log, position), base_offset, headers_only).facts.records
 
 
 def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:

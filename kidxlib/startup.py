@@ -13,21 +13,27 @@ import enum
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NoReturn
+from types import MappingProxyType
+from typing import Final, NoReturn, Self
+
+import numpy as np
 
 from kidxlib import names
 from kidxlib.abstract_index import CorruptIndexError
+from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE, CheckpointError, read_offset_checkpoint
 from kidxlib.log_segment import LogSegment
+from kidxlib.names import TopicPartition
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.producers import SnapshotError, read_snapshot
 from kidxlib.records import MalformedRecordsError, batches
-from kidxlib.recover import RecoverOptions, ScanEnd, Status, recover
-from kidxlib.storage import LogFile
+from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, records_behind, recover
+from kidxlib.storage import LogBytes, LogFile
 from kidxlib.time_index import TimeIndex
 from kidxlib.transaction_index import TransactionIndex, UnknownVersionError
+from kidxlib.walk import Outcome, new_walks, step_to_timestamps, walk
 
 #: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
 _INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
@@ -59,6 +65,43 @@ class Removal(enum.StrEnum):
     ORPHAN = "an index without a log"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What recovering a segment comes to.
+
+    Attributes:
+        log_bytes: of its log, when it was read.
+        end: where and why the scan ended.
+        next_offset, map_end_offset: as in `SegmentFacts`.
+        records: up to the end of the scan; None where wrappers hide their count.
+        records_behind: likewise behind it, as far as headers tell.
+    """
+
+    log_bytes: int
+    end: ScanEnd
+    next_offset: int
+    map_end_offset: int
+    records: int | None
+    records_behind: int | None
+
+    @classmethod
+    def of(cls, log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Self:
+        """What came of a scan of `log`.
+
+        Raises:
+            OSError, LogChangedError: the log cannot be read.
+        """
+        facts, end = recovered.facts, recovered.end
+        return cls(
+            log_bytes=log.size,
+            end=end,
+            next_offset=facts.next_offset,
+            map_end_offset=facts.map_end_offset,
+            records=facts.records,
+            records_behind=records_behind(log, end.position, base_offset),
+        )
+
+
 @dataclass(slots=True)
 class SegmentForecast:
     """What becomes of one segment.
@@ -67,6 +110,7 @@ class SegmentForecast:
         log_bytes: of its log as it stands.
         kept_bytes: of these, what is left.
         read_bytes: what the broker reads of it, which may be its log twice.
+        lost_records: what is not left, as headers tell; None where they do not.
         detail: why.
     """
 
@@ -75,7 +119,12 @@ class SegmentForecast:
     log_bytes: int
     kept_bytes: int
     read_bytes: int = 0
+    lost_records: int | None = 0
     detail: str | None = None
+
+    @property
+    def lost_bytes(self) -> int:
+        return self.log_bytes - self.kept_bytes
 
 
 @dataclass(slots=True)
@@ -86,6 +135,7 @@ class Forecast:
         removed: names of files that go first, and why.
         renamed: names of files that lose their `.swap`.
         log_end_offset: None where loading fails, or a segment is split.
+        failure: why loading fails before it comes to a segment; None where it does not.
     """
 
     segments: list[SegmentForecast] = field(default_factory=list)
@@ -93,6 +143,7 @@ class Forecast:
     renamed: list[str] = field(default_factory=list)
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    failure: str | None = None
 
     @property
     def read_bytes(self) -> int:
@@ -101,7 +152,7 @@ class Forecast:
 
     @property
     def fails(self) -> bool:
-        return any(segment.action is Action.FAIL for segment in self.segments)
+        return self.failure is not None or any(segment.action is Action.FAIL for segment in self.segments)
 
 
 def forecast(
@@ -111,18 +162,68 @@ def forecast(
     clean_shutdown: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    recoveries: Mapping[int, Recovery] = MappingProxyType({}),
 ) -> Forecast:
     """What `LogLoader.load` does with a partition's folder.
 
     Args:
         options: of the topic, as they are when the broker starts.
         recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
+        recoveries: of segments that were read already with these options, by base offset; they are not read again.
 
     Raises:
-        OSError: the folder cannot be listed.
+        OSError: the folder cannot be listed, or a file not read.
         LogChangedError: a log changes meanwhile.
     """
-    return _Loader(folder, options, clean_shutdown, recovery_point, log_start_offset).load()
+    return _Loader(folder, options, clean_shutdown, recovery_point, log_start_offset, recoveries).load()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStop:
+    """How the broker of a partition's log dir stopped."""
+
+    clean_shutdown: bool
+    recovery_point: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastStop:
+    """How the broker of a log dir stopped, as `LogManager.loadLogs` finds out.
+
+    Attributes:
+        recovery_points, log_start_offsets: by partition; 0 of those that are not in them.
+        notes: what a person should be told about the files that say so.
+    """
+
+    clean_shutdown: bool
+    recovery_points: Mapping[TopicPartition, int]
+    log_start_offsets: Mapping[TopicPartition, int]
+    notes: tuple[str, ...] = ()
+
+    def of(self, partition: TopicPartition) -> PartitionStop:
+        return PartitionStop(
+            self.clean_shutdown, self.recovery_points.get(partition, 0), self.log_start_offsets.get(partition, 0)
+        )
+
+
+def last_stop(log_dir: Path, clean_shutdown: bool | None = None) -> LastStop:
+    """Read it from a log dir. A checkpoint that cannot be read says nothing, as to a broker.
+
+    Args:
+        clean_shutdown: what to take for it; None asks the log dir.
+    """
+    notes = []
+    offsets = []
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
+        try:
+            offsets.append(read_offset_checkpoint(log_dir / name) or {})
+        except (CheckpointError, OSError) as error:
+            notes.append(f"{error}; a broker takes 0 for all partitions of {log_dir}")
+            offsets.append({})
+    if clean_shutdown is None:
+        clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
+    return LastStop(clean_shutdown, offsets[0], offsets[1], tuple(notes))
 
 
 class _StoppedError(Exception):
@@ -131,7 +232,13 @@ class _StoppedError(Exception):
 
 class _Loader:
     def __init__(
-        self, folder: Path, options: RecoverOptions, clean_shutdown: bool, recovery_point: int, log_start_offset: int
+        self,
+        folder: Path,
+        options: RecoverOptions,
+        clean_shutdown: bool,
+        recovery_point: int,
+        log_start_offset: int,
+        recoveries: Mapping[int, Recovery],
     ) -> None:
         self._options = options
         self._clean_shutdown = clean_shutdown
@@ -140,12 +247,14 @@ class _Loader:
         #: Files by the names that they have by then.
         self._files = {entry.name: Path(entry.path) for entry in os.scandir(folder) if entry.is_file()}
         self._found = Forecast()
-        self._next_offsets: dict[int, int] = {}  # of recovered segments
+        self._read_before = recoveries
+        self._recoveries: dict[int, Recovery] = {}  # of the segments that the broker recovers
         self._snapshots: dict[int, bool] = {}  # offsets of producer snapshots, and whether they can be read
 
     def load(self) -> Forecast:
         found = self._found
         try:
+            self._refuse_unreadable()
             self._finish_swaps()
             self._list_snapshots()
             self._load_segments()
@@ -154,9 +263,26 @@ class _Loader:
             self._find_ends()
         except _StoppedError:
             pass
+        for segment in found.segments:
+            segment.lost_records = self._lost_records(segment)
         return found
 
+    def _lost_records(self, segment: SegmentForecast) -> int | None:
+        if not segment.lost_bytes:
+            return 0
+        recovery = self._recoveries.get(segment.base_offset) or self._read_already(segment)
+        if recovery is None or recovery.records is None or recovery.records_behind is None:
+            return None
+        return recovery.records_behind + (0 if segment.kept_bytes else recovery.records)
+
     # ---- files that are no segments yet, or any more ----
+
+    def _refuse_unreadable(self) -> None:
+        """`removeTempFilesAndCollectSwapFiles`, which fails on a file that it may not read."""
+        for name, path in sorted(self._files.items()):
+            if not os.access(path, os.R_OK):
+                self._found.failure = f"{name} may not be read"
+                raise _StoppedError
 
     def _finish_swaps(self) -> None:
         """`removeTempFilesAndCollectSwapFiles`, and the passes up to the renaming of swap files."""
@@ -223,8 +349,8 @@ class _Loader:
         opened = self._segment(segment.base_offset, kept_bytes=segment.kept_bytes)
         try:
             found = opened.translate_offset(start)
-            for _ in batches(opened.log, found.position) if found is not None else ():
-                pass
+            if found is not None:
+                _refuse_malformed_headers(opened.log, found.position)
         except MalformedRecordsError as error:
             self._fail(segment, f"producers are to be learnt from its headers: {error}")
 
@@ -287,15 +413,12 @@ class _Loader:
     def _recover(self, segment: SegmentForecast, why: str, loaded: Sequence[SegmentForecast], *, loading: bool) -> None:
         """`recoverSegment`: while segments are loaded, which fails where its offsets do, or after that."""
         last_snapshot = self._replay(self._log_start_offset, segment.base_offset, loaded)
-        log = LogFile(str(self._files[names.segment_file(segment.base_offset, names.LOG_SUFFIX)]))
-        log.keep_valid(segment.kept_bytes)
-        try:
-            recovered = recover(log, segment.base_offset, self._options)
-        finally:
-            log.close()
+        recovery = self._read_already(segment) or self._read(segment)
+        # A second time there is nothing left to be cut.
+        self._recoveries.setdefault(segment.base_offset, recovery)
         segment.read_bytes += segment.kept_bytes
         segment.detail = why
-        end = recovered.end
+        end = recovery.end
         if end.status is Status.QUARANTINED:
             self._quarantined(segment, end, loading)
             return
@@ -303,9 +426,30 @@ class _Loader:
         segment.kept_bytes = end.position
         if end.reason is not None:
             segment.detail = f"{why}; {end.reason} at byte {end.position}: {end.detail}"
-        self._next_offsets[segment.base_offset] = recovered.facts.next_offset
-        if recovered.facts.map_end_offset > last_snapshot:
-            self._take_snapshot(recovered.facts.map_end_offset)
+        if recovery.map_end_offset > last_snapshot:
+            self._take_snapshot(recovery.map_end_offset)
+
+    def _read(self, segment: SegmentForecast) -> Recovery:
+        log = LogFile(str(self._path_of(segment)))
+        log.keep_valid(segment.kept_bytes)
+        try:
+            return Recovery.of(log, recover(log, segment.base_offset, self._options), segment.base_offset)
+        finally:
+            log.close()
+
+    def _read_already(self, segment: SegmentForecast) -> Recovery | None:
+        """What somebody has found who read the very log; None where nobody has, or something else stands there."""
+        recovery = self._read_before.get(segment.base_offset)
+        if (
+            recovery is None
+            or recovery.log_bytes != segment.log_bytes
+            or segment.kept_bytes not in (0, recovery.log_bytes)
+        ):
+            return None
+        return None if self._path_of(segment).name.endswith(".swap") else recovery
+
+    def _path_of(self, segment: SegmentForecast) -> Path:
+        return self._files[names.segment_file(segment.base_offset, names.LOG_SUFFIX)]
 
     def _quarantined(self, segment: SegmentForecast, end: ScanEnd, loading: bool) -> None:
         detail = f"{end.reason} at byte {end.position}: {end.detail}"
@@ -315,7 +459,6 @@ class _Loader:
         if end.reason not in _INVALID_OFFSET or loading:
             self._fail(segment, detail)
         segment.action, segment.kept_bytes, segment.detail = Action.EMPTY, 0, detail
-        self._next_offsets[segment.base_offset] = segment.base_offset
 
     def _fail(self, segment: SegmentForecast, why: str) -> NoReturn:
         segment.action, segment.detail = Action.FAIL, why
@@ -344,8 +487,10 @@ class _Loader:
         self._snapshots.pop(segment.base_offset, None)
 
     def _next_offset(self, segment: SegmentForecast) -> int:
-        if segment.base_offset in self._next_offsets:
-            return self._next_offsets[segment.base_offset]
+        if segment.action is Action.EMPTY:
+            return segment.base_offset
+        if segment.base_offset in self._recoveries:
+            return self._recoveries[segment.base_offset].next_offset
         try:
             return self._segment(segment.base_offset, kept_bytes=segment.kept_bytes).next_offset()
         except MalformedRecordsError as error:
@@ -358,7 +503,7 @@ class _Loader:
 
         log, offset_path = LogFile(path(names.LOG_SUFFIX)), path(names.OFFSET_INDEX_SUFFIX)
         index = OffsetIndex.open(offset_path, base_offset)
-        if not os.path.exists(offset_path) or base_offset in self._next_offsets:
+        if not os.path.exists(offset_path) or base_offset in self._recoveries:
             # Of a swap file there may be none. Of a recovered segment it is made anew, and any that is right will do.
             index = OffsetIndex.from_bytes(b"", base_offset)
         if kept_bytes is not None:
@@ -368,6 +513,19 @@ class _Loader:
     def _base_offsets(self) -> Iterator[int]:
         found = (names.parse_segment_log(name) for name in sorted(self._files))
         yield from (base_offset for base_offset in found if base_offset is not None)
+
+
+def _refuse_malformed_headers(log: LogBytes, position: int) -> None:
+    """Go from header to header to the end.
+
+    Raises:
+        MalformedRecordsError: one is not what Kafka writes.
+    """
+    walks = new_walks(np.array([names.OFFSET_MAX]), np.array([position]))
+    walk(log, walks, step_to_timestamps)  # no batch has so large a timestamp
+    if walks[0]["outcome"] != Outcome.NONE:
+        for _ in batches(log, int(walks[0]["position"])):
+            pass
 
 
 def _is_snapshot(path: Path) -> bool:

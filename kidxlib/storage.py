@@ -120,6 +120,28 @@ class ChunkedLog:
             filled += count
 
 
+class LogTail:
+    """What stands in a log from one position on, as a log of its own."""
+
+    def __init__(self, log: LogBytes, start: int) -> None:
+        self._log = log
+        self._start = start
+
+    @property
+    def size(self) -> int:
+        return self._log.size - self._start
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `LogBytes.window`."""
+        start, window = self._log.window(self._start + position)
+        before = max(self._start - start, 0)
+        return start + before - self._start, window[before:]
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `LogBytes.read`."""
+        return self._log.read(self._start + position, size)
+
+
 class LogFile:
     """A log that is opened when it is first asked something, and read a few bytes at a time: by a search that needs
     little of it. A file that shrinks meanwhile is an error, which kills nothing.
@@ -199,6 +221,19 @@ def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
         yield descriptor, FileVersion.of_descriptor(descriptor)
     finally:
         os.close(descriptor)
+
+
+def refuse_changed(descriptor: int, version: FileVersion) -> None:
+    """To be asked when a log was read.
+
+    Raises:
+        LogChangedError: it is not the version that was opened any more.
+    """
+    version_after = FileVersion.of_descriptor(descriptor)
+    if version_after != version:
+        raise LogChangedError(
+            f"{version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing to it"
+        )
 
 
 def map_log(descriptor: int, size: int) -> LogBytes:
