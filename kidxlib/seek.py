@@ -8,7 +8,6 @@ an answer never raises: it is the answer's note.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -18,17 +17,15 @@ from numpy.typing import NDArray
 
 from kidxlib import formats, names, records
 from kidxlib.answers import OFFSET, Answers
-from kidxlib.codecs import MalformedError
+from kidxlib.batch_records import records_in
 from kidxlib.errors import KidxError
 from kidxlib.log import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, Log
 from kidxlib.log_segment import LogSegment
 from kidxlib.seek_segment import SeekSegment, why
-from kidxlib.walk import Outcome, new_walks, read_records, step_to_offsets, step_to_timestamps, walk
+from kidxlib.walk import Outcome, new_walks, step_to_offsets, step_to_timestamps, walk
 
 _Longs: TypeAlias = NDArray[np.int64]
 
-#: More decompressed bytes of one batch than anybody sends; what has more is read record by record.
-_CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 #: What a segment of files can raise: it is said in the answer's note.
 _TROUBLE: Final = (KidxError, OSError)
@@ -230,7 +227,7 @@ class Seeker:
         goes_on = False
         for position, numbers in _groups(walks["position"][arrived], arrived):
             batch = next(records.batches(segment.log, position))
-            inside = _records_in(segment, batch)
+            inside = records_in(segment.log, batch)
             answers.add_bytes(rows[numbers], batch.size)
             if inside is None:
                 walks["outcome"][numbers] = Outcome.NOT_IN_HEADERS
@@ -352,48 +349,3 @@ def _why_not_in(segment: LogSegment, since: int) -> str:
             "a broker looks there and no further"
         )
     return f"{_name(segment)} has no such record from offset {since} on, and a broker looks no further"
-
-
-@dataclass(frozen=True, slots=True)
-class _RecordsIn:
-    """What is in a batch.
-
-    Attributes:
-        offsets, timestamps: of its records, of shape (n,).
-        complete: these are all; if not, a malformed one follows.
-    """
-
-    base_offset: int
-    offsets: _Longs
-    timestamps: _Longs
-    complete: bool
-
-
-def _records_in(segment: LogSegment, batch: records.Batch) -> _RecordsIn | None:
-    """None where it is too large, or malformed from its beginning."""
-    if not batch.is_v2:
-        try:
-            found = [(record.offset, record.timestamp) for record in records.records(segment.log, batch)]
-        except records.MalformedRecordsError:
-            return None
-        both = np.array(found, np.int64).reshape(-1, 2)
-        return _RecordsIn(found[0][0], both[:, 0], both[:, 1], True)
-    count = batch.records_count or 0
-    try:
-        content = records.content(segment.log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""
-    except MalformedError:
-        return None
-    if not 0 <= count <= len(content) or len(content) == _CONTENT_BYTES_MAX:
-        return None
-    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
-    well_formed = read_records(
-        np.frombuffer(content, np.uint8),
-        count,
-        batch.first_field,
-        batch.base_timestamp,
-        batch.is_log_append_time,
-        batch.max_timestamp,
-        offsets,
-        timestamps,
-    )
-    return _RecordsIn(batch.first_field, offsets[:well_formed], timestamps[:well_formed], well_formed == count)
