@@ -113,7 +113,7 @@ def find_segments(
         options_for: what a topic's indexes are built with, by its name.
 
     Raises:
-        UsageError: there is nothing to index in any source, or a folder to be written in is a link.
+        UsageError: there is nothing to index in any source.
     """
     plan = Plan()
     for source in sources:
@@ -133,11 +133,20 @@ def find_segments(
     return plan
 
 
+def refuse_links(plan: Plan) -> None:
+    """Before anything is written beside segments.
+
+    Raises:
+        UsageError: a partition's folder is a link.
+    """
+    for partition in plan.partitions:
+        if partition.folder.path.is_symlink():
+            raise UsageError(
+                f"{partition.folder.path}: a symbolic link; writing in place follows none: name the folder it leads to"
+            )
+
+
 def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, options: RecoverOptions) -> None:
-    if target.index_dir is None and partition.path.is_symlink():
-        raise UsageError(
-            f"{partition.path}: a symbolic link; writing in place follows none: name the folder it leads to"
-        )
     try:
         topic_id = read_topic_id(partition.path)
     except (CheckpointError, OSError) as error:

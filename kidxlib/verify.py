@@ -1,14 +1,14 @@
 """A partition's side files, each held to what recovery makes of the logs; nothing is written anywhere.
 
-Segments are read one after the other, as a build reads them. What depends on later segments (whether a transaction
-that was open at a segment's end was aborted) is known at the end, so findings come then.
+As a build does it: segments are read in any order and anywhere (`audit_segment`); what depends on the segments before
+and behind, and on the folder as a whole, comes when all of them were read (`audit_partition`), and opens no log again
+but for a forecast that needs one read.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +18,19 @@ from numpy.typing import NDArray
 from kidxlib import names
 from kidxlib.abstract_index import map_file
 from kidxlib.audit import Finding, Verdict, audit_offset_index, audit_time_index
+from kidxlib.audit_records import audit_records
 from kidxlib.audit_state import audit_epochs, audit_snapshot
 from kidxlib.audit_transactions import TransactionsOfSegment, audit_transaction_index, markers_in
+from kidxlib.build import BuildTask, why_not_read
+from kidxlib.epochs import LeaderEpochs
 from kidxlib.fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.log_dir import CheckpointError, read_leader_epochs
 from kidxlib.offset_index import OffsetIndex
-from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
-from kidxlib.storage import LogChangedError, LogFile
+from kidxlib.plan import PartitionKey, Plan
+from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
+from kidxlib.startup import Forecast, PartitionStop, Recovery, forecast, last_stop
+from kidxlib.storage import ChunkedLog, LogBytes, LogChangedError, map_log, open_log, refuse_changed
+from kidxlib.tiering import NotReady, not_ready_for_tiering
 
 #: Snapshots are small; one that is larger is none.
 _SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -38,80 +44,179 @@ class SegmentFinding:
     finding: Finding
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What is kept until the end of a segment that could be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedSegment:
+    """A segment that was read, and what its partition's audit needs of it.
 
-    base_offset: int
-    folded: FoldedSegment
-    markers: frozenset[tuple[int, int]]
+    Attributes:
+        findings: on its offset and time index, and on its records if they were looked at; of a log that could not be
+            read, on that alone.
+        end: where the scan ended and why, or why the log could not be read.
+        recovery: None where it could not.
+    """
+
+    scanned: ScannedSegment
+    findings: tuple[Finding, ...]
+    end: ScanEnd
+    recovery: Recovery | None
+
+    @property
+    def base_offset(self) -> int:
+        return self.scanned.base_offset
 
 
-def verify_partition(
-    folder: Path, index_folder: Path, base_offsets: list[int], options: RecoverOptions
-) -> Iterator[SegmentFinding]:
-    """Findings on all side files of a partition.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAudit:
+    """One partition to audit.
+
+    Attributes:
+        folder: where its logs are, and snapshots of the broker's.
+        index_folder: where its side files are; may be the same.
+        options: what a broker that starts would make indexes with.
+        last_stop: how the broker of its log dir stopped.
+        tiering: say which segments are not ready for tiered storage.
+    """
+
+    topic_partition: names.TopicPartition
+    folder: Path
+    index_folder: Path
+    options: RecoverOptions
+    last_stop: PartitionStop
+    tiering: bool
+
+
+@dataclass(slots=True)
+class AuditedPartition:
+    """What is to be said of a partition, besides the findings on its segments.
+
+    Attributes:
+        not_ready: None where nobody asked.
+    """
+
+    forecast: Forecast
+    findings: list[SegmentFinding] = field(default_factory=list)
+    not_ready: list[NotReady] | None = None
+
+
+def partition_audits(
+    plan: Plan, options_for: Callable[[str], RecoverOptions], *, clean_shutdown: bool | None, tiering: bool
+) -> tuple[dict[PartitionKey, PartitionAudit], list[str]]:
+    """What there is to audit of a plan's partitions, when their segments were read; and what a person should be told.
 
     Args:
-        folder: where its logs are, and snapshots of the broker's.
-        index_folder: where its indexes are; may be the same.
-        base_offsets: of its segments, ascending.
-        options: what indexes are to be like.
-
+        options_for: as for `find_segments`.
+        clean_shutdown: of their log dirs; None asks these.
     """
-    fold = PartitionFold(lambda offset: _content(folder / names.segment_file(offset, names.SNAPSHOT_SUFFIX)))
-    read: list[_Read] = []
-    for base_offset in base_offsets:
-        log = LogFile(str(folder / names.segment_file(base_offset, names.LOG_SUFFIX)))
-        recovered = None
-        with contextlib.closing(log):
-            try:
-                recovered = recover(log, base_offset, options)
-                log.keep_valid(recovered.end.position)
-                yield from _indexes(log, recovered, base_offset, index_folder, base_offset == base_offsets[-1])
-            except (OSError, LogChangedError) as error:
-                yield SegmentFinding(base_offset, _of_unreadable(error))
-        folded = fold.add(ScannedSegment.of(base_offset, recovered))
-        if recovered is not None and recovered.end.status is not Status.QUARANTINED:
-            read.append(_Read(base_offset, folded, markers_in(recovered.producer_events)))
-    yield from _transactions(read, fold, index_folder)
-    yield from _snapshots(read, fold, index_folder)
-    yield from _epochs(read, fold, index_folder)
+    log_dirs = sorted({partition.folder.log_dir for partition in plan.partitions})
+    stops = {log_dir: last_stop(log_dir, clean_shutdown) for log_dir in log_dirs}
+    audits = {
+        partition.key: PartitionAudit(
+            topic_partition=partition.folder.topic_partition,
+            folder=partition.folder.path,
+            index_folder=Path(str(partition.index_folder)),
+            options=options_for(partition.folder.topic_partition.topic),
+            last_stop=stops[partition.folder.log_dir].of(partition.folder.topic_partition),
+            tiering=tiering,
+        )
+        for partition in plan.partitions
+        if partition.key not in plan.unlistable
+    }
+    return audits, [note for stop in stops.values() for note in stop.notes]
 
 
-def _indexes(
-    log: LogFile, recovered: RecoveredSegment, base_offset: int, index_folder: Path, active: bool
-) -> Iterator[SegmentFinding]:
-    offset_content, time_content = (
-        _mapped(index_folder / names.segment_file(base_offset, suffix))
-        for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
+# ---- segments ----
+
+
+def audit_segment(task: BuildTask, may_map: bool, *, deep: bool) -> AuditedSegment:
+    """Read a segment's log, and hold its offset and time index to it.
+
+    Args:
+        task: as for a build; nothing is written in its index folder.
+        may_map: see `kidxlib.build.build`.
+        deep: look at the records, too.
+    """
+    segment, base_offset = task.segment, task.segment.base_offset
+    may_map = may_map and not segment.active
+    try:
+        with open_log(segment.path) as (descriptor, version):
+            opened = map_log(descriptor, version.size) if may_map else ChunkedLog(descriptor, version.size)
+            recovered = recover(opened, base_offset, task.options)
+            valid_bytes = recovered.end.position
+            valid = map_log(descriptor, valid_bytes) if may_map else ChunkedLog(descriptor, valid_bytes)
+            findings = list(_indexes(valid, recovered, task, may_map))
+            if deep and recovered.end.status is not Status.QUARANTINED:
+                findings.append(audit_records(valid))
+            recovery = Recovery.of(opened, recovered, base_offset)
+            refuse_changed(descriptor, version)
+    except (LogChangedError, OSError) as error:
+        end = why_not_read(segment.path, error)
+        # A log that was deleted since it was listed took its side files along, as retention does.
+        unread = () if end.status is Status.GONE else (_of_unreadable(end),)
+        return AuditedSegment(scanned=ScannedSegment.of(base_offset, None), findings=unread, end=end, recovery=None)
+    return AuditedSegment(
+        scanned=ScannedSegment.of(base_offset, recovered),
+        findings=tuple(findings),
+        end=recovered.end,
+        recovery=recovery,
     )
+
+
+def _indexes(log: LogBytes, recovered: RecoveredSegment, task: BuildTask, may_map: bool) -> Iterator[Finding]:
     if recovered.end.status is Status.QUARANTINED:
         for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX):
-            yield SegmentFinding(base_offset, _of_quarantined(suffix, recovered))
+            yield _of_quarantined(suffix, recovered.end)
         return
-    finding = audit_offset_index(log, recovered, base_offset, offset_content, active=active)
-    yield SegmentFinding(base_offset, finding)
-    right = OffsetIndex.from_bytes(recovered.offset_index, base_offset)
-    if finding.verdict is not Verdict.BROKEN and offset_content is not None:
-        right = OffsetIndex.from_bytes(offset_content, base_offset)
-    rebuilt = offset_content is None
-    finding = audit_time_index(log, recovered, right, time_content, active=active, rebuilt=rebuilt)
-    yield SegmentFinding(base_offset, finding)
+    segment = task.segment
+    offset_index, time_index = (
+        _index(Path(str(task.index_folder), names.segment_file(segment.base_offset, suffix)), may_map)
+        for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
+    )
+    right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
+    if isinstance(offset_index, OSError):
+        yield _of_unreadable_file(names.OFFSET_INDEX_SUFFIX, offset_index)
+    else:
+        finding = audit_offset_index(log, recovered, segment.base_offset, offset_index, active=segment.active)
+        yield finding
+        if finding.verdict is not Verdict.BROKEN and offset_index is not None:
+            right = OffsetIndex.from_bytes(offset_index, segment.base_offset)
+    if isinstance(time_index, OSError):
+        yield _of_unreadable_file(names.TIME_INDEX_SUFFIX, time_index)
+    else:
+        rebuilt = offset_index is None
+        yield audit_time_index(log, recovered, right, time_index, active=segment.active, rebuilt=rebuilt)
 
 
-def _of_unreadable(error: OSError | LogChangedError) -> Finding:
+def _index(path: Path, may_map: bool) -> NDArray[np.uint8] | OSError | None:
+    """The content of an index; None where there is none."""
+    try:
+        return map_file(str(path)) if may_map else np.frombuffer(path.read_bytes(), np.uint8)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error
+
+
+def _of_unreadable(end: ScanEnd) -> Finding:
     return Finding(
         file=names.LOG_SUFFIX,
         verdict=Verdict.BROKEN,
-        reason="changed" if isinstance(error, LogChangedError) else "unreadable",
-        detail=str(error),
+        reason=end.status.value,
+        detail=end.detail,
         consequence="its side files were not looked at",
     )
 
 
-def _of_quarantined(suffix: str, recovered: RecoveredSegment) -> Finding:
-    end = recovered.end
+def _of_unreadable_file(suffix: str, error: OSError) -> Finding:
+    return Finding(
+        file=suffix,
+        verdict=Verdict.BROKEN,
+        reason="unreadable",
+        detail=error.strerror or str(error),
+        consequence="a broker that cannot read it takes its log dir out of use",
+    )
+
+
+def _of_quarantined(suffix: str, end: ScanEnd) -> Finding:
     return Finding(
         file=suffix,
         verdict=Verdict.BROKEN,
@@ -121,12 +226,81 @@ def _of_quarantined(suffix: str, recovered: RecoveredSegment) -> Finding:
     )
 
 
+# ---- partitions ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What is kept until the end of a segment that could be read."""
+
+    base_offset: int
+    folded: FoldedSegment
+    markers: frozenset[tuple[int, int]]
+
+
+def audit_partition(task: PartitionAudit, segments: Iterable[AuditedSegment]) -> AuditedPartition:
+    """What is to be said when all segments were read.
+
+    Args:
+        segments: by base offset.
+
+    Raises:
+        OSError: its folders cannot be listed.
+    """
+    fold = PartitionFold(lambda offset: _content(task.folder / names.segment_file(offset, names.SNAPSHOT_SUFFIX)))
+    read: list[_Read] = []
+    broken: dict[tuple[int, str], Finding] = {}
+    base_offsets: list[int] = []
+    recoveries: dict[int, Recovery] = {}
+    for segment in segments:
+        folded = fold.add(segment.scanned)
+        base_offset, recovery = segment.base_offset, segment.recovery
+        base_offsets.append(base_offset)
+        broken |= {(base_offset, each.file): each for each in segment.findings if each.verdict is Verdict.BROKEN}
+        if recovery is not None:
+            recoveries[base_offset] = recovery
+            if recovery.end.status is not Status.QUARANTINED:
+                read.append(_Read(base_offset, folded, markers_in(segment.scanned.producer_events)))
+    found = AuditedPartition(_forecast(task, recoveries))
+    found.findings += _transactions(read, fold, task.index_folder)
+    found.findings += _snapshots(read, fold, task.index_folder)
+    epochs = _leader_epochs(task.index_folder)
+    found.findings += _epochs(read, fold, epochs)
+    if task.tiering:
+        broken |= {
+            (each.base_offset, each.finding.file): each.finding
+            for each in found.findings
+            if each.finding.verdict is Verdict.BROKEN
+        }
+        known_epochs = None if isinstance(epochs, CheckpointError) else epochs
+        found.not_ready = list(
+            not_ready_for_tiering(base_offsets, recoveries, broken, set(_snapshot_offsets(task)), known_epochs)
+        )
+    return found
+
+
+def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery]) -> Forecast:
+    stop = task.last_stop
+    try:
+        return forecast(
+            task.folder,
+            task.options,
+            clean_shutdown=stop.clean_shutdown,
+            recovery_point=stop.recovery_point,
+            log_start_offset=stop.log_start_offset,
+            recoveries=recoveries,
+        )
+    except (LogChangedError, OSError) as error:
+        return Forecast(failure=str(error))
+
+
 def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Path) -> Iterator[SegmentFinding]:
     later = min(fold.undecided, default=None)
     findings = []
     for segment in reversed(read):
         aborted = segment.folded.aborted
-        content = _mapped(index_folder / names.segment_file(segment.base_offset, names.TRANSACTION_INDEX_SUFFIX))
+        path = index_folder / names.segment_file(segment.base_offset, names.TRANSACTION_INDEX_SUFFIX)
+        content = _index(path, may_map=False)
         logs = TransactionsOfSegment(
             base_offset=segment.base_offset,
             aborted=aborted,
@@ -134,7 +308,10 @@ def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Path) ->
             markers=segment.markers,
             later_first_offset=later,
         )
-        if content is not None or len(aborted):
+        if isinstance(content, OSError):
+            finding = _of_unreadable_file(names.TRANSACTION_INDEX_SUFFIX, content)
+            findings.append(SegmentFinding(segment.base_offset, finding))
+        elif content is not None or len(aborted):
             findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, logs)))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
@@ -166,16 +343,23 @@ def _snapshots(read: list[_Read], fold: PartitionFold, index_folder: Path) -> It
             )
 
 
-def _epochs(read: list[_Read], fold: PartitionFold, index_folder: Path) -> Iterator[SegmentFinding]:
-    first = read[0].base_offset if read else 0
+def _leader_epochs(index_folder: Path) -> LeaderEpochs | CheckpointError | None:
     try:
-        found = read_leader_epochs(index_folder)
+        return read_leader_epochs(index_folder)
     except CheckpointError as error:
+        return error
+
+
+def _epochs(
+    read: list[_Read], fold: PartitionFold, found: LeaderEpochs | CheckpointError | None
+) -> Iterator[SegmentFinding]:
+    first = read[0].base_offset if read else 0
+    if isinstance(found, CheckpointError):
         finding = Finding(
             file=names.LEADER_EPOCH_CHECKPOINT,
             verdict=Verdict.BROKEN,
             reason="unreadable",
-            detail=str(error),
+            detail=str(found),
             consequence="a broker that starts takes the log dir out of use",
         )
     else:
@@ -185,8 +369,11 @@ def _epochs(read: list[_Read], fold: PartitionFold, index_folder: Path) -> Itera
     yield SegmentFinding(first, finding)
 
 
-def _mapped(path: Path) -> NDArray[np.uint8] | None:
-    return map_file(str(path)) if path.exists() else None
+def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:
+    for path in task.index_folder.glob(f"*{names.SNAPSHOT_SUFFIX}"):
+        offset = names.parse_snapshot(path.name)
+        if offset is not None:
+            yield offset
 
 
 def _content(path: Path) -> bytes | None:

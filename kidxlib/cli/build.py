@@ -17,7 +17,7 @@ import click
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
 from kidxlib.cli import shared_options
-from kidxlib.cli.scratch import Spool, read_spooled, scratch_folder
+from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
 from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
 from kidxlib.console import Done, print_json, print_line, progress, warn
@@ -35,6 +35,7 @@ from kidxlib.plan import (
     find_segments,
     local_folder,
     parse_topics,
+    refuse_links,
     refuse_overlap,
 )
 from kidxlib.publish import sweep
@@ -95,6 +96,7 @@ def build(
         warn(warning)
     with contextlib.ExitStack() as stack:
         if in_place:
+            refuse_links(plan)
             for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
                 stack.enter_context(locked(log_dir))
         older_than_ns = int((datetime.now(UTC) - LONGEST_RUN).timestamp()) * 1_000_000_000
@@ -130,21 +132,20 @@ def build(
 
 
 @dataclass(frozen=True, slots=True)
-class _Spooled:
+class _ReadSegment:
     """Where a worker has put the `SegmentTask` of a segment that it read, and what was counted of it."""
 
     segment: SegmentFile
     status: Status
-    file: Path
-    position: int
+    task: Spooled
 
 
-def _scan(plan: Plan, workers: Workers, scratch: Path) -> tuple[Counts, dict[PartitionKey, list[_Spooled]]]:
+def _scan(plan: Plan, workers: Workers, scratch: Path) -> tuple[Counts, dict[PartitionKey, list[_ReadSegment]]]:
     """Index every segment of a plan; what the partitions are finished with lies in the scratch folder."""
     counts = Counts()
-    spooled: dict[PartitionKey, list[_Spooled]] = defaultdict(list)
+    spooled: dict[PartitionKey, list[_ReadSegment]] = defaultdict(list)
 
-    def take(result: tuple[Counts, list[_Spooled]]) -> None:
+    def take(result: tuple[Counts, list[_ReadSegment]]) -> None:
         counts.merge(result[0])
         for segment in result[1]:
             spooled[segment.segment.partition_key].append(segment)
@@ -156,7 +157,7 @@ def _scan(plan: Plan, workers: Workers, scratch: Path) -> tuple[Counts, dict[Par
     return counts, spooled
 
 
-def _finish(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], workers: Workers) -> Counts:
+def _finish(partitions: Sequence[tuple[PartitionTask, list[_ReadSegment]]], workers: Workers) -> Counts:
     """Finish partitions, whose segments were all read."""
     counts = Counts()
     if partitions:
@@ -174,18 +175,17 @@ class _Bin:
     spool: Path
 
 
-def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_Spooled]]:
+def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_ReadSegment]]:
     counts = Counts()
     spooled = []
     with Spool(work.spool) as spool:
         for built in build_segments(work.tasks, may_map):
             counts.add(built)
-            position = spool.append(segment_task(built))
-            spooled.append(_Spooled(built.task.segment, built.end.status, work.spool, position))
+            spooled.append(_ReadSegment(built.task.segment, built.end.status, spool.append(segment_task(built))))
     return counts, spooled
 
 
-def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], may_map: bool) -> Counts:
+def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_ReadSegment]]], may_map: bool) -> Counts:
     counts, spooled_of = Counts(), dict(partitions)
     for finished in finish((task, _unspool(segments)) for task, segments in partitions):
         by_offset = {spooled.segment.base_offset: spooled for spooled in spooled_of[finished.task]}
@@ -201,7 +201,7 @@ def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_Spooled]]], ma
     return counts
 
 
-def _unspool(segments: Sequence[_Spooled]) -> Iterator[SegmentTask]:
+def _unspool(segments: Sequence[_ReadSegment]) -> Iterator[SegmentTask]:
     for segment in sorted(segments, key=lambda spooled: spooled.segment.base_offset):
-        task: SegmentTask = read_spooled(segment.file, segment.position)
+        task: SegmentTask = segment.task.read()
         yield task

@@ -10,6 +10,7 @@ import os
 import pickle
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +32,24 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """Where an object lies in the scratch folder."""
+
+    file: Path
+    position: int
+
+    def read(self) -> Any:
+        """The object.
+
+        Raises:
+            KidxError: the file cannot be read.
+        """
+        with _one_line(self.file.parent.parent), self.file.open("rb") as spool:
+            spool.seek(self.position)
+            return pickle.load(spool)
+
+
 class Spool:
     """A file in the scratch folder that one worker fills with objects.
 
@@ -39,6 +58,7 @@ class Spool:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._place = path.parent.parent
         with _one_line(self._place):
             self._file = path.open("wb", buffering=0)
@@ -49,8 +69,8 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def append(self, item: object) -> int:
-        """Write an object behind the others, and say where it starts.
+    def append(self, item: object) -> Spooled:
+        """Write an object behind the others.
 
         Raises:
             KidxError: it cannot be written.
@@ -60,18 +80,7 @@ class Spool:
         with _one_line(self._place):
             while left:
                 left = left[self._file.write(left) :]
-        return position
-
-
-def read_spooled(path: Path, position: int) -> Any:
-    """The object that starts at a position of a file that a `Spool` has filled.
-
-    Raises:
-        KidxError: the file cannot be read.
-    """
-    with _one_line(path.parent.parent), path.open("rb") as spool:
-        spool.seek(position)
-        return pickle.load(spool)
+        return Spooled(self._path, position)
 
 
 @contextlib.contextmanager

@@ -12,18 +12,26 @@ import pytest
 from click.testing import CliRunner
 
 from kidxlib import names
-from kidxlib.audit import Verdict
+from kidxlib.audit import Finding, Verdict
 from kidxlib.cli.main import kidx
+from kidxlib.discover import source_at
+from kidxlib.plan import Target, find_segments, parse_topics
 from kidxlib.recover import RecoverOptions
-from kidxlib.verify import SegmentFinding, verify_partition
+from kidxlib.verify import audit_partition, audit_segment, partition_audits
 from tests.conftest import Say
 from tests.kidxlib import golden
 from tests.kidxlib.golden import GoldenSegment
 
 
-def _verified(folder: Path, index_folder: Path, options: RecoverOptions) -> list[SegmentFinding]:
-    offsets = [names.parse_segment_log(path.name) for path in folder.iterdir()]
-    return list(verify_partition(folder, index_folder, sorted(o for o in offsets if o is not None), options))
+def _verified(folder: Path, mirror: Path, options: RecoverOptions) -> list[Finding]:
+    """The findings on a partition whose side files are in `mirror`, in a folder of its name."""
+    target = Target(index_dir=mirror, by_source=False, publish_truncated=False)
+    plan = find_segments([source_at(str(folder))], parse_topics(".*"), target, lambda _: options)
+    audits, _ = partition_audits(plan, lambda _: options, clean_shutdown=True, tiering=False)
+    [audit] = audits.values()
+    segments = [audit_segment(task, True, deep=False) for task in plan.tasks]
+    found = [finding for segment in segments for finding in segment.findings]
+    return found + [each.finding for each in audit_partition(audit, segments).findings]
 
 
 def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp_path: Path, say: Say) -> None:
@@ -43,9 +51,9 @@ def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp
                 if content is not None:
                     (written / names.segment_file(segment.base_offset, suffix)).write_bytes(content)
         (written / names.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
-        for found in _verified(folder, written, segments[0].options):
-            assert found.finding.verdict is Verdict.IDENTICAL, (folder, found)
-            counts[found.finding.file] += 1
+        for found in _verified(folder, written.parent, segments[0].options):
+            assert found.verdict is Verdict.IDENTICAL, (folder, found)
+            counts[found.file] += 1
     say(f"identical: {dict(counts)}")
 
 
@@ -57,8 +65,8 @@ def test_what_was_built_is_identical(tmp_path: Path) -> None:
     assert built.exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     for folder in sorted(golden.SAMPLES.iterdir()):
-        for found in _verified(folder, tmp_path / folder.name, RecoverOptions()):
-            assert found.finding.verdict is Verdict.IDENTICAL, (folder, found)
+        for found in _verified(folder, tmp_path, RecoverOptions()):
+            assert found.verdict is Verdict.IDENTICAL, (folder, found)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 

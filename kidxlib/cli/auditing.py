@@ -1,0 +1,112 @@
+"""An audit with all cores of this machine: segments in any order, then partitions, as a build does it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kidxlib.build import BuildTask
+from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
+from kidxlib.cli.workers import Workers
+from kidxlib.console import Done, progress
+from kidxlib.pack import BINS_PER_CORE, pack
+from kidxlib.plan import PartitionKey, Plan
+from kidxlib.show_audit import Kind, Row, rows_of_partition, rows_of_segment
+from kidxlib.verify import AuditedSegment, PartitionAudit, audit_partition, audit_segment
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSegment:
+    """Where a worker has put the `AuditedSegment` of a segment that it read."""
+
+    partition: PartitionKey
+    base_offset: int
+    audited: Spooled
+
+
+@dataclass(frozen=True, slots=True)
+class _Bin:
+    """Segments that one worker reads one after the other, and where it puts what it finds."""
+
+    tasks: Sequence[BuildTask]
+    spool: Path
+    deep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Partitions that one worker looks at, each with its segments, which were all read."""
+
+    partitions: Sequence[tuple[PartitionKey, PartitionAudit, list[_ReadSegment]]]
+
+
+def audit(
+    plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], workers: Workers, *, deep: bool
+) -> dict[Kind, list[Row]]:
+    """Audit all that a plan lists.
+
+    Args:
+        audits: what there is to audit of each partition.
+
+    Returns:
+        The rows of each kind, in the order of partitions, segments and file names.
+    """
+    read: dict[PartitionKey, list[_ReadSegment]] = defaultdict(list)
+    rows: dict[Kind, list[Row]] = {kind: [] for kind in Kind}
+    done = Done(0, 0)
+
+    def take_segments(result: tuple[Done, list[_ReadSegment]]) -> None:
+        nonlocal done
+        done = Done(done.segments + result[0].segments, done.log_bytes + result[0].log_bytes)
+        for segment in result[1]:
+            read[segment.partition].append(segment)
+
+    def take_rows(result: list[tuple[Kind, Row]]) -> None:
+        for kind, row in result:
+            rows[kind].append(row)
+
+    with scratch_folder() as scratch:
+        bins = [
+            _Bin(tasks, scratch / f"{number}.audited", deep)
+            for number, tasks in enumerate(pack(plan.tasks, workers.processes))
+        ]
+        with progress(lambda: done, len(plan.tasks), plan.log_bytes):
+            workers.run(_audit_bin, bins, take_segments)
+        partitions = [(key, task, read[key]) for key, task in audits.items()]
+        shares = workers.processes * BINS_PER_CORE
+        work = [_Share(share) for number in range(shares) if (share := partitions[number::shares])]
+        workers.run(_audit_share, work, take_rows)
+    for of_kind in rows.values():
+        of_kind.sort(key=_place)
+    return rows
+
+
+def _place(row: Row) -> tuple[str, str, int, int, str]:
+    return row["source"], row["topic"], row["partition"], row.get("base_offset", 0), row.get("file", "")
+
+
+def _audit_bin(work: _Bin, may_map: bool) -> tuple[Done, list[_ReadSegment]]:
+    read = []
+    with Spool(work.spool) as spool:
+        for task in work.tasks:
+            audited = audit_segment(task, may_map, deep=work.deep)
+            segment = task.segment
+            read.append(_ReadSegment(segment.partition_key, segment.base_offset, spool.append(audited)))
+    return Done(len(work.tasks), sum(task.log_bytes for task in work.tasks)), read
+
+
+def _audit_share(work: _Share, may_map: bool) -> list[tuple[Kind, Row]]:
+    rows: list[tuple[Kind, Row]] = []
+
+    def in_order(source: str, task: PartitionAudit, segments: list[_ReadSegment]) -> Iterator[AuditedSegment]:
+        for segment in sorted(segments, key=lambda each: each.base_offset):
+            audited: AuditedSegment = segment.audited.read()
+            rows.extend(rows_of_segment(source, task, audited))
+            yield audited
+
+    for (source, _, _), task, segments in work.partitions:
+        audited = audit_partition(task, in_order(source, task, segments))
+        rows.extend(rows_of_partition(source, task, audited))
+    return rows

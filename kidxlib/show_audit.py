@@ -1,0 +1,283 @@
+"""What an audit found: rows for tables and JSON, their counts, and how both are shown. `kidx verify` and the job
+verify_index say the same.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from rich.filesize import decimal
+
+from kidxlib.audit import Finding, Verdict
+from kidxlib.command import ExitCode
+from kidxlib.console import print_json, print_line, print_table, rate
+from kidxlib.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, segment_file
+from kidxlib.startup import Action, SegmentForecast
+from kidxlib.verify import AuditedPartition, AuditedSegment, PartitionAudit
+
+#: Of a kind, what is told on screen one by one.
+SHOWN: Final = 20
+
+#: Bytes a second that a broker reads when it recovers, where nobody says so: the less of what was measured.
+START_RATE_DEFAULT: Final = 250_000_000
+
+#: What becomes of segments without anything being lost.
+NOTHING_LOST: Final = (Action.LOAD, Action.REBUILD)
+
+#: The numbers in a row of `Kind.SEGMENT`.
+COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
+
+#: A row by its columns, which begin with source, topic and partition.
+Row: TypeAlias = dict[str, Any]
+
+
+class Kind(enum.StrEnum):
+    """The rows that an audit leaves, and where they stand in its JSON object."""
+
+    FILE = "files"  # each side file: what is to be said of it
+    SEGMENT = "startup"  # each segment: what a broker would do with it
+    PARTITION = "partitions"  # likewise each partition
+    NOT_READY = "not_ready"  # segments that are not ready for tiered storage
+
+
+def rows_of_segment(source: str, task: PartitionAudit, audited: AuditedSegment) -> Iterable[tuple[Kind, Row]]:
+    """What is known of a segment when it was read."""
+    for finding in audited.findings:
+        yield Kind.FILE, _file(source, task, audited.base_offset, finding)
+
+
+def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartition) -> Iterable[tuple[Kind, Row]]:
+    """What is known of a partition when all of its segments were."""
+    for found in audited.findings:
+        yield Kind.FILE, _file(source, task, found.base_offset, found.finding)
+    forecast = audited.forecast
+    key = _key(source, task)
+    for segment in forecast.segments:
+        yield Kind.SEGMENT, {**key, **_segment(segment)}
+    yield (
+        Kind.PARTITION,
+        {
+            **key,
+            "folder": str(task.folder),
+            "clean_shutdown": task.last_stop.clean_shutdown,
+            "log_start_offset": forecast.log_start_offset,
+            "log_end_offset": forecast.log_end_offset,
+            "failure": forecast.failure,
+            "removed": [{"file": name, "why": why.value} for name, why in forecast.removed.items()],
+            "renamed": forecast.renamed,
+        },
+    )
+    for each in audited.not_ready or ():
+        yield Kind.NOT_READY, {**key, "base_offset": each.base_offset, "missing": list(each.missing)}
+
+
+def _key(source: str, task: PartitionAudit) -> Row:
+    return {"source": source, "topic": task.topic_partition.topic, "partition": task.topic_partition.partition}
+
+
+def _file(source: str, task: PartitionAudit, base_offset: int, finding: Finding) -> Row:
+    name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
+    folder = task.folder if finding.file == LOG_SUFFIX else task.index_folder
+    return {
+        **_key(source, task),
+        "base_offset": base_offset,
+        "file": finding.file,
+        "verdict": finding.verdict.value,
+        "reason": finding.reason,
+        "position": finding.position,
+        "detail": finding.detail,
+        "consequence": finding.consequence,
+        "path": str(folder / name),
+    }
+
+
+def _segment(segment: SegmentForecast) -> Row:
+    return {
+        "base_offset": segment.base_offset,
+        "action": segment.action.value,
+        "log_bytes": segment.log_bytes,
+        "read_bytes": segment.read_bytes,
+        "lost_bytes": segment.lost_bytes,
+        "lost_records": segment.lost_records,
+        "detail": segment.detail,
+    }
+
+
+# ---- counts ----
+
+
+@dataclass(slots=True)
+class ActionCounts:
+    """Segments with which a broker would do one thing.
+
+    Attributes:
+        lost_records: of those of which it is known.
+    """
+
+    segments: int = 0
+    log_bytes: int = 0
+    read_bytes: int = 0
+    lost_bytes: int = 0
+    lost_records: int = 0
+
+
+@dataclass(slots=True)
+class AuditSummary:
+    """What an audit comes to. Of what is told one by one, `SHOWN` rows at least.
+
+    Attributes:
+        many_sources: rows are told with the names of theirs.
+        files: side files, by suffix and verdict.
+        told: those that are not identical, the broken ones first.
+        actions: segments, by what a broker would do with them.
+        lost: those of which something is lost.
+        starts: partitions, by whether their broker stopped cleanly.
+        failures: partitions that fail to load before a segment is looked at.
+        removed: files that a broker would remove, by why.
+        not_ready: segments that are not ready for tiering; None where nobody asked.
+    """
+
+    many_sources: bool = False
+    files: Counter[tuple[str, str]] = field(default_factory=Counter)
+    told: list[Row] = field(default_factory=list)
+    actions: dict[str, ActionCounts] = field(default_factory=dict)
+    lost: list[Row] = field(default_factory=list)
+    starts: Counter[bool] = field(default_factory=Counter)
+    failures: list[Row] = field(default_factory=list)
+    removed: Counter[str] = field(default_factory=Counter)
+    not_ready: list[Row] | None = None
+    not_ready_count: int = 0
+
+    @classmethod
+    def of(cls, rows: Mapping[Kind, Sequence[Row]], *, tiering: bool) -> AuditSummary:
+        """Of rows that are all at hand, in their order."""
+        summary = cls()
+        for row in rows[Kind.FILE]:
+            summary.files[row["file"], row["verdict"]] += 1
+        for verdict in (Verdict.BROKEN, Verdict.SAFE):
+            summary.told += [row for row in rows[Kind.FILE] if row["verdict"] == verdict]
+        for row in rows[Kind.SEGMENT]:
+            summary.add_action(
+                row["action"],
+                1,
+                *(row[name] or 0 for name in ("log_bytes", "read_bytes", "lost_bytes", "lost_records")),
+            )
+        summary.lost = [row for row in rows[Kind.SEGMENT] if row["action"] not in NOTHING_LOST]
+        for row in rows[Kind.PARTITION]:
+            summary.add_start(row)
+        if tiering:
+            summary.not_ready, summary.not_ready_count = list(rows[Kind.NOT_READY]), len(rows[Kind.NOT_READY])
+        return summary
+
+    def add_action(
+        self, action: str, segments: int, log_bytes: int, read_bytes: int, lost_bytes: int, lost_records: int
+    ) -> None:
+        counts = self.actions.setdefault(action, ActionCounts())
+        counts.segments += segments
+        counts.log_bytes += log_bytes
+        counts.read_bytes += read_bytes
+        counts.lost_bytes += lost_bytes
+        counts.lost_records += lost_records
+
+    def add_start(self, row: Row) -> None:
+        """Add a row of `Kind.PARTITION`."""
+        self.starts[row["clean_shutdown"]] += 1
+        self.removed.update(each["why"] for each in row["removed"])
+        if row["failure"] is not None:
+            self.failures.append(row)
+
+    def name(self, row: Row) -> str:
+        """What a person calls the segment of a row."""
+        source = f"{row['source']}: " if self.many_sources else ""
+        return f"{source}{row['topic']}-{row['partition']} {row['base_offset']}"
+
+    @property
+    def read_bytes(self) -> int:
+        """What a broker would read to recover segments."""
+        return sum(counts.read_bytes for counts in self.actions.values())
+
+    @property
+    def told_count(self) -> int:
+        return sum(count for (_, verdict), count in self.files.items() if verdict != Verdict.IDENTICAL)
+
+    @property
+    def lost_count(self) -> int:
+        return sum(counts.segments for action, counts in self.actions.items() if action not in NOTHING_LOST)
+
+    def exit_code(self, fail_on: Verdict) -> ExitCode:
+        """What `--fail-on` makes of it."""
+        bad = (Verdict.BROKEN,) if fail_on is Verdict.BROKEN else (Verdict.BROKEN, Verdict.SAFE)
+        fails = any(count for (_, verdict), count in self.files.items() if verdict in bad)
+        return ExitCode.NOT_WELL if fails or self.not_ready_count else ExitCode.OK
+
+
+# ---- on screen and as JSON ----
+
+
+def show_json(rows: Mapping[Kind, Sequence[Row]], summary: AuditSummary, start_rate: int, **more: object) -> None:
+    """Print the JSON object; `more` stands in it too."""
+    shown = {kind.value: rows[kind] for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None}
+    start = {"start_bytes": summary.read_bytes, "start_seconds": summary.read_bytes / start_rate}
+    print_json({**more, **shown, **start})
+
+
+def show_summary(title: str, summary: AuditSummary, start_rate: int) -> None:
+    """Print what was found, the worst first, and what a broker would do at its next start."""
+    suffixes = sorted({suffix for suffix, _ in summary.files})
+    rows: list[list[str | int]] = [
+        [suffix, *(summary.files[suffix, verdict.value] for verdict in Verdict)] for suffix in suffixes
+    ]
+    print_table(title, ("side file", *(verdict.value for verdict in Verdict)), rows, text_columns=1)
+    for row in summary.told[:SHOWN]:
+        what = row["detail"] or "no such file"
+        print_line(f"{row['verdict']}: {summary.name(row)} {row['file']}: {row['reason']}: {what}")
+        print_line(f"  {row['consequence']}")
+    _print_more(summary.told_count)
+    _show_start(summary, start_rate)
+    if summary.not_ready is not None:
+        for row in summary.not_ready[:SHOWN]:
+            print_line(f"not ready for tiering: {summary.name(row)}: {'; '.join(row['missing'])}")
+        _print_more(summary.not_ready_count)
+        if not summary.not_ready_count:
+            print_line("ready for tiering: all inactive segments")
+
+
+def _show_start(summary: AuditSummary, start_rate: int) -> None:
+    stops = " and ".join(
+        f"{summary.starts[clean]:,} partitions after {'a clean' if clean else 'an unclean'} stop"
+        for clean in (True, False)
+        if summary.starts[clean]
+    )
+    print_table(
+        f"a broker's next start: {stops or 'no partition'}",
+        ("it would", "segments", "bytes", "bytes read", "bytes lost", "records lost"),
+        [
+            (action.value, *(getattr(counts, name) for name in ActionCounts.__dataclass_fields__))
+            for action in Action
+            if (counts := summary.actions.get(action.value)) is not None
+        ],
+        text_columns=1,
+    )
+    for row in summary.failures[:SHOWN]:
+        print_line(f"{Action.FAIL}: {row['folder']}: {row['failure']}")
+    for row in summary.lost[:SHOWN]:
+        records = "records that no header counts" if row["lost_records"] is None else f"{row['lost_records']:,} records"
+        print_line(
+            f"{row['action']}: {summary.name(row)}: {row['lost_bytes']:,} of {row['log_bytes']:,} bytes, {records}"
+        )
+        print_line(f"  {row['detail']}")
+    _print_more(summary.lost_count)
+    for why, count in sorted(summary.removed.items()):
+        print_line(f"it would remove {count:,} files: {why}")
+    if summary.read_bytes:
+        seconds = summary.read_bytes / start_rate
+        print_line(f"it would read {decimal(summary.read_bytes)}: {seconds:,.1f} s at {rate(start_rate, 1)}")
+
+
+def _print_more(count: int) -> None:
+    if count > SHOWN:
+        print_line(f"… and {count - SHOWN:,} more; --json has them all")
