@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import time
 import uuid
@@ -21,7 +20,7 @@ from pyspark.sql import functions as F
 from rich.filesize import decimal
 
 from jobs.common.catalog import Catalog
-from jobs.common.distribute import Counters, build_on_executors
+from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs
 from jobs.common.finish_partitions import finish_on_executors
 from jobs.common.open_catalog import catalog_version, find_catalog, make_tables
 from jobs.common.partitions import record_partitions
@@ -36,9 +35,8 @@ from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
-from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, refuse_overlap
+from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, refuse_links, refuse_overlap
 from kidxlib.publish import sweep
-from kidxlib.recover import Status
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 from kidxlib.times import NS_PER_MS
 
@@ -172,6 +170,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
     with contextlib.ExitStack() as stack:
         if request.in_place:
+            refuse_links(plan)
             for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
                 stack.enter_context(locked(log_dir))
         spark = stack.enter_context(session("build_index"))
@@ -251,28 +250,13 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
                 rows = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
                 seconds = time.monotonic() - start
                 results = rows.where("segment IS NOT NULL").select("segment.*")
-                _refuse_unseen_logs(results)
+                refuse_unseen_logs(results)
                 events = rows.where("event IS NOT NULL").select("event.*")
                 scanned.rows_changed += catalog.record_scanned(results, events, build_id)
                 _count(results, scanned.counts)
             scanned.seconds += seconds
             bytes_a_second = max(1.0, sum(task.log_bytes for task in wave) / seconds)
     return scanned
-
-
-def _refuse_unseen_logs(results: DataFrame) -> None:
-    """A log that an executor did not find was deleted meanwhile, as retention does; if it is still there, it was not.
-
-    Raises:
-        UsageError: an executor has something else than the source mounted at its path.
-    """
-    gone = results.where(F.col("status") == Status.GONE.value).select("log_path").limit(NOT_WELL_KEPT).collect()
-    for row in gone:
-        if os.path.lexists(row["log_path"]):
-            raise UsageError(
-                f"an executor does not find {row['log_path']}, which is there; "
-                "mount the same folder at the same path on every executor"
-            )
 
 
 def _finish(

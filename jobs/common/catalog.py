@@ -27,6 +27,7 @@ from jobs.common.tables import (
     ABORTED_TRANSACTIONS,
     BUILDS,
     FACTS_VERSION,
+    FINDINGS,
     FINISHED_NAMES,
     LATER_NAMES,
     PARTITIONS,
@@ -36,6 +37,7 @@ from jobs.common.tables import (
     Table,
     spark_schema,
 )
+from kidxlib.audit import Verdict
 from kidxlib.build import IntervalSource
 from kidxlib.plan import Changes, FirstPresent, Known, KnownSegment, PartitionKey
 from kidxlib.recover import ABSENT, RecoverOptions, Status
@@ -286,6 +288,34 @@ class Catalog:
     def plan(self, plan_id: str) -> DataFrame:
         """The rows of a plan."""
         return self.read(RETENTION_PLANS).where(F.col("plan_id") == plan_id)
+
+    def record_audit(self, findings: DataFrame, audit_id: str, now: datetime) -> None:
+        """Make `findings` all that there is of an audit, in one commit: one that is run again replaces its own rows."""
+        columns = {"audit_id": F.lit(audit_id), "audited_at": F.lit(now)}
+        rows = findings.withColumns(columns).select(*FINDINGS.column_names)
+        path = self.table_path(FINDINGS)
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", f"audit_id = '{audit_id}'")
+        self._commit(FINDINGS, lambda _: writer.save(path))
+
+    def last_audits(self, sources: Collection[str]) -> dict[str, str]:
+        """By source, the id of the last audit; without those that were never audited."""
+        last = F.max(F.struct("audited_at", "audit_id"))["audit_id"].alias("audit_id")
+        rows = self.read(FINDINGS).where(F.col("source").isin(*sources)).groupBy("source").agg(last).collect()
+        return {row["source"]: row["audit_id"] for row in rows}
+
+    def broken(self, audits: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The files that audits found broken.
+
+        Args:
+            audits: the id of one audit, by source.
+
+        Returns:
+            Rows of `findings`: the key, and `path`.
+        """
+        wanted = self.spark.createDataFrame(list(audits.items()), "source string, audit_id string")
+        rows = self.read(FINDINGS).where(F.col("verdict") == Verdict.BROKEN.value)
+        rows = rows.join(F.broadcast(wanted), ["source", "audit_id"], "left_semi").select(*FINDINGS.key, "path")
+        return rows.toArrow().to_pylist()
 
     def source_paths(self) -> dict[str, str]:
         """The path of each source, as the last build that read it was given it."""

@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from jobs.common.events import event_batches
+from jobs.common.events import event_batches, from_leader_epochs
 from jobs.common.tables import CATALOG_VERSION, SCANNED_ARROW_SCHEMA, SCANNED_SCHEMA
 from kidxlib.build import BuildTask, BuiltSegment, build
 from kidxlib.console import Done
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
+from kidxlib.fold import NO_EVENTS
+from kidxlib.recover import Status
+from kidxlib.summary import NOT_WELL_KEPT
 
 _ROWS_PER_ARROW_BATCH: Final = 1000
 
@@ -34,13 +41,51 @@ class Counters:
         return Done(self.segments.value, self.log_bytes.value)
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentRows:
+    """What came of one segment.
+
+    Attributes:
+        batches: of rows, which go out before the others.
+        rows: further ones.
+    """
+
+    task: BuildTask
+    batches: Iterable[pa.RecordBatch]
+    rows: Sequence[dict[str, Any]]
+
+
 def build_on_executors(
     spark: SparkSession, bins: Sequence[Sequence[BuildTask]], sources: Sequence[Source], counters: Counters
 ) -> DataFrame:
-    """Rows of `SCANNED_SCHEMA`, one per segment and one per event, computed where they are used: write them somewhere
-    once, and read that.
+    """Rows of `SCANNED_SCHEMA`, one per segment and one per event; see `on_executors`.
 
-    Each bin is one Spark task. Running a task twice gives the same files and the same row, but for `published`.
+    Running a task twice gives the same files and the same row, but for `published`.
+    """
+    return on_executors(spark, bins, sources, counters, _build, SCANNED_SCHEMA)
+
+
+def _build(tasks: Sequence[BuildTask], may_map: bool) -> Iterator[SegmentRows]:
+    for built in build(tasks, may_map):
+        events = built.recovered.producer_events if built.recovered else NO_EVENTS
+        event_rows = event_batches(built.task.segment, events, SCANNED_ARROW_SCHEMA)
+        yield SegmentRows(built.task, event_rows, [{"segment": result_row(built)}])
+
+
+def on_executors(
+    spark: SparkSession,
+    bins: Sequence[Sequence[BuildTask]],
+    sources: Sequence[Source],
+    counters: Counters,
+    do: Callable[[Sequence[BuildTask], bool], Iterator[SegmentRows]],
+    schema: StructType,
+) -> DataFrame:
+    """Do something with segments, each bin of them in one Spark task. The rows are computed where they are used: write
+    them somewhere once, and read that.
+
+    Args:
+        do: with the segments of a bin, and whether it may map files.
+        schema: of the rows that it gives.
 
     Raises:
         UsageError: in the task, where an executor does not see the folder of a source that has segments in `bins`.
@@ -49,8 +94,9 @@ def build_on_executors(
     segments, log_bytes = counters.segments, counters.log_bytes
     to_read = {task.segment.source for bin_ in bins for task in bin_}
     folders = [source.path for source in sources if source.name in to_read]
+    arrow_schema = to_arrow_schema(schema)
 
-    def build_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def do_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for folder in folders:
             if why := _unseen(folder):
                 raise UsageError(
@@ -63,18 +109,18 @@ def build_on_executors(
         rows: list[dict[str, Any]] = []
         for batch in batches:
             for work in batch.column("work"):
-                for built in build(pickle.loads(work.as_buffer()), may_map):
-                    yield from event_batches(built)
-                    rows.append({"segment": result_row(built)})
+                for done in do(pickle.loads(work.as_buffer()), may_map):
+                    yield from done.batches
+                    rows += done.rows
                     segments.add(1)
-                    log_bytes.add(built.task.log_bytes)
-                    if len(rows) == _ROWS_PER_ARROW_BATCH:
-                        yield pa.RecordBatch.from_pylist(rows, SCANNED_ARROW_SCHEMA)
+                    log_bytes.add(done.task.log_bytes)
+                    if len(rows) >= _ROWS_PER_ARROW_BATCH:
+                        yield pa.RecordBatch.from_pylist(rows, arrow_schema)
                         rows.clear()
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, SCANNED_ARROW_SCHEMA)
+            yield pa.RecordBatch.from_pylist(rows, arrow_schema)
 
-    return spark.createDataFrame(pickled, "work binary").mapInArrow(build_bins, SCANNED_SCHEMA)
+    return spark.createDataFrame(pickled, "work binary").mapInArrow(do_bins, schema)
 
 
 def _unseen(folder: Path) -> str | None:
@@ -88,6 +134,24 @@ def _unseen(folder: Path) -> str | None:
             return None if any(True for _ in entries) else "an empty folder"
     except OSError as error:
         return error.strerror or str(error)
+
+
+def refuse_unseen_logs(results: DataFrame) -> None:
+    """A log that an executor did not find was deleted meanwhile, as retention does; if it is still there, it was not.
+
+    Args:
+        results: with `status` and `log_path` of segments.
+
+    Raises:
+        UsageError: an executor has something else than the source mounted at its path.
+    """
+    gone = results.where(F.col("status") == Status.GONE.value).select("log_path").limit(NOT_WELL_KEPT).collect()
+    for row in gone:
+        if os.path.lexists(row["log_path"]):
+            raise UsageError(
+                f"an executor does not find {row['log_path']}, which is there; "
+                "mount the same folder at the same path on every executor"
+            )
 
 
 def result_row(built: BuiltSegment) -> dict[str, Any]:
@@ -137,10 +201,7 @@ def result_row(built: BuiltSegment) -> dict[str, Any]:
                 "map_end_offset",
             )
         }
-        row["leader_epochs"] = [
-            {"epoch": epoch, "start_offset": start_offset, "position": position}
-            for epoch, start_offset, position in recovered.leader_epochs.tolist()
-        ]
+        row["leader_epochs"] = from_leader_epochs(recovered.leader_epochs)
     if recovered is not None and built.offset_index_crc32c is not None:
         row |= {
             "offset_index_entries": recovered.facts.offset_entries,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from jobs.common.tables import SCANNED_ARROW_SCHEMA
-from kidxlib.build import BuiltSegment
+from kidxlib.discover import SegmentFile
 from kidxlib.fold import NO_EVENTS
-from kidxlib.kernels import PRODUCER_EVENT, EventKind
+from kidxlib.kernels import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 
 _ROWS_PER_ARROW_BATCH: Final = 50_000
 #: How the table calls each kind, by its number.
@@ -21,11 +20,9 @@ _KINDS: Final = pa.array([kind.name.lower().replace("_", "-") for kind in sorted
 _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not in ("kind", "timestamp"))
 
 
-def event_batches(built: BuiltSegment) -> Iterator[pa.RecordBatch]:
-    """The events of a segment as rows of `SCANNED_SCHEMA`."""
-    events = built.recovered.producer_events if built.recovered else NO_EVENTS
-    segment = built.task.segment
-    event_type, segment_type = SCANNED_ARROW_SCHEMA.field("event").type, SCANNED_ARROW_SCHEMA.field("segment").type
+def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The events of a segment, of dtype `kernels.PRODUCER_EVENT`, as rows of `schema` that have `event` filled."""
+    event_type = schema.field("event").type
     for start in range(0, len(events), _ROWS_PER_ARROW_BATCH):
         part = events[start : start + _ROWS_PER_ARROW_BATCH]
         columns = {
@@ -39,7 +36,8 @@ def event_batches(built: BuiltSegment) -> Iterator[pa.RecordBatch]:
         }
         arrays = [columns[field.name].cast(field.type) for field in event_type]
         struct = pa.StructArray.from_arrays(arrays, fields=list(event_type))
-        yield pa.RecordBatch.from_arrays([pa.nulls(len(part), segment_type), struct], schema=SCANNED_ARROW_SCHEMA)
+        filled = [struct if field.name == "event" else pa.nulls(len(part), field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays(filled, schema=schema)
 
 
 def to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
@@ -52,3 +50,40 @@ def to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
     events["timestamp"] = columns["timestamp_ms"].to_numpy(zero_copy_only=False)
     events["kind"] = pc.index_in(columns["kind"], _KINDS).to_numpy(zero_copy_only=False)
     return events
+
+
+def with_events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], NDArray[np.void]]]:
+    """Each row that is of a segment (its `position` is −1), with the events in the rows that follow it."""
+    head: dict[str, Any] | None = None
+    events: list[NDArray[np.void]] = []
+    for batch in batches:
+        heads = np.flatnonzero(batch.column("position").to_numpy() == -1).tolist()
+        start = 0
+        for place in [*heads, len(batch)]:
+            if start < place:
+                events.append(to_events(batch.column("event").slice(start, place - start)))
+            start = place + 1
+            if place < len(batch):
+                if head is not None:
+                    yield head, _all(events)
+                head, events = batch.slice(place, 1).to_pylist()[0], []
+    if head is not None:
+        yield head, _all(events)
+
+
+def _all(events: list[NDArray[np.void]]) -> NDArray[np.void]:
+    return np.concatenate(events) if events else NO_EVENTS
+
+
+def to_leader_epochs(rows: Sequence[Mapping[str, int]] | None) -> NDArray[np.void]:
+    """A value of the column `leader_epochs` as an array of `kernels.LEADER_EPOCH`."""
+    epochs = [(epoch["epoch"], epoch["start_offset"], epoch["position"]) for epoch in rows or ()]
+    return np.array(epochs, LEADER_EPOCH)
+
+
+def from_leader_epochs(leader_epochs: NDArray[np.void]) -> list[dict[str, int]]:
+    """The value of that column."""
+    return [
+        {"epoch": epoch, "start_offset": start_offset, "position": position}
+        for epoch, start_offset, position in leader_epochs.tolist()
+    ]

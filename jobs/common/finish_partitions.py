@@ -11,11 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from jobs.common.events import to_events
-from jobs.common.tables import FINISHED_ARROW_SCHEMA, FINISHED_SCHEMA
+from jobs.common.events import to_leader_epochs, with_events
+from jobs.common.tables import FINISHED_ARROW_SCHEMA, FINISHED_SCHEMA, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.finish import FinishedPartition, PartitionTask, SegmentTask, finish
-from kidxlib.fold import NO_EVENTS, ScannedSegment
-from kidxlib.kernels import LEADER_EPOCH
+from kidxlib.fold import ScannedSegment
 from kidxlib.plan import PartitionKey
 from kidxlib.publish import Published
 from kidxlib.recover import ABSENT, Status
@@ -37,7 +36,8 @@ def finish_on_executors(rows: DataFrame, tasks: Mapping[PartitionKey, PartitionT
     known_tasks = rows.sparkSession.sparkContext.broadcast(dict(tasks))
 
     def finish_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partitions = groupby(_segments(batches), key=lambda segment: segment[0])
+        segments = (_segment(head, events) for head, events in with_events(batches))
+        partitions = groupby(segments, key=lambda segment: segment[0])
         work = ((known_tasks.value[key], (task for _, task in segments)) for key, segments in partitions)
         out: list[dict[str, Any]] = []
         keys = {task: key for key, task in known_tasks.value.items()}
@@ -49,43 +49,25 @@ def finish_on_executors(rows: DataFrame, tasks: Mapping[PartitionKey, PartitionT
         if out:
             yield pa.RecordBatch.from_pylist(out, FINISHED_ARROW_SCHEMA)
 
-    ordered = rows.repartition(shares, "source", "topic", "partition").sortWithinPartitions(
-        "source", "topic", "partition", "base_offset", "position"
-    )
-    return ordered.mapInArrow(finish_all, FINISHED_SCHEMA)
+    return by_partition(rows, shares).mapInArrow(finish_all, FINISHED_SCHEMA)
 
 
-def _segments(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[PartitionKey, SegmentTask]]:
-    """Each segment with its events, which follow it in the rows."""
-    head: dict[str, Any] | None = None
-    events: list[NDArray[np.void]] = []
-    for batch in batches:
-        heads = np.flatnonzero(batch.column("position").to_numpy() == -1).tolist()
-        start = 0
-        for place in [*heads, len(batch)]:
-            if start < place:
-                events.append(to_events(batch.column("event").slice(start, place - start)))
-            start = place + 1
-            if place < len(batch):
-                if head is not None:
-                    yield _segment(head, events)
-                head, events = batch.slice(place, 1).to_pylist()[0], []
-    if head is not None:
-        yield _segment(head, events)
+def by_partition(rows: DataFrame, shares: int) -> DataFrame:
+    """The rows in `shares` Spark tasks, each partition's in one piece, segments in order, each before its events."""
+    return rows.repartition(shares, *PARTITIONS.key).sortWithinPartitions(*PRODUCER_EVENTS.key)
 
 
-def _segment(head: dict[str, Any], events: list[NDArray[np.void]]) -> tuple[PartitionKey, SegmentTask]:
+def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
     segment = head["segment"]
     present = segment["status"] not in ABSENT
-    epochs = [(epoch["epoch"], epoch["start_offset"], epoch["position"]) for epoch in segment["leader_epochs"] or ()]
     scanned = ScannedSegment(
         base_offset=head["base_offset"],
         # A segment that is gone has kept its facts; its reason says how it stood.
         well=segment["status"] == Status.OK or (not present and segment["reason"] is None),
         next_offset=segment["next_offset"],
         map_end_offset=segment["map_end_offset"],
-        producer_events=np.concatenate(events) if events else NO_EVENTS,
-        leader_epochs=np.array(epochs, LEADER_EPOCH),
+        producer_events=events,
+        leader_epochs=to_leader_epochs(segment["leader_epochs"]),
     )
     task = SegmentTask(scanned=scanned, present=present, published=segment["offset_index_bytes"] is not None)
     return (head["source"], head["topic"], head["partition"]), task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -72,18 +72,9 @@ class BuildRequest:
         return self.topics.pattern == ".*"
 
     def recover_options(self, topic: str) -> RecoverOptions:
-        """What a topic's indexes are built with: the option, else the first matching [[topic]], else [build]."""
-        build = self.settings.build
-        matching = (entry for entry in self.settings.topic if re.fullmatch(entry.match, topic))
-        own = next(matching, TopicSettings(match=""))
-
-        def choose(*values: int | None) -> int:
-            return next(value for value in values if value is not None)
-
-        return RecoverOptions(
-            interval_bytes=choose(self.interval_bytes, own.interval_bytes, build.interval_bytes),
-            max_index_bytes=choose(self.max_index_bytes, own.max_index_bytes, build.max_index_bytes),
-            verify_crc=self.verify_crc,
+        """What a topic's indexes are built with."""
+        return replace(
+            recover_options(self.settings, topic, self.interval_bytes, self.max_index_bytes), verify_crc=self.verify_crc
         )
 
     def recorded(self) -> dict[str, str | None]:
@@ -102,6 +93,38 @@ class BuildRequest:
         return {name: None if value is None else str(value) for name, value in options.items()}
 
 
+def recover_options(
+    settings: Settings, topic: str, interval_bytes: int | None, max_index_bytes: int | None = None
+) -> RecoverOptions:
+    """What a topic's indexes are like: the option, else the first matching [[topic]], else [build]."""
+    build = settings.build
+    matching = (entry for entry in settings.topic if re.fullmatch(entry.match, topic))
+    own = next(matching, TopicSettings(match=""))
+
+    def choose(*values: int | None) -> int:
+        return next(value for value in values if value is not None)
+
+    return RecoverOptions(
+        interval_bytes=choose(interval_bytes, own.interval_bytes, build.interval_bytes),
+        max_index_bytes=choose(max_index_bytes, own.max_index_bytes, build.max_index_bytes),
+    )
+
+
+def sources_or_sample(given: tuple[str, ...]) -> tuple[Source, ...]:
+    """The sources of `--source`, or the bundled sample.
+
+    Raises:
+        UsageError: one is no folder, or names are missing or given twice, or a path is no text.
+    """
+    sources = parse_sources(given) or (SAMPLE,)
+    for source in sources:
+        if not source.path.as_posix().isprintable():
+            raise UsageError(
+                f"{source.path}: a path that cannot be written as text has no place in a table; use kidx instead"
+            )
+    return sources
+
+
 def build_request(options: BuildOptions) -> BuildRequest:
     """Put options and settings together.
 
@@ -118,12 +141,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
         if wrong:
             raise UsageError(message)
     build = settings.build
-    sources = parse_sources(options.sources) or (SAMPLE,)
-    for source in sources:
-        if not source.path.as_posix().isprintable():
-            raise UsageError(
-                f"{source.path}: a path that cannot be written as text has no place in a table; use kidx build"
-            )
+    sources = sources_or_sample(options.sources)
     index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
     catalog = None if options.database else absolute(options.catalog or build.catalog)
     refuse_overlap(index_dir, catalog, sources)

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 3
+CATALOG_VERSION: Final = 4
 #: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
 
@@ -293,7 +293,27 @@ RETENTION_PLANS: Final = Table(
     cluster_by=("plan_id",),
 )
 
-TABLES: Final = (SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, BUILDS, RETENTION_PLANS)
+FINDINGS: Final = Table(
+    name="findings",
+    comment="What each run of verify_index found: a row for each side file that it looked at.",
+    columns=(
+        Column("audit_id", _STRING, "id of the run", nullable=False),
+        *_SEGMENT_KEY[:3],
+        Column("base_offset", _LONG, "the offset in the file's name; of the leader epochs the first segment's", False),
+        Column("file", _STRING, "its suffix, or leader-epoch-checkpoint; .log where that itself is meant", False),
+        Column("verdict", _STRING, "identical, safe or broken", nullable=False),
+        Column("reason", _STRING, "a short word for why; null where it is identical"),
+        Column("position", _LONG, "the first byte of the file that is wrong or different; null: missing, or none is"),
+        Column("detail", _STRING, "what was found there, and what recovery would have written"),
+        Column("consequence", _STRING, "what that does, or why it does nothing"),
+        Column("path", _STRING, "the file", nullable=False),
+        Column("audited_at", _TIMESTAMP, "when the run started (its --now)", nullable=False),
+    ),
+    key=("audit_id", "source", "topic", "partition", "base_offset", "file"),
+    cluster_by=("audit_id",),
+)
+
+TABLES: Final = (SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, BUILDS, RETENTION_PLANS, FINDINGS)
 
 #: What executors send back of partitions that they planned: such rows, as yet of no plan.
 PLANNED_COLUMNS: Final = tuple(
@@ -336,3 +356,56 @@ FINISHED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(FINISHED_SCHEMA)
 
 PLANNED_SCHEMA: Final = spark_schema(PLANNED_COLUMNS)
 PLANNED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(PLANNED_SCHEMA)
+
+_OF_SEGMENT: Final = {column.name: column for column in _SEGMENT_FACTS}
+
+#: What executors send back of segments that they audited: findings on their own files, and what their partitions need.
+AUDITED_SCHEMA: Final = _one_of(
+    files=FINDINGS.columns[1:-1],
+    segment=(
+        *_SEGMENT_KEY,
+        *(
+            _OF_SEGMENT[name]
+            for name in ("status", *_REASON, "log_path", "log_bytes", "next_offset", "map_end_offset", "records")
+        ),
+        _OF_SEGMENT["leader_epochs"],
+        Column("records_behind", _LONG, "records behind the end of the scan, as far as headers tell"),
+        Column(
+            "broken",
+            t.ArrayType(t.StructType([t.StructField("file", _STRING), t.StructField("reason", _STRING)])),
+            "its files that are broken",
+        ),
+    ),
+    event=PRODUCER_EVENTS.columns,
+)
+AUDITED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(AUDITED_SCHEMA)
+
+#: All that an audit finds (`kidxlib.show_audit.Kind`).
+FOUND_SCHEMA: Final = _one_of(
+    files=FINDINGS.columns[1:-1],
+    startup=(
+        *_SEGMENT_KEY,
+        Column("action", _STRING, "what a broker would do with it at its next start"),
+        Column("log_bytes", _LONG, "size of the .log"),
+        Column("read_bytes", _LONG, "what it would read of it"),
+        Column("lost_bytes", _LONG, "what would be lost"),
+        Column("lost_records", _LONG, "records in that; null where headers do not tell"),
+        Column("detail", _STRING, "why"),
+    ),
+    partitions=(
+        *_SEGMENT_KEY[:3],
+        Column("folder", _STRING, "its folder"),
+        Column("clean_shutdown", _BOOLEAN, "the broker of its log dir stopped cleanly"),
+        Column("log_start_offset", _LONG, "where its log would start"),
+        Column("log_end_offset", _LONG, "where it would end"),
+        Column("failure", _STRING, "why loading fails before a segment is looked at"),
+        Column(
+            "removed",
+            t.ArrayType(t.StructType([t.StructField("file", _STRING), t.StructField("why", _STRING)])),
+            "files that a broker would remove",
+        ),
+        Column("renamed", t.ArrayType(_STRING), "files that would lose their .swap"),
+    ),
+    not_ready=(*_SEGMENT_KEY, Column("missing", t.ArrayType(_STRING), "what it lacks for tiered storage")),
+)
+FOUND_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(FOUND_SCHEMA)

@@ -1,0 +1,153 @@
+"""Audit side files: is each index right, what would a broker do with it, and what happens if it is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from rich.filesize import decimal
+
+from jobs.common.audit_on_executors import audit_partitions, audit_segments
+from jobs.common.audit_report import all_rows, summarise
+from jobs.common.audit_request import AuditRequest, audit_request
+from jobs.common.catalog import Catalog
+from jobs.common.distribute import Counters, refuse_unseen_logs
+from jobs.common.open_catalog import find_catalog, make_tables
+from jobs.common.session import session
+from jobs.common.settings import SETTINGS_FILE
+from jobs.common.tables import FINDINGS
+from kidxlib.build import BuildTask
+from kidxlib.cli.audit_options import AuditOptions, audit_options
+from kidxlib.command import ExitCode, run
+from kidxlib.console import note, print_line, progress, warn
+from kidxlib.pack import pack
+from kidxlib.plan import Plan, find_segments
+from kidxlib.recover import ABSENT
+from kidxlib.show_audit import Kind, show_json, show_summary
+from kidxlib.verify import partition_audits
+
+#: Computes a DataFrame once, under a name of its own.
+_Materialise: TypeAlias = Callable[[DataFrame, str], DataFrame]
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="A Kafka log dir or one partition's folder; repeatable, then with a name each. [default: the bundled sample]",
+)
+@click.option("--index-dir", metavar="DIR", help="The mirror tree with the side files. [default: beside the logs]")
+@click.option("--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it.")
+@click.option("--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead.")
+@click.option("--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]")
+@click.option(
+    "--interval-bytes",
+    type=click.IntRange(0, 2**31 - 1),
+    help="Kafka's index.interval.bytes. [default: the catalog's of each segment, else settings: build.interval_bytes]",
+)
+@audit_options
+@click.option(
+    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
+)
+@click.option("--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+def verify_index(
+    as_json: bool,
+    deep_iteration: bool,
+    fail_on: str,
+    gate: str | None,
+    shutdown: str | None,
+    start_rate: int,
+    **options: Any,
+) -> ExitCode:
+    """Hold each side file to what Kafka's recovery would write; say what a wrong one leads to, and what a broker would
+    do at its next start. Nothing is written beside the source.
+
+    Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 some files are as --fail-on says, or segments do
+    not pass --gate; 1 failed.
+    """
+    request = audit_request(**options)
+    asked = AuditOptions.of(
+        deep_iteration=deep_iteration, fail_on=fail_on, gate=gate, shutdown=shutdown, start_rate=start_rate
+    )
+    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
+    for warning in plan.warnings:
+        warn(warning)
+    note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
+    return _audit(request, asked, plan, as_json)
+
+
+def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool) -> ExitCode:
+    audits, notes = partition_audits(
+        plan, request.recover_options, clean_shutdown=asked.clean_shutdown, tiering=asked.tiering
+    )
+    for text in notes:
+        warn(text)
+    with session("verify_index") as spark, contextlib.ExitStack() as stack:
+        catalog = find_catalog(spark, request.catalog, request.database) if request.has_catalog else None
+        if catalog is not None:
+            make_tables(catalog, request.database)
+        materialise = stack.enter_context(_materialising(catalog, request.audit_id))
+        tasks = plan.tasks if catalog is None else _as_cataloged(request, plan, catalog)
+        counters = Counters(spark)
+        bins = pack(tasks, spark.sparkContext.defaultParallelism)
+        with progress(counters.done, len(tasks), plan.log_bytes):
+            segments = materialise(
+                audit_segments(spark, bins, request.sources, audits, counters, deep=asked.deep), "segments"
+            )
+        refuse_unseen_logs(segments.where("segment IS NOT NULL").select("segment.*"))
+        found = materialise(audit_partitions(segments, audits), "found")
+        if catalog is not None:
+            findings = found.where(f"{Kind.FILE} IS NOT NULL").select(f"{Kind.FILE}.*")
+            catalog.record_audit(findings, request.audit_id, request.now)
+        summary = summarise(found, tiering=asked.tiering)
+        summary.many_sources = len(request.sources) > 1
+        if as_json:
+            more = {"audit_id": request.audit_id, "catalog": catalog and catalog.path}
+            show_json(all_rows(found), summary, asked.start_rate, **more)
+        else:
+            show_summary(f"audit {request.audit_id}", summary, asked.start_rate)
+            if catalog is not None:
+                print_line(f"catalog: {catalog.path}, table {FINDINGS.name}")
+    return ExitCode.NOT_WELL if plan.unlistable else summary.exit_code(asked.fail_on)
+
+
+@contextlib.contextmanager
+def _materialising(catalog: Catalog | None, audit_id: str) -> Iterator[_Materialise]:
+    """What computes DataFrames once: on the executors' disks, or where the catalog stages results, so that a commit
+    which is tried again reads no log again.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def materialise(rows: DataFrame, name: str) -> DataFrame:
+            if catalog is not None:
+                return stack.enter_context(catalog.staging(f"{audit_id}-{name}"))(rows)
+            kept = rows.persist(StorageLevel.DISK_ONLY)
+            kept.count()
+            return kept
+
+        yield materialise
+
+
+def _as_cataloged(request: AuditRequest, plan: Plan, catalog: Catalog) -> list[BuildTask]:
+    """The segments with the interval that the catalog says their indexes were built with, where no option says one."""
+    known = catalog.known_segments([source.name for source in request.sources], request.topics)
+    tasks = []
+    for task in plan.tasks:
+        row = known.get(task.segment.partition_key, {}).get(task.segment.base_offset)
+        if row is not None and row.status not in ABSENT and request.interval_bytes is None:
+            task = replace(task, options=replace(row.options, verify_crc=True))
+        tasks.append(task)
+    return tasks
+
+
+if __name__ == "__main__":
+    run(verify_index, "./spark-submit.sh verify_index")
