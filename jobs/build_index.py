@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.filesize import decimal
 
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs
 from jobs.common.finish_partitions import finish_on_executors
-from jobs.common.open_catalog import catalog_version, find_catalog, make_tables
+from jobs.common.open_catalog import catalog_version, existing_catalog, find_catalog, make_tables
 from jobs.common.partitions import record_partitions
+from jobs.common.repair import repairs_of_last_audits
 from jobs.common.request import BuildOptions, BuildRequest, build_request
 from jobs.common.session import session
 from jobs.common.settings import SETTINGS_FILE
@@ -84,6 +85,9 @@ FIRST_WAVE_RATE: Final = 100_000_000
     "--epochs/--no-epochs", default=None, help="Write leader-epoch-checkpoint files too. [settings: build.epochs]"
 )
 @click.option("--rebuild", is_flag=True, help="Read every segment again, whatever the catalog says of it.")
+@click.option(
+    "--repair", is_flag=True, help="Write what the last audit (verify_index --catalog) found broken, no more."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing.")
 @click.option(
     "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
@@ -106,7 +110,9 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
 
 def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     with session("build_index") as spark:
-        catalog = find_catalog(spark, request.catalog, request.database)
+        catalog = _catalog(request, spark)
+        if request.repair:
+            plan = repairs_of_last_audits(catalog, plan, request.sources)
         current = catalog_version(catalog) == CATALOG_VERSION
         changes = _changes(request, plan, catalog) if current else all_new(plan)
         last_rate = catalog.last_rate() if current else None
@@ -133,6 +139,11 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     else:
         print_line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
     return ExitCode.OK
+
+
+def _catalog(request: BuildRequest, spark: SparkSession) -> Catalog:
+    find = existing_catalog if request.repair else find_catalog
+    return find(spark, request.catalog, request.database)
 
 
 def _changes(request: BuildRequest, plan: Plan, catalog: Catalog) -> Changes:
@@ -176,9 +187,11 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         spark = stack.enter_context(session("build_index"))
         if request.in_place and not str(spark.sparkContext.master).startswith("local"):
             raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
-        catalog = find_catalog(spark, request.catalog, request.database)
+        catalog = _catalog(request, spark)
         refuse_overlap(request.target.index_dir, catalog.path, request.sources)
         is_new = make_tables(catalog, request.database)
+        if request.repair:
+            plan = repairs_of_last_audits(catalog, plan, request.sources)
         _sweep(request, plan, catalog)
         changes = all_new(plan) if is_new else _changes(request, plan, catalog)
         marked = catalog.mark(changes, build_id)

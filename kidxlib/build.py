@@ -9,10 +9,12 @@ import enum
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import google_crc32c
+import numpy as np
 
+from kidxlib import formats
 from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
@@ -44,6 +46,7 @@ class BuildTask:
         index_folder: where the indexes go.
         in_place: that is the segment's own folder, so new files take the log's owner, group and mode.
         publish_truncated: publish the index of a valid prefix too.
+        only: names of the files that may be written; None for all.
     """
 
     segment: SegmentFile
@@ -53,11 +56,31 @@ class BuildTask:
     index_folder: Folder
     in_place: bool
     publish_truncated: bool
+    only: frozenset[str] | None = None
+
+    @property
+    def repairs_indexes(self) -> bool:
+        """Its offset or time index is one of those to be written, and for nothing but that."""
+        names = {segment_file(self.segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
+        return self.only is not None and bool(names & self.only)
 
     @property
     def log_bytes(self) -> int:
         """Size of the log as it was listed; 0 where it could not be looked at."""
         return self.segment.version.size if self.segment.version else 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An index as it stands in its folder; its size in bytes."""
+
+    entries: int
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, content: bytes, entry: np.dtype[np.void]) -> Self:
+        return cls(len(content) // entry.itemsize, len(content), google_crc32c.value(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +90,7 @@ class BuiltSegment:
     Attributes:
         version: the log as it was when it was read; where it was not opened, as it was listed.
         recovered: None where the log was not read to the end (`end.status` is `unreadable` or `changed`).
-        offset_index_crc32c, time_index_crc32c: of the published bytes; None where nothing was published.
+        offset_index, time_index: None where there is none; of a segment that is not well, whatever is there.
     """
 
     task: BuildTask
@@ -75,8 +98,8 @@ class BuiltSegment:
     end: ScanEnd
     recovered: RecoveredSegment | None
     published: Published
-    offset_index_crc32c: int | None = None
-    time_index_crc32c: int | None = None
+    offset_index: IndexFile | None = None
+    time_index: IndexFile | None = None
 
 
 def held_name(base_offset: int) -> str:
@@ -126,28 +149,37 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
         return BuiltSegment(task=task, version=version, end=recovered.end, recovered=recovered, published=outcome)
 
     # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
-    base_offset = task.segment.base_offset
-    offset_index = segment_file(base_offset, OFFSET_INDEX_SUFFIX)
-    if task.in_place and len(recovered.producer_events):
-        present = read_file(task.index_folder, offset_index, len(recovered.offset_index) + 1)
-        if present != recovered.offset_index:
-            offset_index = held_name(base_offset)
-    outcomes = {
-        publisher.stage(task.index_folder, name, content, owner)
-        for name, content in (
-            (segment_file(base_offset, TIME_INDEX_SUFFIX), recovered.time_index),
-            (offset_index, recovered.offset_index),
-        )
-    }
+    time_index, time_published = _publish(task, TIME_INDEX_SUFFIX, recovered.time_index, publisher, owner)
+    hold = task.in_place and len(recovered.producer_events) > 0
+    offset_index, offset_published = _publish(
+        task, OFFSET_INDEX_SUFFIX, recovered.offset_index, publisher, owner, hold=hold
+    )
     return BuiltSegment(
         task=task,
         version=version,
         end=recovered.end,
         recovered=recovered,
-        published=Published.WRITTEN if Published.WRITTEN in outcomes else Published.UNCHANGED,
-        offset_index_crc32c=google_crc32c.value(recovered.offset_index),
-        time_index_crc32c=google_crc32c.value(recovered.time_index),
+        published=Published.WRITTEN if Published.WRITTEN in (time_published, offset_published) else Published.UNCHANGED,
+        offset_index=None if offset_index is None else IndexFile.of(offset_index, formats.OFFSET_INDEX_ENTRY),
+        time_index=None if time_index is None else IndexFile.of(time_index, formats.TIME_INDEX_ENTRY),
     )
+
+
+def _publish(
+    task: BuildTask, suffix: str, content: bytes, publisher: Publisher, owner: Owner | None, *, hold: bool = False
+) -> tuple[bytes | None, Published]:
+    """What stands there afterwards, and what was done.
+
+    Args:
+        hold: let it wait under another name, unless it stands there already.
+    """
+    base_offset = task.segment.base_offset
+    name = segment_file(base_offset, suffix)
+    if task.only is not None and name not in task.only:
+        return read_file(task.index_folder, name), Published.UNCHANGED
+    if hold and read_file(task.index_folder, name, len(content) + 1) != content:
+        name = held_name(base_offset)
+    return content, publisher.stage(task.index_folder, name, content, owner)
 
 
 def _recover(descriptor: int, size: int, task: BuildTask, may_map: bool) -> RecoveredSegment:

@@ -46,6 +46,7 @@ class PartitionTask:
         in_place: these are the same, so what cannot be known better than the broker did is kept.
         snapshots: publish producer snapshots too.
         epochs: publish the leader epoch checkpoint too.
+        only: names of the files that may be written or removed; None for all.
     """
 
     segments_folder: Folder
@@ -53,6 +54,10 @@ class PartitionTask:
     in_place: bool
     snapshots: bool
     epochs: bool
+    only: frozenset[str] | None = None
+
+    def may_write(self, name: str) -> bool:
+        return self.only is None or name in self.only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ def segment_task(built: BuiltSegment) -> SegmentTask:
     return SegmentTask(
         scanned=ScannedSegment.of(built.task.segment.base_offset, built.recovered),
         present=built.end.status is not Status.GONE,
-        published=built.offset_index_crc32c is not None,
+        published=built.offset_index is not None,
     )
 
 
@@ -191,8 +196,9 @@ class _Finisher:
             if not self._task.in_place:
                 wanted = {*self._base_offsets[1:], end}
                 offsets = {name: parse_snapshot(name) for name in list_folder(self._task.index_folder)}
-                self._superfluous += [name for name, offset in offsets.items() if offset not in {*wanted, None}]
-        if self._task.epochs:
+                superfluous = (name for name, offset in offsets.items() if offset not in {*wanted, None})
+                self._superfluous += filter(self._task.may_write, superfluous)
+        if self._task.epochs and self._task.may_write(LEADER_EPOCH_CHECKPOINT):
             content = self._fold.leader_epochs.checkpoint()
             self._publish_or_keep(LEADER_EPOCH_CHECKPOINT, content, certain=self._fold.epochs_are_known)
 
@@ -216,12 +222,14 @@ class _Finisher:
     def _withdraw(self, base_offset: int) -> None:
         """Where Kafka fails on a segment it gets no index; in place, the files that a broker left there stay."""
         suffixes = () if self._task.in_place else (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-        self._superfluous += [segment_file(base_offset, suffix) for suffix in suffixes]
+        self._superfluous += filter(self._task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))
         self._superfluous.append(held_name(base_offset))
 
     def _publish_transaction_index(self, folded: FoldedSegment) -> tuple[Published, bytes | None]:
         name = segment_file(folded.base_offset, TRANSACTION_INDEX_SUFFIX)
         content = folded.aborted.tobytes()
+        if not self._task.may_write(name):
+            return Published.NONE, read_file(self._task.index_folder, name)
         present = read_file(self._task.index_folder, name, len(content) + 1)
         if present is None and not content:
             return Published.NONE, None
@@ -240,6 +248,8 @@ class _Finisher:
 
     def _publish_snapshot(self, offset: int, content: bytes, source: StateSource) -> None:
         name = segment_file(offset, SNAPSHOT_SUFFIX)
+        if not self._task.may_write(name):
+            return
         present = read_file(self._task.index_folder, name, _SNAPSHOT_BYTES_MAX)
         if present is not None:
             # The same producers in another order are the same snapshot: a broker's own is left as it is.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Final
 
 from kidxlib.build import BuildTask, IntervalSource
 from kidxlib.discover import LeftAlone, PartitionFolder, Source, list_partitions, list_segments, parse_source
@@ -60,13 +61,24 @@ class SideFiles:
     epochs: bool = False
 
 
+#: What a repair may write besides indexes: all that is broken.
+REPAIRED_SIDE_FILES: Final = SideFiles(snapshots=True, epochs=True)
+
+
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """A partition as it was found, with its topic id (None: no `partition.metadata`) and its index folder."""
+    """A partition as it was found.
+
+    Attributes:
+        topic_id: None where there is no `partition.metadata`.
+        index_folder: where its index files go.
+        only: names of the files that may be written; None for all.
+    """
 
     folder: PartitionFolder
     topic_id: str | None
     index_folder: Folder
+    only: frozenset[str] | None = None
 
     @property
     def key(self) -> PartitionKey:
@@ -81,6 +93,7 @@ class ListedPartition:
             in_place=str(self.index_folder) == str(self.folder.path),
             snapshots=side_files.snapshots,
             epochs=side_files.epochs,
+            only=self.only,
         )
 
 
@@ -131,6 +144,26 @@ def find_segments(
         raise UsageError(_nothing_found(sources, topics, plan))
     plan.warnings[:0] = [f"{path}: left alone: {reason}" for path, reason in plan.left_alone.unexpected]
     return plan
+
+
+def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
+    """What of a plan is to be done so that some files, and no others, are made anew.
+
+    Args:
+        broken: their names, by partition.
+    """
+    return Plan(
+        tasks=[
+            replace(task, only=broken[task.segment.partition_key])
+            for task in plan.tasks
+            if task.segment.partition_key in broken
+        ],
+        partitions=[
+            replace(partition, only=broken[partition.key]) for partition in plan.partitions if partition.key in broken
+        ],
+        unlistable=plan.unlistable,
+        left_alone=plan.left_alone,
+    )
 
 
 def refuse_links(plan: Plan) -> None:
@@ -255,7 +288,7 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
                 options=replace(task.options, interval_bytes=before.options.interval_bytes),
                 interval_source=IntervalSource.COMPACTION,
             )
-        if rebuild or before is None or not _is_unchanged(task, before):
+        if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before):
             changes.to_read.append(task)
             to_finish.add(key)
             continue
@@ -290,10 +323,10 @@ def _first_present(plan: Plan) -> dict[PartitionKey, FirstPresent]:
 
 
 def _without_side_files(plan: Plan, wanted: SideFiles) -> set[PartitionKey]:
-    """The partitions in whose index folder a file is missing that is wanted."""
+    """The partitions in whose index folder a file is missing that is wanted, or broken."""
+    found = {partition.key for partition in plan.partitions if partition.only is not None}
     if not (wanted.snapshots or wanted.epochs):
-        return set()
-    found = set()
+        return found
     for key, tasks in groupby(plan.tasks, key=lambda task: task.segment.partition_key):  # by base offset
         first, *later = tasks
         names = {LEADER_EPOCH_CHECKPOINT} if wanted.epochs else set()

@@ -5,7 +5,8 @@ verify_index say the same.
 from __future__ import annotations
 
 import enum
-from collections import Counter
+import os
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -16,6 +17,7 @@ from kidxlib.audit import Finding, Verdict
 from kidxlib.command import ExitCode
 from kidxlib.console import print_json, print_line, print_table, rate
 from kidxlib.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, segment_file
+from kidxlib.plan import PartitionKey
 from kidxlib.startup import Action, SegmentForecast
 from kidxlib.verify import AuditedPartition, AuditedSegment, PartitionAudit
 
@@ -105,6 +107,19 @@ def _segment(segment: SegmentForecast) -> Row:
         "lost_records": segment.lost_records,
         "detail": segment.detail,
     }
+
+
+def broken_files(files: Iterable[Row]) -> dict[PartitionKey, frozenset[str]]:
+    """Names of the side files that were found broken, by partition; of logs there is nothing to be made anew.
+
+    Args:
+        files: rows of `Kind.FILE`.
+    """
+    broken: dict[PartitionKey, set[str]] = defaultdict(set)
+    for row in files:
+        if row["verdict"] == Verdict.BROKEN and row["file"] != LOG_SUFFIX:
+            broken[row["source"], row["topic"], row["partition"]].add(os.path.basename(row["path"]))
+    return {key: frozenset(names) for key, names in broken.items()}
 
 
 # ---- counts ----

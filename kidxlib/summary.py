@@ -104,7 +104,7 @@ class Counts:
             segments=1,
             log_bytes=built.version.size if built.version else 0,
             batches=facts.batches if facts else 0,
-            entries=facts.offset_entries + facts.time_entries if facts and built.offset_index_crc32c is not None else 0,
+            entries=sum(index.entries for index in (built.offset_index, built.time_index) if index is not None),
             status=built.end.status,
             published=built.published,
         )

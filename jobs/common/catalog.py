@@ -310,11 +310,13 @@ class Catalog:
             audits: the id of one audit, by source.
 
         Returns:
-            Rows of `findings`: the key, and `path`.
+            Rows of `findings`: the key, `verdict` and `path`.
         """
         wanted = self.spark.createDataFrame(list(audits.items()), "source string, audit_id string")
         rows = self.read(FINDINGS).where(F.col("verdict") == Verdict.BROKEN.value)
-        rows = rows.join(F.broadcast(wanted), ["source", "audit_id"], "left_semi").select(*FINDINGS.key, "path")
+        rows = rows.join(F.broadcast(wanted), ["source", "audit_id"], "left_semi").select(
+            *FINDINGS.key, "verdict", "path"
+        )
         return rows.toArrow().to_pylist()
 
     def source_paths(self) -> dict[str, str]:

@@ -202,13 +202,7 @@ def result_row(built: BuiltSegment) -> dict[str, Any]:
             )
         }
         row["leader_epochs"] = from_leader_epochs(recovered.leader_epochs)
-    if recovered is not None and built.offset_index_crc32c is not None:
-        row |= {
-            "offset_index_entries": recovered.facts.offset_entries,
-            "offset_index_bytes": len(recovered.offset_index),
-            "offset_index_crc32c": built.offset_index_crc32c,
-            "time_index_entries": recovered.facts.time_entries,
-            "time_index_bytes": len(recovered.time_index),
-            "time_index_crc32c": built.time_index_crc32c,
-        }
+    for name, index in (("offset_index", built.offset_index), ("time_index", built.time_index)):
+        if index is not None:
+            row |= {f"{name}_entries": index.entries, f"{name}_bytes": index.size, f"{name}_crc32c": index.crc32c}
     return row

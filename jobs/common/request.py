@@ -12,7 +12,15 @@ from jobs.common.open_catalog import local_path, refuse_unusable
 from jobs.common.settings import PROJECT, Settings, TopicSettings, read_settings
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
-from kidxlib.plan import SideFiles, Target, local_folder, parse_sources, parse_topics, refuse_overlap
+from kidxlib.plan import (
+    REPAIRED_SIDE_FILES,
+    SideFiles,
+    Target,
+    local_folder,
+    parse_sources,
+    parse_topics,
+    refuse_overlap,
+)
 from kidxlib.recover import RecoverOptions
 from kidxlib.times import parse_time
 
@@ -36,6 +44,7 @@ class BuildOptions:
     snapshots: bool | None
     epochs: bool | None
     rebuild: bool
+    repair: bool
     settings_file: Path
     now: str | None
 
@@ -60,6 +69,7 @@ class BuildRequest:
     verify_crc: bool
     side_files: SideFiles
     rebuild: bool
+    repair: bool
     settings: Settings
     now: datetime
 
@@ -69,7 +79,7 @@ class BuildRequest:
 
     @property
     def all_topics(self) -> bool:
-        return self.topics.pattern == ".*"
+        return self.topics.pattern == ".*" and not self.repair
 
     def recover_options(self, topic: str) -> RecoverOptions:
         """What a topic's indexes are built with."""
@@ -89,6 +99,7 @@ class BuildRequest:
             "snapshots": self.side_files.snapshots,
             "epochs": self.side_files.epochs,
             "rebuild": self.rebuild,
+            "repair": self.repair,
         }
         return {name: None if value is None else str(value) for name, value in options.items()}
 
@@ -136,6 +147,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
         (options.catalog and options.database, "--catalog and --database: give one of them"),
         (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
         (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
+        (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
         (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
     ):
         if wrong:
@@ -160,11 +172,14 @@ def build_request(options: BuildOptions) -> BuildRequest:
         interval_bytes=options.interval_bytes,
         max_index_bytes=options.max_index_bytes,
         verify_crc=build.verify_crc if options.verify_crc is None else options.verify_crc,
-        side_files=SideFiles(
+        side_files=REPAIRED_SIDE_FILES
+        if options.repair
+        else SideFiles(
             snapshots=build.snapshots if options.snapshots is None else options.snapshots,
             epochs=build.epochs if options.epochs is None else options.epochs,
         ),
         rebuild=options.rebuild,
+        repair=options.repair,
         settings=settings,
         now=datetime.now(UTC) if options.now is None else parse_time(options.now),
     )

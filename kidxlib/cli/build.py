@@ -10,17 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
 from kidxlib.cli import shared_options
+from kidxlib.cli.auditing import audit
 from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
 from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
-from kidxlib.console import Done, print_json, print_line, progress, warn
+from kidxlib.console import Done, note, print_json, print_line, progress, warn
 from kidxlib.discover import SegmentFile, source_at
 from kidxlib.errors import UsageError
 from kidxlib.finish import PartitionTask, SegmentTask, finish, segment_task
@@ -28,6 +29,7 @@ from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
 from kidxlib.plan import (
+    REPAIRED_SIDE_FILES,
     PartitionKey,
     Plan,
     SideFiles,
@@ -37,10 +39,13 @@ from kidxlib.plan import (
     parse_topics,
     refuse_links,
     refuse_overlap,
+    repairs,
 )
 from kidxlib.publish import sweep
 from kidxlib.recover import MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
+from kidxlib.show_audit import Kind, broken_files
 from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
+from kidxlib.verify import partition_audits
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
 LONGEST_RUN: Final = timedelta(hours=24)
@@ -63,6 +68,7 @@ LONGEST_RUN: Final = timedelta(hours=24)
 @click.option("--verify-crc/--no-verify-crc", default=True, help="Check every batch's checksum, or read headers only.")
 @click.option("--snapshots", is_flag=True, help="Write producer snapshots too, as recovery does.")
 @click.option("--epochs", is_flag=True, help="Write leader-epoch-checkpoint files too, as recovery does.")
+@click.option("--repair", is_flag=True, help="Audit first, as kidx verify does; write what is broken and nothing else.")
 @shared_options.processes
 @shared_options.as_json
 def build(
@@ -76,6 +82,7 @@ def build(
     verify_crc: bool,
     snapshots: bool,
     epochs: bool,
+    repair: bool,
     processes: int | None,
     as_json: bool,
 ) -> ExitCode:
@@ -105,22 +112,30 @@ def build(
         scan_start = time.monotonic()
         scratch = stack.enter_context(scratch_folder())
         workers = stack.enter_context(Workers(processes or os.cpu_count() or 1))
+        side_files, broken = SideFiles(snapshots, epochs), dict[PartitionKey, frozenset[str]]()
+        if repair:
+            broken, side_files = _broken(plan, options, workers), REPAIRED_SIDE_FILES
+            plan = repairs(plan, broken)
         counts, spooled = _scan(plan, workers, scratch)
         what = [
-            (listed.partition_task(SideFiles(snapshots, epochs)), segments)
+            (listed.partition_task(side_files), segments)
             for listed in plan.partitions
             if (segments := spooled[listed.key])
         ]
         counts.merge(_finish(what, workers))
     seconds = time.monotonic()
     if as_json:
-        shown = {
+        shown: dict[str, Any] = {
             "source": str(sources[0].path),
             "index_dir": str(mirror) if mirror else None,
             "seconds": round(seconds - start, 3),
             "partitions": len(plan.partitions),
             "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
         }
+        if repair:
+            shown["broken"] = sorted(
+                f"{topic}-{partition}/{name}" for (_, topic, partition), files in broken.items() for name in files
+            )
         print_json({**shown, **counts.as_json()})
     else:
         print_counts(str(sources[0].path), counts)
@@ -129,6 +144,14 @@ def build(
         print_line(f"index files: {mirror or 'beside the segments'}")
     all_well = counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
     return ExitCode.OK if all_well else ExitCode.NOT_WELL
+
+
+def _broken(plan: Plan, options: RecoverOptions, workers: Workers) -> dict[PartitionKey, frozenset[str]]:
+    """The side files that are broken now, by partition: without a catalog nobody remembers an earlier audit."""
+    audits, _ = partition_audits(plan, lambda topic: options, clean_shutdown=True, tiering=False)
+    broken = broken_files(audit(plan, audits, workers, deep=False)[Kind.FILE])
+    note(f"{sum(map(len, broken.values())):,} files in {len(broken):,} partitions are broken")
+    return broken
 
 
 @dataclass(frozen=True, slots=True)

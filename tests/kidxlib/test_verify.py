@@ -19,7 +19,8 @@ from kidxlib.plan import Target, find_segments, parse_topics
 from kidxlib.recover import RecoverOptions
 from kidxlib.verify import audit_partition, audit_segment, partition_audits
 from tests.conftest import Say
-from tests.kidxlib import golden
+from tests.kidxlib import damages, golden
+from tests.kidxlib.damages import Damage
 from tests.kidxlib.golden import GoldenSegment
 
 
@@ -78,6 +79,34 @@ def tree(tmp_path: Path) -> Path:
     built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
     assert built.exit_code == 0
     return log_dir
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The partition that damages are made from, with all its side files."""
+    log_dir = tmp_path_factory.mktemp("sound")
+    folder = Path(shutil.copytree(golden.SAMPLES / "txn-mixed-0", log_dir / "txn-mixed-0"))
+    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    assert built.exit_code == 0
+    return folder
+
+
+@pytest.mark.parametrize("damage", damages.DAMAGES, ids=lambda damage: f"{damage.file.lstrip('0')}-{damage.name}")
+def test_each_damage_has_its_verdict(damage: Damage, sound: Path, tmp_path: Path) -> None:
+    """The file that is not as recovery writes it is told with verdict and reason, and no other file is."""
+    folder = tmp_path / sound.name
+    folder.mkdir()
+    for file in sound.iterdir():
+        (folder / file.name).hardlink_to(file)
+    path = folder / damage.file
+    content = damage.content(path.read_bytes() if path.exists() else b"", folder)
+    path.unlink(missing_ok=True)  # not through the link
+    if content is not None:
+        path.write_bytes(content)
+    found = [finding for finding in _verified(folder, tmp_path, RecoverOptions()) if finding.reason is not None]
+    told = [(finding.verdict, finding.reason) for finding in found]
+    assert (told, damage.file.endswith(found[0].file)) == ([(damage.verdict, damage.reason)], True), found
+    assert all(finding.consequence for finding in found)
 
 
 def _spoilt(tree: Path) -> dict[str, tuple[str, str | None]]:
