@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,9 @@ def _materialising(catalog: Catalog | None, audit_id: str) -> Iterator[_Material
 
         def materialise(rows: DataFrame, name: str) -> DataFrame:
             if catalog is not None:
-                return stack.enter_context(catalog.staging(f"{audit_id}-{name}"))(rows)
+                # A killed run may have left a folder that its audit's id and this name call for.
+                attempt = uuid.uuid4().hex[:8]
+                return stack.enter_context(catalog.staging(f"{audit_id}-{name}-{attempt}"))(rows)
             kept = rows.persist(StorageLevel.DISK_ONLY)
             kept.count()
             return kept

@@ -61,7 +61,7 @@ def printable(text: str) -> str:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | int]], text_columns: int) -> None:
     """Print a table on standard output; the first `text_columns` columns hold text, the others numbers."""
-    table = Table(title=escape(printable(title)), title_justify="left", title_style="bold", header_style="bold")
+    table = Table(header_style="bold")
     for number, column in enumerate(columns):
         if number < text_columns:
             table.add_column(column, overflow="fold")
@@ -70,7 +70,9 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str 
     for row in rows:
         table.add_row(*(f"{value:,}" if isinstance(value, int) else escape(value) for value in row))
     # A pipe has no width of its own, and a table cut to 80 columns would lose what it says.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(printable(title), style="bold", highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
 
 
 def rate(size: int, seconds: float) -> str:

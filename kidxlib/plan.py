@@ -282,11 +282,13 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
         key = segment.partition_key
         listed.add((key, segment.base_offset))
         before = known.get(key, {}).get(segment.base_offset)
-        if before and before.interval_source is IntervalSource.COMPACTION and not (explicit_interval or rebuild):
+        # What compaction chose stays; and what is repaired shall be like the files that are not.
+        keeps_interval = task.only is not None or (before and before.interval_source is IntervalSource.COMPACTION)
+        if before and keeps_interval and not (explicit_interval or rebuild):
             task = replace(
                 task,
                 options=replace(task.options, interval_bytes=before.options.interval_bytes),
-                interval_source=IntervalSource.COMPACTION,
+                interval_source=before.interval_source,
             )
         if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before):
             changes.to_read.append(task)
@@ -414,6 +416,19 @@ def local_folder(option: str, path: str) -> Path:
     if not nearest.is_dir():
         raise UsageError(f"{option} {path}: {nearest} is a file; expected a folder, or a place where one can be made")
     return folder
+
+
+def mirror_tree(path: str | None) -> Path | None:
+    """The absolute path of the mirror tree that `--index-dir` names; None where it was not given.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if path is None:
+        return None
+    if not os.path.isdir(path):
+        raise UsageError(f"--index-dir {path}: no such folder; expected a mirror tree that a build has made")
+    return Path(os.path.realpath(path))
 
 
 def refuse_overlap(index_dir: Path | None, catalog: str | None, sources: Iterable[Source]) -> None:

@@ -262,13 +262,9 @@ def show_summary(title: str, summary: AuditSummary, start_rate: int) -> None:
 
 
 def _show_start(summary: AuditSummary, start_rate: int) -> None:
-    stops = " and ".join(
-        f"{summary.starts[clean]:,} partitions after {'a clean' if clean else 'an unclean'} stop"
-        for clean in (True, False)
-        if summary.starts[clean]
-    )
     print_table(
-        f"a broker's next start: {stops or 'no partition'}",
+        f"a broker's next start (partitions after a clean stop: {summary.starts[True]:,}, after an unclean one: "
+        f"{summary.starts[False]:,})",
         ("it would", "segments", "bytes", "bytes read", "bytes lost", "records lost"),
         [
             (action.value, *(getattr(counts, name) for name in ActionCounts.__dataclass_fields__))
@@ -287,7 +283,7 @@ def _show_start(summary: AuditSummary, start_rate: int) -> None:
         print_line(f"  {row['detail']}")
     _print_more(summary.lost_count)
     for why, count in sorted(summary.removed.items()):
-        print_line(f"it would remove {count:,} files: {why}")
+        print_line(f"removed: {count:,} × {why}")
     if summary.read_bytes:
         seconds = summary.read_bytes / start_rate
         print_line(f"it would read {decimal(summary.read_bytes)}: {seconds:,.1f} s at {rate(start_rate, 1)}")

@@ -346,6 +346,8 @@ class _Loader:
         return self._take_snapshot(end) if end > last_snapshot else last_snapshot
 
     def _read_headers(self, segment: SegmentForecast, start: int) -> None:
+        if segment.base_offset in self._recoveries:
+            return  # what recovery keeps has headers that can be read
         opened = self._segment(segment.base_offset, kept_bytes=segment.kept_bytes)
         try:
             found = opened.translate_offset(start)
@@ -413,7 +415,8 @@ class _Loader:
     def _recover(self, segment: SegmentForecast, why: str, loaded: Sequence[SegmentForecast], *, loading: bool) -> None:
         """`recoverSegment`: while segments are loaded, which fails where its offsets do, or after that."""
         last_snapshot = self._replay(self._log_start_offset, segment.base_offset, loaded)
-        recovery = self._read_already(segment) or self._read(segment)
+        is_whole = segment.kept_bytes == segment.log_bytes
+        recovery = (self._read_already(segment) if is_whole else None) or self._read(segment)
         # A second time there is nothing left to be cut.
         self._recoveries.setdefault(segment.base_offset, recovery)
         segment.read_bytes += segment.kept_bytes
@@ -440,11 +443,7 @@ class _Loader:
     def _read_already(self, segment: SegmentForecast) -> Recovery | None:
         """What somebody has found who read the very log; None where nobody has, or something else stands there."""
         recovery = self._read_before.get(segment.base_offset)
-        if (
-            recovery is None
-            or recovery.log_bytes != segment.log_bytes
-            or segment.kept_bytes not in (0, recovery.log_bytes)
-        ):
+        if recovery is None or recovery.log_bytes != segment.log_bytes:
             return None
         return None if self._path_of(segment).name.endswith(".swap") else recovery
 

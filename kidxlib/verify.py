@@ -265,7 +265,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[AuditedSegment]) ->
     found.findings += _transactions(read, fold, task.index_folder)
     found.findings += _snapshots(read, fold, task.index_folder)
     epochs = _leader_epochs(task.index_folder)
-    found.findings += _epochs(read, fold, epochs)
+    found.findings += _epochs(read, fold, epochs, in_place=task.index_folder == task.folder)
     if task.tiering:
         broken |= {
             (each.base_offset, each.finding.file): each.finding
@@ -351,7 +351,7 @@ def _leader_epochs(index_folder: Path) -> LeaderEpochs | CheckpointError | None:
 
 
 def _epochs(
-    read: list[_Read], fold: PartitionFold, found: LeaderEpochs | CheckpointError | None
+    read: list[_Read], fold: PartitionFold, found: LeaderEpochs | CheckpointError | None, *, in_place: bool
 ) -> Iterator[SegmentFinding]:
     first = read[0].base_offset if read else 0
     if isinstance(found, CheckpointError):
@@ -363,7 +363,8 @@ def _epochs(
             consequence="a broker that starts takes the log dir out of use",
         )
     else:
-        if found is None and not fold.leader_epochs.entries:
+        # Where a broker has one for sure; in a mirror tree only if it was asked for.
+        if found is None and not (in_place and fold.leader_epochs.entries):
             return
         finding = audit_epochs(found, fold.leader_epochs, all_are_known=fold.epochs_are_known)
     yield SegmentFinding(first, finding)

@@ -12,9 +12,9 @@ from pathlib import Path
 from jobs.common.open_catalog import refuse_unusable
 from jobs.common.request import absolute, recover_options, sources_or_sample
 from jobs.common.settings import Settings, read_settings
-from kidxlib.discover import Source, source_at
+from kidxlib.discover import Source
 from kidxlib.errors import UsageError
-from kidxlib.plan import Target, parse_topics, refuse_overlap
+from kidxlib.plan import Target, mirror_tree, parse_topics, refuse_overlap
 from kidxlib.recover import RecoverOptions
 from kidxlib.times import parse_time
 
@@ -87,10 +87,9 @@ def audit_request(
     refuse_overlap(None, location, found)
     if location is not None:
         refuse_unusable(location)
-    mirror = None if index_dir is None else source_at(index_dir).path
     return AuditRequest(
         sources=found,
-        target=Target(index_dir=mirror, by_source=len(found) > 1, publish_truncated=False),
+        target=Target(index_dir=mirror_tree(index_dir), by_source=len(found) > 1, publish_truncated=False),
         catalog=location,
         database=database,
         topics=parse_topics(settings.build.topics if topics is None else topics),

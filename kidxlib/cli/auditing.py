@@ -10,11 +10,12 @@ from pathlib import Path
 from kidxlib.build import BuildTask
 from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
 from kidxlib.cli.workers import Workers
-from kidxlib.console import Done, progress
+from kidxlib.console import Done, note, progress
 from kidxlib.pack import BINS_PER_CORE, pack
 from kidxlib.plan import PartitionKey, Plan
-from kidxlib.show_audit import Kind, Row, rows_of_partition, rows_of_segment
-from kidxlib.verify import AuditedSegment, PartitionAudit, audit_partition, audit_segment
+from kidxlib.recover import RecoverOptions
+from kidxlib.show_audit import Kind, Row, broken_files, rows_of_partition, rows_of_segment
+from kidxlib.verify import AuditedSegment, PartitionAudit, audit_partition, audit_segment, partition_audits
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,18 @@ def audit(
     for of_kind in rows.values():
         of_kind.sort(key=_place)
     return rows
+
+
+def broken_now(plan: Plan, options: RecoverOptions, workers: Workers) -> dict[PartitionKey, frozenset[str]]:
+    """Names of the side files that are broken, by partition: without a catalog nobody remembers an earlier audit.
+
+    Args:
+        options: what files are to be like.
+    """
+    audits, _ = partition_audits(plan, lambda topic: options, clean_shutdown=True, tiering=False)
+    broken = broken_files(audit(plan, audits, workers, deep=False)[Kind.FILE])
+    note(f"{sum(map(len, broken.values())):,} files in {len(broken):,} partitions are broken")
+    return broken
 
 
 def _place(row: Row) -> tuple[str, str, int, int, str]:

@@ -17,11 +17,10 @@ import click
 from kidxlib.build import BuildTask
 from kidxlib.build import build as build_segments
 from kidxlib.cli import shared_options
-from kidxlib.cli.auditing import audit
 from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
 from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
-from kidxlib.console import Done, note, print_json, print_line, progress, warn
+from kidxlib.console import Done, print_json, print_line, progress, warn
 from kidxlib.discover import SegmentFile, source_at
 from kidxlib.errors import UsageError
 from kidxlib.finish import PartitionTask, SegmentTask, finish, segment_task
@@ -43,9 +42,7 @@ from kidxlib.plan import (
 )
 from kidxlib.publish import sweep
 from kidxlib.recover import MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
-from kidxlib.show_audit import Kind, broken_files
 from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
-from kidxlib.verify import partition_audits
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
 LONGEST_RUN: Final = timedelta(hours=24)
@@ -114,7 +111,10 @@ def build(
         workers = stack.enter_context(Workers(processes or os.cpu_count() or 1))
         side_files, broken = SideFiles(snapshots, epochs), dict[PartitionKey, frozenset[str]]()
         if repair:
-            broken, side_files = _broken(plan, options, workers), REPAIRED_SIDE_FILES
+            # Whoever repairs nothing does not wait for what an audit imports.
+            from kidxlib.cli.auditing import broken_now
+
+            broken, side_files = broken_now(plan, options, workers), REPAIRED_SIDE_FILES
             plan = repairs(plan, broken)
         counts, spooled = _scan(plan, workers, scratch)
         what = [
@@ -144,14 +144,6 @@ def build(
         print_line(f"index files: {mirror or 'beside the segments'}")
     all_well = counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
     return ExitCode.OK if all_well else ExitCode.NOT_WELL
-
-
-def _broken(plan: Plan, options: RecoverOptions, workers: Workers) -> dict[PartitionKey, frozenset[str]]:
-    """The side files that are broken now, by partition: without a catalog nobody remembers an earlier audit."""
-    audits, _ = partition_audits(plan, lambda topic: options, clean_shutdown=True, tiering=False)
-    broken = broken_files(audit(plan, audits, workers, deep=False)[Kind.FILE])
-    note(f"{sum(map(len, broken.values())):,} files in {len(broken):,} partitions are broken")
-    return broken
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from kidxlib.cli.workers import Workers
 from kidxlib.command import ExitCode
 from kidxlib.console import warn
 from kidxlib.discover import source_at
-from kidxlib.plan import Target, find_segments, parse_topics
+from kidxlib.plan import Target, find_segments, mirror_tree, parse_topics
 from kidxlib.recover import RecoverOptions
 from kidxlib.show_audit import AuditSummary, show_json, show_summary
 from kidxlib.verify import partition_audits
@@ -44,10 +44,9 @@ def verify(
     --gate; 1 failed.
     """
     source = source_at(folder)
-    mirror = None if index_dir is None else source_at(index_dir).path
     asked = AuditOptions.of(**options)
     like = RecoverOptions(interval_bytes=interval_bytes)
-    target = Target(index_dir=mirror, by_source=False, publish_truncated=False)
+    target = Target(index_dir=mirror_tree(index_dir), by_source=False, publish_truncated=False)
     plan = find_segments((source,), parse_topics(topics), target, lambda topic: like)
     audits, notes = partition_audits(
         plan, lambda topic: like, clean_shutdown=asked.clean_shutdown, tiering=asked.tiering

@@ -24,14 +24,18 @@ from tests.docs.conftest import Workspace
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
 from tests.kidxlib.golden import SAMPLES
-from tests.support.build_job import build_here, rows
+from tests.support.build_job import build_here, retention_here, rows, verify_here
 
 Rows = list[tuple[Any, ...]]
+
+#: An index that is removed before the audit.
+MISSING: Final = f"clock-0/{10:020d}.timeindex"
 
 
 @dataclass(frozen=True)
 class Built:
-    """A catalog after three builds: the README's of the sample, and two of `broker` and `volume`.
+    """A catalog after three builds: the README's of the sample, and two of `broker` and `volume`; after an audit of
+    these two, and a plan.
 
     `then` and `now` are the segments that the last two found in all sources, `gone` those of `then` that are not in
     `now`.
@@ -71,7 +75,14 @@ def built(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Bui
 
     then = build(second_at)
     change_broker(broker)
-    return Built(catalog, then, build(third_at), second_at, third_at)
+    now = build(third_at)
+    (folder / "index" / "broker" / MISSING).unlink()
+    sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", folder / "index")
+    audited = verify_here(*sources, "--catalog", catalog)
+    assert audited.code == 3, audited.err
+    planned = retention_here("--catalog", catalog)
+    assert planned.code == 3, planned.err
+    return Built(catalog, then, now, second_at, third_at)
 
 
 @pytest.fixture(scope="module")
@@ -210,6 +221,26 @@ def leader_epochs(built: Built) -> Rows:
     return spans
 
 
+def broken_files(built: Built) -> Rows:
+    """Indexes of a log on which Kafka fails, a log that cannot be read, and the index that was removed."""
+    index = built.catalog.parent / "index" / "broker"
+    failing = ("log-offset-overflow", "a broker that has to recover the segment fails")
+    unread = built.catalog.parent / "broker" / "broken-0" / f"{0:020d}.log"
+    overflow = [
+        ("broker", "overflow", 0, 0, suffix, *failing, str(index / "overflow-0" / f"{0:020d}{suffix}"))
+        for suffix in (".index", ".timeindex")
+    ]
+    empty = (
+        "a broker that starts makes an empty one and leaves it so: retention and searches by time take the age of the "
+        "file"
+    )
+    return [
+        ("broker", "broken", 0, 0, ".log", "unreadable", "its side files were not looked at", str(unread)),
+        ("broker", "clock", 0, 10, ".timeindex", "missing", empty, str(index / MISSING)),
+        *overflow,
+    ]
+
+
 def transactions(segments: Iterable[Found]) -> tuple[list[tuple[Found, int, int]], dict[int, tuple[int, int]]]:
     """Of one partition, in plain Python: those aborted, with the segment of the marker, its offset and the first one;
     and by producer the first and last offset of those still open.
@@ -325,6 +356,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segments did the last build find new, changed or gone?": found_by_last_build,
     "What has changed since an earlier state of the catalog?": changed_since,
     "When did segments go?": gone,
+    "Which side files did the last audit of each source find broken, and what does that lead to?": broken_files,
 }
 NOT_WELL: Final = "Which segments are not well, and why?"
 LAST_BUILD: Final = "What did the last build do, and how fast?"

@@ -59,7 +59,7 @@ def no_delta_table(spark: SparkSession, catalog: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (newer, "builds: written with catalog version 99, this code has 3; use a newer release"),
+        (newer, f"builds: written with catalog version 99, this code has {CATALOG_VERSION}; use a newer release"),
         (foreign, "partitions: a Delta table, but not one of this project's; give --catalog another folder"),
         (no_delta_table, "give --catalog a new or empty folder"),
     ],

@@ -12,6 +12,8 @@ import kidxlib.build
 from kidxlib import fold, producers, recover, retention
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 from tests.docs.render import rendered
+from tests.kidxlib import damages
+from tests.kidxlib.test_audit_records import CASES
 
 _LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -32,9 +34,9 @@ def test_every_status_and_reason_is_explained() -> None:
     in_code = {(status.value, word) for status, word, _ in recover._ENDS.values() if word is not None}
     fold_failures = [word for word, _ in producers._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
     in_code |= {(recover.Status.QUARANTINED.value, word) for word in fold_failures}
-    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build))):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_not_read":
-            status, word = call.args[2:4]
+    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build.why_not_read))):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ScanEnd":
+            status, word = call.args[:2]
             assert isinstance(word, ast.Constant)
             # Where the status is decided above, it is `gone` (no row is written) or, for a dangling link, `unreadable`.
             name = status.attr.lower() if isinstance(status, ast.Attribute) else "unreadable"
@@ -53,6 +55,14 @@ def test_every_reason_and_warning_of_retention_is_explained() -> None:
     ]
     warnings = page[page.index("## Warnings") : page.index("## Policies")]
     assert _WARNING_ROW.findall(warnings) == [surprise.value for surprise in retention.Surprise]
+
+
+def test_every_reason_of_an_audit_is_explained() -> None:
+    """Those that the tables of damages ask for."""
+    page = read("docs/audit.md")
+    reasons = set(re.findall(r"`([a-z-]+)`", page[page.index("## Reasons") :]))
+    told = {damage.reason for damage in damages.DAMAGES} | {case.reason for case in CASES if case.reason is not None}
+    assert told <= reasons, told - reasons
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

@@ -15,9 +15,9 @@ class Archive:
         self.folder = folder
         self.log_dir, self.index_dir, self.catalog = folder / "kafka-logs", folder / "index", folder / "catalog"
 
-    def build(self) -> Ended:
+    def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
-        ended = build_here(*places, "--json")
+        ended = build_here(*places, "--json", *arguments)
         assert ended.code in (0, 3), ended.err
         return ended
 

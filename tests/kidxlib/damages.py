@@ -146,8 +146,9 @@ def _producers(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, 
 
 
 def _snapshot(entries: Entries, version: int = 1) -> bytes:
-    covered = len(entries).to_bytes(4) + entries.tobytes()
-    return version.to_bytes(2) + google_crc32c.value(covered).to_bytes(4) + covered
+    covered: bytes = len(entries).to_bytes(4) + entries.tobytes()
+    checksum: int = google_crc32c.value(covered)
+    return version.to_bytes(2) + checksum.to_bytes(4) + covered
 
 
 def _transaction(producer_id: int, first: int, last: int, stable: int) -> bytes:

@@ -22,6 +22,7 @@ from jobs.build_index import build_index
 from jobs.common.tables import TABLES
 from jobs.retention import retention
 from jobs.seek import seek
+from jobs.verify_index import verify_index
 from kidxlib.command import run
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -57,6 +58,12 @@ def seek_here(*arguments: str | Path) -> Ended:
     """Run seek within this process."""
     use_pips_spark()
     return run_here(seek, *arguments)
+
+
+def verify_here(*arguments: str | Path) -> Ended:
+    """Run verify_index within this process."""
+    use_pips_spark()
+    return run_here(verify_index, *arguments)
 
 
 def run_here(command: click.Command, *arguments: str | Path) -> Ended:

@@ -1,0 +1,173 @@
+"""Audits by the job: what kidx verify says, recorded in the catalog, and what a build repairs by that."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kidxlib import names
+from kidxlib.cli.main import kidx
+from tests.docs.log_dirs import put
+from tests.docs.test_catalog_tables import operations
+from tests.faults.processes import kill_session
+from tests.jobs.archive import Archive, assert_refused
+from tests.kidxlib import golden
+from tests.kidxlib.segments import Batch
+from tests.support.build_job import Ended, build_here, rows, run_here, start, verify_here
+
+_PARTITION = "txn-mixed-0"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The sample with its side files in a mirror, built with an interval of its own; who changes it takes a copy."""
+    archive = Archive(tmp_path_factory.mktemp("audited"))
+    shutil.copytree(golden.SAMPLES, archive.log_dir)
+    ended = archive.build("--interval-bytes", "512", "--snapshots", "--epochs")
+    assert ended.code == 0
+    return archive
+
+
+@pytest.fixture
+def archive(built: Archive, tmp_path: Path) -> Iterator[Archive]:
+    """It, with an index folder that is put back afterwards: the catalog holds its path."""
+    shutil.copytree(built.index_dir, tmp_path / "index")
+    yield built
+    shutil.rmtree(built.index_dir)
+    shutil.move(tmp_path / "index", built.index_dir)
+
+
+def _verify(archive: Archive, *arguments: str | Path, code: int = 0) -> Ended:
+    places = ("--source", f"it={archive.log_dir}", "--index-dir", archive.index_dir)
+    ended = verify_here(*places, *arguments)
+    assert ended.code == code, ended.err
+    return ended
+
+
+def _spoil(folder: Path) -> list[str]:
+    """Break two indexes, a snapshot and the epochs of a partition, and leave one index sparser; names of the first."""
+    broken = [
+        names.segment_file(84, names.TIME_INDEX_SUFFIX),
+        names.segment_file(84, names.TRANSACTION_INDEX_SUFFIX),
+        names.segment_file(5891, names.SNAPSHOT_SUFFIX),
+        names.LEADER_EPOCH_CHECKPOINT,
+    ]
+    for name in broken[:3]:
+        os.truncate(folder / name, (folder / name).stat().st_size - 12)
+    (folder / broken[3]).write_text("0\n1\n0 5\n")
+    os.truncate(folder / names.segment_file(84, names.OFFSET_INDEX_SUFFIX), 80)
+    return broken
+
+
+def test_the_job_says_what_the_command_says(tmp_path: Path) -> None:
+    """Goal: the same files, starts and gate, be it on executors or in processes; and nothing beside the source changes.
+
+    Method: a broker's log dir with sound, spoilt, damaged and empty partitions; both print all that they found.
+    """
+    log_dir = tmp_path / "kafka-logs"
+    shutil.copytree(golden.SAMPLES, log_dir)
+    sound = run_here(kidx, "build", log_dir, "--in-place", "--snapshots", "--epochs")
+    assert sound.code == 0, sound.err
+    _spoil(log_dir / _PARTITION)
+    shutil.copytree(golden.DATA / "logs" / "flip-v2-codecs-0", log_dir / "flipped-0")
+    put(log_dir / "overflow-0", 0, [Batch(), Batch(offset_step=2**31)])
+    (log_dir / "broken-0" / names.segment_file(0, names.LOG_SUFFIX)).mkdir(parents=True)
+    (log_dir / "empty-0").mkdir()
+    (log_dir / "append-time-0" / f"{names.segment_file(7, names.OFFSET_INDEX_SUFFIX)}").touch()
+    (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_text("0\n1\nplain-zstd 0 13697\n")
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in log_dir.rglob("*")}
+    options = ("--deep-iteration", "--gate", "tiering", "--json")
+    job = verify_here("--source", log_dir, *options)
+    command = run_here(kidx, "verify", log_dir, *options)
+    assert job.code == command.code == 3, job.err + command.err
+    theirs, ours = command.json, job.json
+    assert {name: ours[name] for name in theirs} == theirs
+    assert ours.keys() - theirs.keys() == {"audit_id", "catalog"}
+    assert {each["verdict"] for each in ours["files"]} == {"identical", "safe", "broken"}
+    assert {each["action"] for each in ours["startup"]} >= {"load", "rebuild", "cut", "split"}
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in log_dir.rglob("*")} == before
+
+
+def test_what_was_built_is_identical_by_the_catalogs_interval(archive: Archive) -> None:
+    """The interval is the catalog's of each segment, unless an option says one, with which indexes are safe.
+
+    One commit an audit; one that is run again with the same time replaces itself.
+    """
+    now = ("--now", "2026-11-21T00:00:00Z")
+    found = _verify(archive, "--catalog", archive.catalog, "--json", "--fail-on", "safe", *now).json
+    assert {each["verdict"] for each in found["files"]} == {"identical"}
+    explicit = ("--interval-bytes", "4096", "--catalog", archive.catalog, "--json")
+    assert {each["verdict"] for each in _verify(archive, *explicit).json["files"]} == {"identical", "safe"}
+    again = _verify(archive, "--catalog", archive.catalog, "--json", *now).json
+    assert again["audit_id"] == found["audit_id"]
+    kept = rows(archive.catalog, f"SELECT * FROM findings WHERE audit_id = '{found['audit_id']}'")
+    columns = ("source", "topic", "partition", "base_offset", "file", "verdict", "path")
+    assert sorted(tuple(row[name] for name in columns) for row in kept) == sorted(
+        tuple(each[name] for name in columns) for each in found["files"]
+    )
+    assert operations(archive.catalog / "findings")[-3:] == ["WRITE"] * 3
+
+
+def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> None:
+    """What it found broken is as before, to the byte; all else keeps its bytes and times, and the catalog its rows."""
+    folder = archive.index_dir / _PARTITION
+    places = ("--source", f"it={archive.log_dir}", "--catalog", archive.catalog, "--repair")
+    sound = {path: path.read_bytes() for path in archive.index_dir.rglob("*") if path.is_file()}
+    broken = [folder / name for name in _spoil(folder)]
+    shown = _verify(archive, "--catalog", archive.catalog, code=3).out.splitlines()
+    command = run_here(kidx, "verify", archive.log_dir, "--index-dir", archive.index_dir, "--interval-bytes", "512")
+    assert shown[1:-1] == command.out.splitlines()[1:], "but for the title, and where it is recorded"
+    safe = folder / names.segment_file(84, names.OFFSET_INDEX_SUFFIX)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sound if path not in broken}
+    assert_refused(build_here(*places, "--index-dir", tmp_path / "other"), "give both the same --index-dir")
+    assert_refused(build_here("--source", f"new={archive.log_dir}", *places[2:]), "no audit of source new")
+    segments = rows(archive.catalog, "SELECT * FROM segments ORDER BY topic, base_offset")
+    ended = build_here(*places, "--index-dir", archive.index_dir, "--json")
+    assert ended.code == 0, ended.err
+    assert {path: path.read_bytes() for path in broken} == {path: sound[path] for path in broken}
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
+    assert {path for path in archive.index_dir.rglob("*") if path.is_file()} == sound.keys()
+    now = rows(archive.catalog, "SELECT * FROM segments ORDER BY topic, base_offset")
+    differ = [(a, b) for a, b in zip(segments, now, strict=True) if a != b]
+    assert [(a["topic"], a["base_offset"], b["offset_index_bytes"]) for a, b in differ] == [("txn-mixed", 84, 80)]
+    found = _verify(archive, "--catalog", archive.catalog, "--json").json["files"]
+    assert [each["path"] for each in found if each["verdict"] != "identical"] == [str(safe)]
+    nothing = build_here(*places, "--index-dir", archive.index_dir, "--json")
+    assert (nothing.code, nothing.json["segments"]) == (0, 0), nothing.err
+
+
+def test_an_audit_that_was_killed_is_simply_run_again(archive: Archive, exhaustive: bool) -> None:
+    """kill -9 of driver, JVM and workers while results are staged; the same command again records one audit."""
+    if not exhaustive:
+        pytest.skip("takes a minute: --exhaustive")
+    places: tuple[str | Path, ...] = ("--source", f"it={archive.log_dir}", "--index-dir", archive.index_dir)
+    places += ("--catalog", archive.catalog, "--now", "2026-11-20T00:00:00Z", "--json")
+    staging = archive.catalog / "_staging"
+    with start(*places, job="verify_index") as job:
+        while job.poll() is None and not (staging.is_dir() and any(staging.iterdir())):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.wait(0.01)
+        kill_session(job)
+    assert any(staging.iterdir()), "too late: it had ended"
+    recorded = "SELECT count(*) AS files FROM findings WHERE audited_at = TIMESTAMP '2026-11-20 00:00:00 UTC'"
+    assert rows(archive.catalog, recorded) == [{"files": 0}]
+    ended = verify_here(*places)
+    assert ended.code == 0, ended.err
+    assert rows(archive.catalog, recorded) == [{"files": len(ended.json["files"])}]
+
+
+def test_options_that_cannot_be_are_one_line(tmp_path: Path) -> None:
+    """Before Spark is started."""
+    assert_refused(verify_here("--source", tmp_path / "no"), "No such file or directory; expected a Kafka log dir")
+    assert_refused(verify_here("--catalog", "a", "--database", "b"), "--catalog and --database: give one of them")
+    assert_refused(
+        verify_here("--index-dir", tmp_path / "no"), "no such folder; expected a mirror tree that a build has"
+    )
+    within = golden.SAMPLES / "catalog"
+    assert_refused(verify_here("--source", golden.SAMPLES, "--catalog", within), "one is inside the other")
