@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.audit import audit
 from benchmarks.incremental import incremental
 from benchmarks.lookup import lookup
 from benchmarks.pages import pages
@@ -19,6 +20,7 @@ def benchmarks() -> None:
     """Measure this project on this machine. What the figures mean stands in docs/performance.md."""
 
 
+benchmarks.add_command(audit)
 benchmarks.add_command(scan)
 benchmarks.add_command(incremental)
 benchmarks.add_command(lookup)
