@@ -114,9 +114,11 @@ def _compare(kafka: Kafka, told: Forecast, theirs: Path, point: int, start: int,
     left = {each.base_offset: each.kept_bytes for each in told.segments if each.action is not Action.DELETE}
     assert (left or {start: 0}) == segments, told
     assert (told.log_start_offset, told.log_end_offset) == ends, told
+    deleted = {each.base_offset for each in told.segments if each.action is Action.DELETE}
     for name in told.removed:
         swapped_in = f"{name}.swap" in told.renamed
-        made_anew = any(name.startswith(f"{base_offset:020d}.") for base_offset in segments)
+        # Of a segment that is there still; or that Kafka has marked as deleted itself, with a file of that name.
+        made_anew = any(name.startswith(f"{base_offset:020d}.") for base_offset in {*segments, *deleted})
         assert swapped_in or made_anew or name not in there, (name, told)
     for name in told.renamed:
         assert name not in there, (name, told)
