@@ -13,8 +13,8 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 3
-#: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
+CATALOG_VERSION: Final = 4
+#: The last one that added columns without which a row is not complete: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
 
 
@@ -108,6 +108,12 @@ _SEGMENT_FACTS: Final = (
             )
         ),
         "batches with a leader epoch above all before them in the segment",
+    ),
+    Column(
+        "offsets_increase",
+        _BOOLEAN,
+        "each batch's last offset is above that of the batch before it; null where catalog version 3 or older wrote "
+        "the row",
     ),
     Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
     Column("log_inode", _LONG, "inode number of the .log"),
