@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
 CATALOG_VERSION: Final = 4
-#: The last one that added columns without which a row is not complete: segments of rows of an earlier one are read again.
+#: The last one that added columns which every row has to have: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
 
 

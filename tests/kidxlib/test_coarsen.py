@@ -1,4 +1,4 @@
-"""Indexes at another interval: the bytes that recovery writes with it, found through denser ones or by headers alone."""
+"""Indexes at another interval: the bytes that recovery writes with it, through denser ones or by headers alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from kidxlib.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
@@ -118,7 +119,7 @@ def test_a_log_that_is_not_given_whole_is_not_taken(golden_segments: list[Golden
     indexes = Indexes(segment.offset_index, segment.time_index)
 
     class Pieces(WholeLog):
-        def window(self, position: int) -> tuple[int, np.ndarray]:  # type: ignore[type-arg]
+        def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
             start, data = super().window(position)
             return start, data[: len(data) // 2]
 
