@@ -70,6 +70,7 @@ class Mode(enum.Enum):
 LOG_CHANGED: Final = "log-changed"  # since it was built
 UNREADABLE: Final = "unreadable"
 UNFINISHED: Final = "unfinished"  # the build did not come to its transactions
+NOT_LOCKED: Final = "not-locked"  # it came into a log dir where there was nothing to do before: run again
 NOT_OURS: Final = "not-ours"  # in a log dir, and the catalog does not know it: a broker removes it when it starts
 
 
@@ -142,6 +143,7 @@ class CompactionOptions:
         policy: which segments get which interval.
         trim: cut files that end in zeros.
         orphans: remove files that nothing needs.
+        locked: the log dirs in which files may be written.
     """
 
     policy: CompactionPolicy
@@ -149,6 +151,7 @@ class CompactionOptions:
     orphans: bool
     now_ms: int
     delays: Delays
+    locked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +167,12 @@ class Coarsened:
     """Both indexes of a segment at two intervals.
 
     Attributes:
+        version: of the log.
         cost_before: None where the `.index` is not what the catalog says.
         cost_after, offset_index, time_index: the new ones; None where they stay, or were not made as yet.
     """
 
+    version: FileVersion
     interval_before: int
     interval_after: int
     cost_before: ScanCost | None = None
@@ -214,8 +219,7 @@ class Change:
 
 
 def compact(tasks: Iterable[CompactionTask], options: CompactionOptions, mode: Mode, may_map: bool) -> Iterator[Change]:
-    """Look for what is to change in partitions, and with `Mode.APPLY` change it. The log dirs of changes `in_log_dir`
-    are locked by who calls this.
+    """Look for what is to change in partitions, and with `Mode.APPLY` change it.
 
     A change is given out after its files are durable.
 
@@ -305,10 +309,12 @@ class _Partition:
             place=self._place(folder, names[-1]),
             bytes_before=sum(sizes),
             bytes_after=None,
-            coarsened=Coarsened(segment.options.interval_bytes, interval),
+            coarsened=Coarsened(segment.version, segment.options.interval_bytes, interval),
         )
         if not segment.finished:
             return replace(change, outcome=Outcome.KEPT, reason=UNFINISHED)
+        if not self._may_write(change.place):
+            return replace(change, outcome=Outcome.KEPT, reason=NOT_LOCKED)
         if self.mode is Mode.LOOK:
             return change
         present = self._as_recorded(segment)
@@ -327,6 +333,7 @@ class _Partition:
             }
             outcome = Outcome.WRITTEN if Published.WRITTEN in published else Outcome.UNCHANGED
         coarsened = Coarsened(
+            segment.version,
             segment.options.interval_bytes,
             interval,
             None if present is None else scan_cost(present.offset_index, segment.valid_bytes),
@@ -381,23 +388,27 @@ class _Partition:
                 trimmed = [Trimmed(suffix, None, _why_not_read(error)) for suffix in padded]
             for each in trimmed:
                 name = padded[each.suffix]
+                place = self._place(folder, name)
                 before = self._files[folder][name].st_size
-                after = before if each.content is None else len(each.content)
-                if each.content is not None and after == before:
+                content, reason, outcome = each.content, each.reason, Outcome.PLANNED
+                if content is not None and len(content) == before:
                     continue  # the entry of 1970 is all that it has
-                outcome = Outcome.PLANNED if each.content is not None else Outcome.KEPT
-                if each.content is not None and self.mode is Mode.APPLY:
-                    self.publisher.stage(folder, name, each.content, self._owner_in(folder, owner))
+                if content is not None and not self._may_write(place):
+                    content, reason = None, NOT_LOCKED
+                if content is None:
+                    outcome = Outcome.KEPT
+                elif self.mode is Mode.APPLY:
+                    self.publisher.stage(folder, name, content, self._owner_in(folder, owner))
                     outcome = Outcome.WRITTEN
                 yield Change(
                     key=self.task.key,
                     base_offset=segment.base_offset,
                     action=Action.TRIM,
                     outcome=outcome,
-                    place=self._place(folder, name),
-                    reason=each.reason,
+                    place=place,
+                    reason=reason,
                     bytes_before=before,
-                    bytes_after=after,
+                    bytes_after=before if content is None else len(content),
                 )
 
     def _trimmed(
@@ -427,6 +438,8 @@ class _Partition:
         is_side_file = orphan.reason in (OrphanReason.NO_SEGMENT, OrphanReason.STRAY_SNAPSHOT)
         if place.log_dir is not None and is_side_file and not self._is_ours(folder, orphan):
             outcome, reason = Outcome.KEPT, NOT_OURS
+        elif not self._may_write(place):
+            outcome, reason = Outcome.KEPT, NOT_LOCKED
         elif self.mode is Mode.APPLY:
             self.retirer.remove(folder, orphan.name)
             outcome = Outcome.REMOVED
@@ -475,6 +488,9 @@ class _Partition:
 
     def _place(self, folder: Folder, name: str) -> Place:
         return Place(os.path.join(str(folder), name), folder.root if self._is_beside_logs(folder) else None)
+
+    def _may_write(self, place: Place) -> bool:
+        return self.mode is not Mode.APPLY or place.log_dir is None or place.log_dir in self.options.locked
 
     def _owner_in(self, folder: Folder, owner: Owner | None) -> Owner | None:
         return owner if self._is_beside_logs(folder) else None

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
@@ -156,7 +157,7 @@ def compact_until_step(
     """
     with locked(log_dir), mock.patch.object(kidxlib.compact, "GROUP_FILES", 4):
         steps = _killed_before(last_step)
-        for change in compact(tasks, options, Mode.APPLY, may_map=True):
+        for change in compact(tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, may_map=True):
             send.send(change)
     send.send(steps())
 

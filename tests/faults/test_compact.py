@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.compact import Action, CompactionOptions, CompactionTask, Outcome
+from kidxlib.compact import Action, CompactionOptions, CompactionTask, Mode, Outcome, compact
 from kidxlib.compaction_policy import Rule
 from kidxlib.names import (
     LOG_SUFFIX,
@@ -241,6 +241,17 @@ def test_a_guest_removes_only_what_it_knows_for_its_own(place: Place, tmp_path: 
         segment_file(9, SNAPSHOT_SUFFIX): (Outcome.KEPT, "not-ours"),
     }
     assert {change.place.log_dir for change in done} == {str(log_dir)}
+
+
+def test_nothing_is_written_in_a_log_dir_that_is_not_locked(place: Place, tmp_path: Path) -> None:
+    """Which ones to lock was looked up before; what came into another since then is left to the next run."""
+    folder, tasks = _copy(place, tmp_path / "copy")
+    before = {path: content for path, content in _tree(folder).items() if path.startswith("kafka-logs")}
+    done = list(compact(tasks, place.everything, Mode.APPLY, may_map=True))
+    assert before.items() <= _tree(folder).items()
+    kept = [change for change in done if change.reason == "not-locked"]
+    assert {change.place.log_dir for change in kept} == {str(folder / "kafka-logs")} and len(kept) == 8
+    assert {change.outcome for change in kept} == {Outcome.KEPT}
 
 
 def test_what_is_young_stays(place: Place, tmp_path: Path) -> None:

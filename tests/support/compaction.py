@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kidxlib.build import BuiltSegment, build
@@ -78,11 +79,12 @@ def options(
     )
 
 
-def applied(tasks: Iterable[CompactionTask], how: CompactionOptions, *, may_map: bool = True) -> list[Change]:
-    """What is done."""
-    return list(compact(tasks, how, Mode.APPLY, may_map))
+def applied(tasks: Sequence[CompactionTask], how: CompactionOptions, *, may_map: bool = True) -> list[Change]:
+    """What is done; nobody else uses the log dirs."""
+    log_dirs = frozenset(task.segments_folder.root for task in tasks if task.segments_folder is not None)
+    return list(compact(tasks, replace(how, locked=log_dirs), Mode.APPLY, may_map))
 
 
-def planned(tasks: Iterable[CompactionTask], how: CompactionOptions, *, may_map: bool = True) -> list[Change]:
+def planned(tasks: Sequence[CompactionTask], how: CompactionOptions, *, may_map: bool = True) -> list[Change]:
     """What would be."""
     return list(compact(tasks, how, Mode.PLAN, may_map))
