@@ -318,9 +318,10 @@ class _Partition:
         if self.mode is Mode.LOOK:
             return change
         present = self._as_recorded(segment)
+        denser = present if segment.options.interval_bytes < interval and segment.offsets_increase else None
         try:
-            with self._opened(segment) as (log, owner):
-                indexes = self._indexes(log, segment, interval, present)
+            with self._opened(segment, few_pages=denser is not None) as (log, owner):
+                indexes = self._indexes(log, segment, interval, denser)
         except (OSError, LogChangedError) as error:
             return replace(change, outcome=Outcome.KEPT, reason=_why_not_read(error))
         if isinstance(indexes, str):
@@ -343,13 +344,11 @@ class _Partition:
         )
         return replace(change, outcome=outcome, bytes_after=indexes.size, coarsened=coarsened)
 
-    def _indexes(
-        self, log: LogBytes, segment: RecordedSegment, interval: int, present: Indexes | None
-    ) -> Indexes | str:
+    def _indexes(self, log: LogBytes, segment: RecordedSegment, interval: int, denser: Indexes | None) -> Indexes | str:
         """The new indexes, or why there are none: Kafka fails on the segment at this interval."""
         options = replace(segment.options, interval_bytes=interval)
-        if present is not None and segment.options.interval_bytes < interval and segment.offsets_increase:
-            found = from_denser(log, segment.base_offset, options, present)
+        if denser is not None:
+            found = from_denser(log, segment.base_offset, options, denser)
             if found is not None:
                 return found
         recovered = from_headers(log, segment.base_offset, options)
@@ -464,9 +463,11 @@ class _Partition:
     # ---- what they share ----
 
     @contextmanager
-    def _opened(self, segment: RecordedSegment) -> Iterator[tuple[LogBytes, Owner]]:
-        """A segment's log up to the end of its last valid batch, as it was when it was built, and its owner where
-        index files go beside it.
+    def _opened(self, segment: RecordedSegment, *, few_pages: bool = False) -> Iterator[tuple[LogBytes, Owner]]:
+        """A segment's log up to the end of its last valid batch, as it was when it was built, and its owner.
+
+        Args:
+            few_pages: see `map_log`.
 
         Raises:
             OSError: it cannot be read.
@@ -481,7 +482,10 @@ class _Partition:
         ):
             if version != segment.version:
                 raise LogChangedError(f"{folder}: the log has changed since it was built")
-            log = map_log(descriptor, valid_bytes) if self.may_map else ChunkedLog(descriptor, valid_bytes)
+            if self.may_map:
+                log = map_log(descriptor, valid_bytes, few_pages=few_pages)
+            else:
+                log = ChunkedLog(descriptor, valid_bytes)
             yield log, Owner.of(os.fstat(descriptor))
             if FileVersion.of_descriptor(descriptor) != version:
                 raise LogChangedError(f"{folder}: the log changed while it was read")

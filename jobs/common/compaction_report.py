@@ -22,7 +22,7 @@ JSON_COLUMNS: Final = (
     *("interval_bytes", "scan_mean_before", "scan_most_before", "scan_mean_after", "scan_most_after"),
 )
 
-_KEPT: Final = F.col("outcome") == Outcome.KEPT.value
+_KEPT: Final = f"outcome = '{Outcome.KEPT.value}'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def report(changes: DataFrame) -> Report:
     """Sum changes up."""
     weight = F.coalesce("log_bytes", F.lit(0))
     by_topic = (
-        changes.where(~_KEPT)
+        changes.where(f"NOT {_KEPT}")
         .groupBy("topic", "action")
         .agg(
             F.count("*").alias("changes"),
@@ -84,13 +84,13 @@ def report(changes: DataFrame) -> Report:
     )
     counts = {
         row["kept"]: (row["all"], row["not_well"])
-        for row in changes.groupBy(_KEPT.alias("kept"))
+        for row in changes.groupBy(F.expr(_KEPT).alias("kept"))
         .agg(F.count("*").alias("all"), F.count_if(F.col("reason") != NOT_OURS).alias("not_well"))
         .collect()
     }
     return Report(
         topics=[TopicSavings(**row.asDict()) for row in by_topic.collect()],
-        changed=(counts.get(False, (0, 0))[0], _lines(changes.where(~_KEPT))),
+        changed=(counts.get(False, (0, 0))[0], _lines(changes.where(f"NOT {_KEPT}"))),
         kept=(counts.get(True, (0, 0))[0], _lines(changes.where(_KEPT))),
         not_well=counts.get(True, (0, 0))[1],
     )
