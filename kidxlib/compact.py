@@ -163,6 +163,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexFile:
+    """What the catalog records of an index file."""
+
+    entries: int
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, content: bytes, entry_bytes: int) -> Self:
+        return cls(len(content) // entry_bytes, len(content), google_crc32c.value(content))
+
+
+@dataclass(frozen=True, slots=True)
 class Coarsened:
     """Both indexes of a segment at two intervals.
 
@@ -179,19 +192,6 @@ class Coarsened:
     cost_after: ScanCost | None = None
     offset_index: IndexFile | None = None
     time_index: IndexFile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFile:
-    """What the catalog records of an index file."""
-
-    entries: int
-    size: int
-    crc32c: int
-
-    @classmethod
-    def of(cls, content: bytes, entry_bytes: int) -> Self:
-        return cls(len(content) // entry_bytes, len(content), google_crc32c.value(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from a file (TOML):
     [tables]                            # without a key, rows of that kind stay
     builds.older.than = "365d"
     retention.plans.older.than = "90d"
+    findings.older.than = "90d"
     gone.segments.older.than = "365d"   # with their events and aborted transactions
 """
 
@@ -60,12 +61,13 @@ class Expiry:
     """After what time rows of the catalog's tables go; None: never.
 
     Attributes:
-        builds, retention_plans: since they were made.
+        builds, retention_plans, findings: since they were made.
         gone_segments: of segments that are gone or deleted, since their logs were last modified.
     """
 
     builds: timedelta | None = None
     retention_plans: timedelta | None = None
+    findings: timedelta | None = None
     gone_segments: timedelta | None = None
 
 
@@ -131,5 +133,6 @@ _OF_RULE: Final = {
 _OF_TABLES: Final = {
     "builds.older.than": Setting("builds", _duration),
     "retention.plans.older.than": Setting("retention_plans", _duration),
+    "findings.older.than": Setting("findings", _duration),
     "gone.segments.older.than": Setting("gone_segments", _duration),
 }

@@ -21,7 +21,6 @@ from jobs.common.tables import (
     BUILDS,
     PARTITIONS,
     PRODUCER_EVENTS,
-    RETENTION_PLANS,
     SEGMENTS,
     TABLES,
     Table,
@@ -30,6 +29,8 @@ from kidxlib.recover import ABSENT
 
 #: So many rows stand for all that a point query may ask for.
 _QUERIES: Final = 100
+#: Tables that nothing is derived from, and the column that says when a row was made. Their names are those in `Expiry`.
+_RECORDED_AT: Final = {"retention_plans": "planned_at", "findings": "audited_at"}
 _HOUR: Final = timedelta(hours=1)
 
 
@@ -78,8 +79,8 @@ def maintain_tables(catalog: Catalog, request: TablesRequest, now: datetime, *, 
     counts = {name: rows.count() for name, rows in expired.items()}
     before = _for_each_table(lambda table: table_state(catalog, table))
     if apply:
-        # Segments first: what is left of their rows elsewhere belongs to none then, and goes in the next run too.
-        for table in (SEGMENTS, ABORTED_TRANSACTIONS, PRODUCER_EVENTS, BUILDS, RETENTION_PLANS):
+        # Segments first: what is left elsewhere of their rows belongs to none then, and goes in the next run too.
+        for table in sorted(TABLES, key=lambda table: table is not SEGMENTS):
             if counts.get(table.name):
                 _delete(catalog, table, expired[table.name])
         _for_each_table(lambda table: _optimize(catalog, table))
@@ -153,9 +154,11 @@ def _expired(catalog: Catalog, request: TablesRequest, now: datetime) -> dict[st
             expired[table.name] = keys.join(left, list(SEGMENTS.key), "left_anti")
     if expiry.builds is not None:
         expired[BUILDS.name] = _builds_of_the_past(catalog, now - expiry.builds)
-    if expiry.retention_plans is not None:
-        plans = catalog.read(RETENTION_PLANS).where(F.col("planned_at") < F.lit(now - expiry.retention_plans))
-        expired[RETENTION_PLANS.name] = plans.select(*RETENTION_PLANS.key)
+    for table in TABLES:
+        age = getattr(expiry, table.name) if table.name in _RECORDED_AT else None
+        if age is not None:
+            old = catalog.read(table).where(F.col(_RECORDED_AT[table.name]) < F.lit(now - age))
+            expired[table.name] = old.select(*table.key)
     return expired
 
 

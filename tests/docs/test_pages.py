@@ -9,7 +9,7 @@ import re
 import pytest
 
 import kidxlib.build
-from kidxlib import fold, producers, recover, retention
+from kidxlib import compact, fold, orphans, producers, recover, retention
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 from tests.docs.render import rendered
 
@@ -53,6 +53,17 @@ def test_every_reason_and_warning_of_retention_is_explained() -> None:
     ]
     warnings = page[page.index("## Warnings") : page.index("## Policies")]
     assert _WARNING_ROW.findall(warnings) == [surprise.value for surprise in retention.Surprise]
+
+
+def test_every_reason_of_compaction_is_explained() -> None:
+    page = read("docs/compaction.md")
+    removed = page[page.index("## Files that nothing needs") : page.index("## Tables")]
+    assert _WARNING_ROW.findall(removed) == [reason.value for reason in orphans.OrphanReason]
+    kept = page[page.index("## What stays, and why") :]
+    assert {compact.LOG_CHANGED, compact.UNREADABLE, compact.UNFINISHED, compact.NOT_LOCKED} <= set(
+        _WARNING_ROW.findall(kept)
+    )
+    assert f"`{compact.NOT_OURS}`" in page
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)
