@@ -17,9 +17,9 @@ from kidxlib.orphans import Delays
 from kidxlib.plan import parse_topics
 from kidxlib.times import parse_duration, to_ms
 
-#: How long files stay that tables do not need any more: who began to read a table before they went may still read them.
-#: Delta itself refuses less (`delta.deletedFileRetentionDuration`).
-VACUUM_LEAST: Final = timedelta(days=7)
+#: How long VACUUM keeps files that a table does not need any more, for those who began to read it before. Delta takes
+#: that from the table (`delta.deletedFileRetentionDuration`, which ours have at its default) and from nowhere else.
+VACUUM_KEEPS: Final = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +43,13 @@ class GivenOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablesRequest:
-    """What is to be done with the catalog's tables.
-
-    Attributes:
-        vacuum_after: how long files stay that a table does not need any more.
-    """
-
-    expiry: Expiry
-    vacuum_after: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
     """What to do.
 
     Attributes:
         sources: by name; empty for all.
         files: None where index files are left alone.
-        tables: None where tables are left alone.
+        tables: which rows of tables are to go; None where tables are left alone.
         apply: do it, and not only say what would be done.
     """
 
@@ -69,7 +57,7 @@ class CompactionRequest:
     sources: tuple[str, ...]
     topics: re.Pattern[str]
     files: CompactionOptions | None
-    tables: TablesRequest | None
+    tables: Expiry | None
     apply: bool
 
 
@@ -88,6 +76,12 @@ def compaction_request(options: GivenOptions) -> CompactionRequest:
         raise UsageError(
             "nothing to do; give --trim, --orphans, --tables, --interval-bytes, or a --policy with a [[rule]]"
         )
+    if options.tables and longest_run > VACUUM_KEEPS:
+        keeps = VACUUM_KEEPS // timedelta(hours=1)
+        raise UsageError(
+            f"--tables: VACUUM takes files from under who has read for more than {keeps} hours; longest_run_hours is "
+            f"{settings.build.longest_run_hours} in the settings, expected {keeps} at most"
+        )
     files = CompactionOptions(
         policy=policy,
         trim=options.trim,
@@ -100,9 +94,7 @@ def compaction_request(options: GivenOptions) -> CompactionRequest:
         sources=options.sources,
         topics=parse_topics(options.topics or ".*"),
         files=files if on_files else None,
-        tables=TablesRequest(expiry=policy.expiry, vacuum_after=max(VACUUM_LEAST, longest_run))
-        if options.tables
-        else None,
+        tables=policy.expiry if options.tables else None,
         apply=options.apply,
     )
 

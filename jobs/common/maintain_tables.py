@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from jobs.common.catalog import Catalog
 from jobs.common.commits import while_others_commit
-from jobs.common.compaction_request import TablesRequest
 from jobs.common.tables import (
     ABORTED_TRANSACTIONS,
     BUILDS,
@@ -25,13 +24,13 @@ from jobs.common.tables import (
     TABLES,
     Table,
 )
+from kidxlib.compaction_policy import Expiry
 from kidxlib.recover import ABSENT
 
 #: So many rows stand for all that a point query may ask for.
 _QUERIES: Final = 100
 #: Tables that nothing is derived from, and the column that says when a row was made. Their names are those in `Expiry`.
 _RECORDED_AT: Final = {"retention_plans": "planned_at", "findings": "audited_at"}
-_HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +65,16 @@ class MaintainedTable:
     vacuumed_files: int
 
 
-def maintain_tables(catalog: Catalog, request: TablesRequest, now: datetime, *, apply: bool) -> list[MaintainedTable]:
+def maintain_tables(catalog: Catalog, expiry: Expiry, now: datetime, *, apply: bool) -> list[MaintainedTable]:
     """Look at all tables, and where `apply` is given expire rows, optimize and vacuum.
 
     Readers are not disturbed: each commit is a version of its own, and files of versions that readers may still have
-    open stay for `vacuum_after`. Run again after a stop it goes on.
+    open stay for `VACUUM_KEEPS`. Run again after a stop it goes on.
 
     Raises:
         CatalogError: other jobs commit all the time.
     """
-    expired = _expired(catalog, request, now)
+    expired = _expired(catalog, expiry, now)
     counts = {name: rows.count() for name, rows in expired.items()}
     before = _for_each_table(lambda table: table_state(catalog, table))
     if apply:
@@ -84,8 +83,7 @@ def maintain_tables(catalog: Catalog, request: TablesRequest, now: datetime, *, 
             if counts.get(table.name):
                 _delete(catalog, table, expired[table.name])
         _for_each_table(lambda table: _optimize(catalog, table))
-    hours = request.vacuum_after // _HOUR
-    vacuumed = _for_each_table(lambda table: _vacuum(catalog, table, hours, apply=apply))
+    vacuumed = _for_each_table(lambda table: _vacuum(catalog, table, apply=apply))
     after = _for_each_table(lambda table: table_state(catalog, table)) if apply else {}
     return [
         MaintainedTable(
@@ -141,9 +139,8 @@ def _within(least: Any, value: Any, most: Any) -> bool:
     return least is None or most is None or least <= value <= most
 
 
-def _expired(catalog: Catalog, request: TablesRequest, now: datetime) -> dict[str, DataFrame]:
+def _expired(catalog: Catalog, expiry: Expiry, now: datetime) -> dict[str, DataFrame]:
     """Keys of the rows that are to go, by table."""
-    expiry = request.expiry
     expired: dict[str, DataFrame] = {}
     if expiry.gone_segments is not None:
         gone = _not_needed(catalog, now - expiry.gone_segments)
@@ -211,12 +208,12 @@ def _optimize(catalog: Catalog, table: Table) -> None:
     while_others_commit(path, lambda: DeltaTable.forPath(catalog.spark, path).optimize().executeCompaction())
 
 
-def _vacuum(catalog: Catalog, table: Table, hours: int, *, apply: bool) -> int:
-    """Remove files that no version needs that was current within so many hours of the clock; or only count them."""
+def _vacuum(catalog: Catalog, table: Table, *, apply: bool) -> int:
+    """Remove files that no version needs that was current in the last seven days of the clock; or only count them."""
     path = catalog.table_path(table).replace("`", "``")
-    found = catalog.spark.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS DRY RUN").count()
+    found = catalog.spark.sql(f"VACUUM delta.`{path}` DRY RUN").count()
     if apply and found:
-        catalog.spark.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS")
+        catalog.spark.sql(f"VACUUM delta.`{path}`")
     return found
 
 

@@ -97,20 +97,19 @@ def test_a_plan_writes_nothing_and_applying_it_does_what_it_says(archive: Archiv
     archive.compact("--interval-bytes", "4096", "--apply")
     index = {path: content for path, content in before.items() if path.startswith("index/")}
     assert {f"index/{path}": content for path, content in _tree(archive.index_dir).items()} == index
-    changed = {"interval_source", *(name for name in rows_before[("compacted", 0)] if name == "interval_source")}
     for key, row in _rows(archive).items():
-        assert {name for name in row if row[name] != rows_before[key][name]} <= changed
-    assert archive.build().json["segments"] == 0
+        assert {name for name in row if row[name] != rows_before[key][name]} <= {"interval_source"}
 
 
 def test_builds_and_compactions_in_turn_do_not_undo_each_other(archive: Archive, exhaustive: bool) -> None:
-    """Twice, ten times with --exhaustive, while a log grows by a segment each time: nothing is read but what is new,
+    """Once, ten times with --exhaustive, while a log grows by a segment each time: nothing is read but what is new,
     what was coarse stays coarse, and the segment before the new one, which is cold by now, becomes it.
     """
     folder = archive.log_dir / "txn-mixed-0"
     coarse: dict[tuple[str, int], tuple[int, str]] = {}
     last = max(int(path.stem) for path in folder.glob("*.log"))
-    for turn in range(10 if exhaustive else 2):
+    turns = 10 if exhaustive else 1
+    for turn in range(turns):
         (folder / segment_file(last + 10**6 + turn, LOG_SUFFIX)).touch()
         built = archive.build().json
         assert built["segments"] == 1
@@ -119,6 +118,8 @@ def test_builds_and_compactions_in_turn_do_not_undo_each_other(archive: Archive,
         assert done["changed_count"] == (_INACTIVE if turn == 0 else 0) + 1
         coarse = {key: found for key, found in _intervals(archive).items() if found == (_SPARSE, "compaction")}
         assert len(coarse) == _INACTIVE + turn + 1
+    assert archive.build().json["segments"] == 0
+    assert coarse.items() <= _intervals(archive).items()
 
 
 def test_rules_by_topic_age_and_size(archive: Archive, tmp_path: Path) -> None:
@@ -151,9 +152,7 @@ def test_rules_by_topic_age_and_size(archive: Archive, tmp_path: Path) -> None:
 
 
 def test_a_log_dir_that_is_in_use_is_left_alone(archive: Archive) -> None:
-    """A preallocated file stands in it: --apply needs the lock that a broker holds; a plan, and what is only in the
-    mirror, do not.
-    """
+    """To cut a preallocated file there takes the lock that a broker holds; what is in the mirror does not."""
     folder = archive.log_dir / "compacted-0"
     padded = folder / segment_file(0, OFFSET_INDEX_SUFFIX)
     padded.write_bytes((archive.index_dir / "compacted-0" / padded.name).read_bytes() + bytes(8000))
@@ -164,13 +163,9 @@ def test_a_log_dir_that_is_in_use_is_left_alone(archive: Archive) -> None:
         assert holder.received.recv() == "held"
         refused = compact_here("--catalog", archive.catalog, "--trim", "--apply", "--json")
         assert_refused(refused, f"{archive.log_dir}/.lock: held by another process")
-        assert {change["path"] for change in archive.compact("--trim", "--orphans")["changes"]} == {
-            str(padded),
-            str(left),
-        }
         assert {path for path in _tree(archive.folder).items() ^ before.items() if ".lock" not in path[0]} == set()
         archive.compact("--orphans", "--apply")
-    assert not left.exists()
+        assert not left.exists()
     (change,) = archive.compact("--trim", "--apply")["changes"]
     assert (change["action"], change["outcome"], change["bytes_after"]) == ("trim", "written", padded.stat().st_size)
     assert padded.read_bytes() == (archive.index_dir / "compacted-0" / padded.name).read_bytes()
@@ -196,17 +191,23 @@ def test_wrong_options_are_one_line(arguments: tuple[str, ...], message: str, co
 
 
 def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: Path) -> None:
-    """Many builds have left many files: after, there are fewer, a query for one row reads no more rows than before, old
-    builds go but for those that something refers to, and who reads an earlier version still can.
+    """Builds have left many files: after, there are fewer; what is of a topic that is gone goes, and old builds but for
+    those that something refers to; so do old files that no version needs. Who reads an earlier version still can.
     """
     folder = archive.log_dir / "txn-mixed-0"
-    for turn in range(4):
+    for turn in range(2):
         (folder / segment_file(10**6 + turn, LOG_SUFFIX)).touch()
         archive.build()
+    archive.build()  # finds nothing, so that nothing refers to it
     shutil.rmtree(archive.log_dir / "append-time-0")  # all of a topic is gone
     archive.build()
     table = DeltaTable(archive.catalog / "segments")
     reader, count = table.to_pyarrow_dataset(), len(_rows(archive))
+    month_ago = (datetime.now(UTC) - timedelta(days=30)).timestamp()  # Delta goes by the files' times, and by the clock
+    strays = [archive.catalog / "segments" / f"of-a-killed-commit-{age}.parquet" for age in ("old", "young")]
+    for stray in strays:
+        stray.write_bytes(b"never committed")
+    os.utime(strays[0], (month_ago, month_ago))
     policy = tmp_path / "policy.toml"
     policy.write_text("[tables]\nbuilds.older.than = '1d'\ngone.segments.older.than = '1d'\n")
     asked = ("--tables", "--policy", policy, "--now", (datetime.now(UTC) + timedelta(days=3)).isoformat())
@@ -221,8 +222,12 @@ def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: P
     assert segments["before"]["files"] > segments["after"]["files"] >= 1
     assert segments["expired_rows"] == 1 and len(_rows(archive)) == count - 1
     assert ("append-time", 0) not in _rows(archive)
-    # Of six builds those stay that found facts of segments which are there, and the last.
-    assert 0 < done["builds"]["expired_rows"] < 6
+    assert {found["table"]: found["vacuumed_files"] for found in plan.values()} == {
+        **dict.fromkeys(plan, 0),
+        "segments": 1,
+    }
+    assert [stray.exists() for stray in strays] == [False, True]
+    assert done["builds"]["expired_rows"] == 1
     kept = {row["build_id"] for row in rows(archive.catalog, "SELECT build_id FROM builds")}
     assert {row["build_id"] for row in _rows(archive).values()} <= kept
     assert reader.count_rows() == count
@@ -230,20 +235,6 @@ def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: P
     assert all(found["expired_rows"] == 0 for found in again.values())
     assert again["segments"]["before"] == again["segments"]["after"] == segments["after"]
     assert archive.build().json["segments"] == 0
-
-
-def test_files_that_no_version_needs_are_vacuumed_once_they_are_old(archive: Archive) -> None:
-    """Delta goes by the files' modification times, which are those of the clock."""
-    archive.compact("--interval-bytes", str(_SPARSE), "--apply")
-    archive.compact("--interval-bytes", "4096", "--apply")
-    month_ago = (datetime.now(UTC) - timedelta(days=30)).timestamp()
-    stray = archive.catalog / "segments" / "part-of-a-killed-commit.parquet"
-    stray.write_bytes(b"never committed")
-    assert {found["table"]: found["vacuumed_files"] for found in archive.compact("--tables")["tables"]}["segments"] == 0
-    os.utime(stray, (month_ago, month_ago))
-    assert {found["table"]: found["vacuumed_files"] for found in archive.compact("--tables")["tables"]}["segments"] == 1
-    archive.compact("--tables", "--apply")
-    assert not stray.exists()
 
 
 def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: Copies, exhaustive: bool) -> None:
