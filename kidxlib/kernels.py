@@ -112,6 +112,7 @@ SCAN_STATE: Final = np.dtype(
         ("control_batches", "i8"),
         ("magics", "u8"),  # bit n: magic n was seen; bit 63: any other
         ("codecs", "u8"),  # bit n: codec n was seen
+        ("disordered", "i8"),  # batches whose last offset is not above that of the batch before
         # Producers and leader epochs.
         ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
         ("largest_leader_epoch", "i8"),
@@ -177,6 +178,8 @@ _CONTROL: Final = formats.ATTRIBUTE_CONTROL
 _LOG_APPEND_TIME: Final = formats.ATTRIBUTE_LOG_APPEND_TIME
 _NO_SEQUENCE: Final = formats.NO_SEQUENCE
 _INT32_MAX: Final = 2**31 - 1
+#: What every batch has at least, of any format.
+_BATCH_BYTES_MIN: Final = formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN
 
 _SIZE_AT: Final = formats.field_position(formats.BATCH_V2, "batch_length")
 _MAGIC_AT: Final = formats.field_position(formats.BATCH_V2, "magic")
@@ -514,6 +517,7 @@ def scan(
         elif is_producers and (chunk[at + _V2_ATTRIBUTES_AT + 1] & _TRANSACTIONAL) != 0:
             kind = np.int64(EventKind.TRANSACTIONAL_DATA)
 
+        state.disordered += last_offset <= state.next_offset - 1
         state.next_offset = last_offset + 1
         state.batches += 1
         state.magics |= np.uint64(1) << np.uint64(magic if 0 <= magic < 63 else 63)
@@ -564,6 +568,98 @@ def scan(
         end = EndReason.TIME_INDEX_OFFSET_DECREASING
     state.position = position
     state.end = end
+
+
+@njit(
+    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
+        types.Array(types.uint8, 1, "C", readonly=True),
+        types.int64,
+        types.int64,
+        types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
+        types.Array(from_dtype(TIME_ENTRY), 1, "C"),
+        types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
+        types.Array(from_dtype(TIME_ENTRY), 1, "C"),
+    ),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def coarsen(data, base_offset, interval_bytes, dense_offsets, dense_times, offset_entries, time_entries):
+    """The indexes that `scan` makes with a larger interval, through those that it made with a smaller one.
+
+    Args:
+        data: the whole log up to the end of its last valid batch, read-only uint8. Offsets increase from batch to
+            batch.
+        base_offset: the segment's base offset.
+        interval_bytes: the larger interval.
+        dense_offsets, dense_times: the indexes made with the smaller one.
+        offset_entries, time_entries: the index entries found, with as much room as Kafka's files have, or as the log
+            can give.
+
+    Returns:
+        How many entries both have; −1 for both where there is no room for another, or an index is not of this log.
+    """
+    failed = np.int64(-1), np.int64(-1)
+    size = np.int64(len(data))
+    offsets, times = np.int64(0), np.int64(0)
+    indexed = np.int64(0)  # file position of the batch indexed last
+    max_timestamp, offset_of_max = np.int64(_NO_TIMESTAMP), np.int64(-1)
+    dense, dense_time = 0, 0
+    position = np.int64(0)  # all batches before it are in the largest timestamp
+    while True:
+        # The last dense entry within the interval: its batch and all before it are in the dense time index.
+        while dense < len(dense_offsets) and dense_offsets[dense].position <= indexed + interval_bytes:
+            dense += 1
+        if dense > 0 and dense_offsets[dense - 1].position >= position:
+            start = np.int64(dense_offsets[dense - 1].position)
+            if start + _BATCH_BYTES_MIN > size:
+                return failed
+            position = start + _LOG_OVERHEAD + np.int64(int32(data, start + _SIZE_AT))
+            if position <= start:
+                return failed
+            within = dense_offsets[dense - 1].relative_offset
+            while dense_time < len(dense_times) and dense_times[dense_time].relative_offset <= within:
+                dense_time += 1
+            if dense_time > 0:
+                max_timestamp = dense_times[dense_time - 1].timestamp
+                offset_of_max = base_offset + dense_times[dense_time - 1].relative_offset
+        # From header to header, to the first batch behind the interval.
+        found = False
+        while position < size and not found:
+            if position + _BATCH_BYTES_MIN > size:
+                return failed
+            batch_bytes = _LOG_OVERHEAD + np.int64(int32(data, position + _SIZE_AT))
+            magic = np.int64(np.int8(data[position + _MAGIC_AT]))
+            if batch_bytes < _BATCH_BYTES_MIN or position + batch_bytes > size:
+                return failed
+            last_offset = int64(data, position)
+            timestamp = np.int64(_NO_TIMESTAMP)
+            if magic >= _MAGIC_V2:
+                if batch_bytes < _BATCH_V2_BYTES_MIN:
+                    return failed
+                last_offset += np.int64(int32(data, position + _V2_LAST_OFFSET_DELTA_AT))
+                timestamp = int64(data, position + _V2_MAX_TIMESTAMP_AT)
+            elif magic != 0:
+                timestamp = int64(data, position + _V1_TIMESTAMP_AT)
+            if timestamp > max_timestamp:
+                max_timestamp, offset_of_max = timestamp, last_offset
+            if position - indexed > interval_bytes:
+                found = True
+                indexed = position
+                if offsets == len(offset_entries) or times >= len(time_entries) - 1:
+                    return failed
+                offset_entries[offsets].relative_offset = np.int32(last_offset - base_offset)
+                offset_entries[offsets].position = np.int32(position)
+                offsets += 1
+            position += batch_bytes
+        if max_timestamp > (time_entries[times - 1].timestamp if times else _NO_TIMESTAMP):
+            if times == len(time_entries):
+                return failed
+            time_entries[times].timestamp = max_timestamp
+            time_entries[times].relative_offset = np.int32(offset_of_max - base_offset)
+            times += 1
+        if not found:
+            return offsets, times
 
 
 @njit(

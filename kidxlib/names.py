@@ -110,11 +110,17 @@ def parse_snapshot(name: str) -> int | None:
     return _offset_in(name, SNAPSHOT_SUFFIX)
 
 
-def _offset_in(name: str, suffix: str) -> int | None:
+def parse_segment_file(name: str) -> tuple[int, str] | None:
+    """The offset and the suffix of any file of a segment, or of a snapshot; None where `name` is that of none."""
     match = _SEGMENT_FILE.fullmatch(name)
-    if match is None or match[2] != suffix or int(match[1]) > OFFSET_MAX:
+    if match is None or int(match[1]) > OFFSET_MAX:
         return None
-    return int(match[1])
+    return int(match[1]), match[2]
+
+
+def _offset_in(name: str, suffix: str) -> int | None:
+    parsed = parse_segment_file(name)
+    return parsed[0] if parsed is not None and parsed[1] == suffix else None
 
 
 def why_not_a_segment(name: str) -> NotASegment:

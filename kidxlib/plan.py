@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -18,10 +18,12 @@ from kidxlib.finish import PartitionTask
 from kidxlib.log_dir import CheckpointError, read_topic_id
 from kidxlib.names import (
     LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    TopicPartition,
     segment_file,
 )
 from kidxlib.publish import Folder, list_folder
@@ -51,6 +53,28 @@ class Target:
         if self.index_dir is None:
             return Folder(str(partition.log_dir), partition.path.name)
         return Folder(str(self.index_dir), f"{partition.source.name}/{name}" if self.by_source else name)
+
+
+def segments_folder(source: Path, topic_partition: TopicPartition, logs: Mapping[int, str]) -> Folder | None:
+    """Where a partition's logs stand, below their source; None where a table says that they stand elsewhere.
+
+    Args:
+        logs: their paths in that table, by base offset.
+    """
+    name = topic_partition.folder
+    for log_dir in (source, source.parent):  # the source may be a log dir, or this very partition's folder
+        paths = (str(log_dir / name / segment_file(base_offset, LOG_SUFFIX)) for base_offset in logs)
+        if all(path == recorded for path, recorded in zip(paths, logs.values(), strict=True)):
+            return Folder(str(log_dir), name)
+    return None
+
+
+def index_folder(topic_partition: TopicPartition, recorded: Collection[str]) -> Folder | None:
+    """Where a partition's index files stand; None where a table names several folders, or one of another partition."""
+    path = Path(min(recorded))
+    if len(set(recorded)) > 1 or path.name != topic_partition.folder:
+        return None
+    return Folder(str(path.parent), path.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,16 @@ A file without `[policy.NAME]` is one policy, and its `[[topic]]` tables stand a
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
-import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final
 
 from kidxlib.errors import UsageError
 from kidxlib.names import PARTITION_MAX
+from kidxlib.policy_file import LONG_MAX, Place, PolicyFile, Setting, pattern, whole_number
 from kidxlib.retention import UNLIMITED, Cleanup, Reason, TopicPolicy
 
 #: The one policy of a file that names none, or of none but options.
@@ -40,18 +39,6 @@ INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
     "__share_group_state": {"retention_ms": UNLIMITED},
     "__remote_log_metadata": {"retention_ms": UNLIMITED},
 }
-
-_LONG_MAX: Final = 2**63 - 1
-_FIELDS: Final = {
-    "retention.ms": "retention_ms",
-    "retention.bytes": "retention_bytes",
-    "cleanup.policy": "cleanup",
-    "remote.storage.enable": "remote_storage",
-}
-_OF_PATTERN: Final = {**_FIELDS, "log.start.offsets": "log_start_offsets", "match": "match", "order": "order"}
-
-#: A place in a TOML document: names of tables and keys, and numbers of the tables in an array.
-_Path: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,104 +102,43 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
     Raises:
         UsageError: it cannot be read or parsed, or a line says something that it may not.
     """
-    try:
-        text = path.read_text()
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the policies: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start}: not UTF-8, expected a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
-    return _File(path, _lines(text)).policies(document)
+    file = PolicyFile.read(path)
+    shared = {key: value for key, value in file.document.items() if key not in ("policy", "topic")}
+    values = file.values(shared, (), _OF_TOPIC)
+    named = file.document.get("policy", {})
+    if not isinstance(named, dict) or not all(isinstance(table, dict) for table in named.values()):
+        file.refuse(("policy",), "policy: expected tables [policy.NAME]")
+    if not named:
+        return (Policy(DEFAULT_NAME, values, _patterns(file, file.document, ()), str(path)),)
+    if "topic" in file.document:
+        file.refuse(("topic",), "[[topic]] beside [policy.NAME]; put it into each as [[policy.NAME.topic]]")
+    return tuple(_policy(file, name, table, values) for name, table in named.items())
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    path: Path
-    lines: Mapping[_Path, int]
+def _policy(file: PolicyFile, name: str, table: Mapping[str, Any], shared: Mapping[str, Any]) -> Policy:
+    path: Place = ("policy", name)
+    own = file.values({key: value for key, value in table.items() if key != "topic"}, path, _OF_TOPIC)
+    return Policy(name, {**shared, **own}, _patterns(file, table, path), str(file.path))
 
-    def policies(self, document: Mapping[str, Any]) -> tuple[Policy, ...]:
-        shared = {key: value for key, value in document.items() if key not in ("policy", "topic")}
-        values = self._values(shared, (), _FIELDS)
-        named = document.get("policy", {})
-        if not isinstance(named, dict) or not all(isinstance(table, dict) for table in named.values()):
-            self._refuse(("policy",), "policy: expected tables [policy.NAME]")
-        if not named:
-            return (Policy(DEFAULT_NAME, values, self._patterns(document, ()), str(self.path)),)
-        if "topic" in document:
-            self._refuse(("topic",), "[[topic]] beside [policy.NAME]; put it into each as [[policy.NAME.topic]]")
-        return tuple(self._policy(name, table, values) for name, table in named.items())
 
-    def _policy(self, name: str, table: Mapping[str, Any], shared: Mapping[str, Any]) -> Policy:
-        path: _Path = ("policy", name)
-        own = self._values({key: value for key, value in table.items() if key != "topic"}, path, _FIELDS)
-        return Policy(name, {**shared, **own}, self._patterns(table, path), str(self.path))
+def _patterns(file: PolicyFile, table: Mapping[str, Any], path: Place) -> tuple[TopicPattern, ...]:
+    entries = file.tables(table, "topic", path)
+    return tuple(_pattern(file, entry, (*path, "topic", number)) for number, entry in enumerate(entries))
 
-    def _patterns(self, table: Mapping[str, Any], path: _Path) -> tuple[TopicPattern, ...]:
-        entries = table.get("topic", [])
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            self._refuse((*path, "topic"), "topic: expected tables [[topic]]")
-        return tuple(self._pattern(entry, (*path, "topic", number)) for number, entry in enumerate(entries))
 
-    def _pattern(self, entry: Mapping[str, Any], path: _Path) -> TopicPattern:
-        values = self._values(entry, path, _OF_PATTERN)
-        if "match" not in values:
-            self._refuse(path, "[[topic]] without match; expected a regular expression for topics' full names")
-        return TopicPattern(values.pop("match"), values.pop("order", None), self._line(path), values)
-
-    def _values(self, table: Mapping[str, Any], path: _Path, known: Mapping[str, str]) -> dict[str, Any]:
-        """The values of a table by what they are called here, each checked."""
-        values = {}
-        for key, value, where in self._settings(table, path, known):
-            if known[key] in values:
-                self._refuse(where, f"{key}: given twice")
-            values[known[key]] = self._checked(key, value, where)
-        return values
-
-    def _settings(
-        self, table: Mapping[str, Any], path: _Path, known: Collection[str], above: str = ""
-    ) -> Iterator[tuple[str, Any, _Path]]:
-        """Keys with their dots, quoted or not: to TOML `retention.ms` is a table `retention` with a key `ms`."""
-        for name, value in table.items():
-            key, where = above + name, (*path, name)
-            if key in known:
-                yield key, value, where
-            elif isinstance(value, dict) and any(each.startswith(f"{key}.") for each in known):
-                yield from self._settings(value, where, known, f"{key}.")
-            else:
-                nearest = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(sorted(known))}"
-                self._refuse(where, f"unknown key {key}; {hint}")
-
-    def _checked(self, key: str, value: Any, where: _Path) -> Any:
-        try:
-            return _CHECKS[key](value)
-        except ValueError as expected:
-            self._refuse(where, f"{key} = {value!r}; expected {expected}")
-
-    def _line(self, path: _Path) -> int:
-        """The line of a key; where that is not known, of the table around it."""
-        while path not in self.lines:
-            path = path[:-1]
-        return self.lines[path]
-
-    def _refuse(self, where: _Path, message: str) -> NoReturn:
-        raise UsageError(f"{self.path}: line {self._line(where)}: {message}")
+def _pattern(file: PolicyFile, entry: Mapping[str, Any], path: Place) -> TopicPattern:
+    values = file.values(entry, path, _OF_PATTERN)
+    if "match" not in values:
+        file.refuse(path, "[[topic]] without match; expected a regular expression for topics' full names")
+    return TopicPattern(values.pop("match"), values.pop("order", None), file.line(path), values)
 
 
 def _limit(value: object) -> int:
-    return _whole_number(value, UNLIMITED, f"a whole number, {UNLIMITED} (no limit) or more")
+    return whole_number(value, UNLIMITED, f"a whole number, {UNLIMITED} (no limit) or more")
 
 
 def _order(value: object) -> int:
-    return _whole_number(value, -_LONG_MAX, "a whole number")
-
-
-def _whole_number(value: object, least: int, expected: str, most: int = _LONG_MAX) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(expected)
-    return value
+    return whole_number(value, -LONG_MAX, "a whole number")
 
 
 def _flag(value: object) -> bool:
@@ -238,66 +164,21 @@ def _offsets_by_partition(value: object) -> tuple[tuple[int, int], ...]:
     if not isinstance(value, dict) or not all(re.fullmatch("[0-9]{1,10}", partition) for partition in value):
         raise ValueError(expected)
     return tuple(
-        (_whole_number(int(partition), 0, expected, PARTITION_MAX), _whole_number(offset, 0, expected))
+        (whole_number(int(partition), 0, expected, PARTITION_MAX), whole_number(offset, 0, expected))
         for partition, offset in value.items()
     )
 
 
-def _pattern(value: object) -> re.Pattern[str]:
-    try:
-        return re.compile(str(value))
-    except re.error as error:
-        raise ValueError(f"a regular expression ({error})") from error
-
-
-#: What each key's value is checked and read by; what it expected is the message of the `ValueError` that it raises.
-_CHECKS: Final[Mapping[str, Callable[[object], Any]]] = {
-    "retention.ms": _limit,
-    "retention.bytes": _limit,
-    "cleanup.policy": _cleanup,
-    "remote.storage.enable": _flag,
-    "log.start.offsets": _offsets_by_partition,
-    "match": _pattern,
-    "order": _order,
+#: What the keys set that a topic's configuration has, and those that a pattern has besides.
+_OF_TOPIC: Final = {
+    "retention.ms": Setting("retention_ms", _limit),
+    "retention.bytes": Setting("retention_bytes", _limit),
+    "cleanup.policy": Setting("cleanup", _cleanup),
+    "remote.storage.enable": Setting("remote_storage", _flag),
 }
-
-_TABLE: Final = re.compile(r"\s*(\[\[?)(.+?)\]\]?\s*(#.*)?")
-_KEY: Final = re.compile(r"\s*([^=#\[]+?)\s*=.*")
-
-
-def _lines(text: str) -> dict[_Path, int]:
-    """The lines on which tables and keys begin, as far as they begin a line. `tomllib` keeps none."""
-    found: dict[_Path, int] = {(): 1}
-    counts: dict[_Path, int] = {}
-    table: _Path = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if match := _TABLE.fullmatch(line):
-            table = ()
-            parts = _parts(match[2])
-            for place, part in enumerate(parts):
-                table += (part,)
-                if match[1] == "[[" and place == len(parts) - 1:
-                    counts[table] = counts.get(table, -1) + 1
-                if table in counts:
-                    found.setdefault(table, number)
-                    table += (counts[table],)
-            found.setdefault(table, number)
-        elif match := _KEY.fullmatch(line):
-            path = table
-            for part in _parts(match[1]):
-                path += (part,)
-                found.setdefault(path, number)
-    return found
-
-
-def _parts(key: str) -> list[str]:
-    """A key's parts, as TOML reads them; none where it is no key."""
-    try:
-        table = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
-        return []
-    parts = []
-    while isinstance(table, dict):
-        [(part, table)] = table.items()
-        parts.append(part)
-    return parts
+_OF_PATTERN: Final = {
+    **_OF_TOPIC,
+    "log.start.offsets": Setting("log_start_offsets", _offsets_by_partition),
+    "match": Setting("match", pattern),
+    "order": Setting("order", _order),
+}

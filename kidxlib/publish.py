@@ -1,5 +1,5 @@
 """The only writer of index files: stage, flush, read back and compare, rename, flush again; a group of files at once.
-And the only place that removes files of a log dir, where a recorded plan says so.
+And the only place that removes files of a log dir, where a recorded plan or compaction says so.
 
 A reader of a final name sees the old file or the new one, whole, at any moment and after any crash. Flushing is by file
 system and not by file, because one `syncfs` for 300 staged files costs less than one `fsync`.
@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import enum
 import errno
+import io
 import os
 import stat
 import uuid
@@ -236,20 +237,18 @@ class Retirer:
             raise PublishError(f"{folder}/{name}: not renamed: {_why_not_opened(error)}") from error
 
     def remove(self, folder: Folder, name: str) -> None:
-        """Remove the file that was called `name` before it was retired.
+        """Remove a file, if it is there.
 
         Raises:
             PublishError: it cannot be removed.
         """
         try:
             with self._open(folder) as descriptor, contextlib.suppress(FileNotFoundError):
-                os.unlink(name + DELETED_SUFFIX, dir_fd=descriptor)
+                os.unlink(name, dir_fd=descriptor)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise PublishError(
-                f"{folder}/{name}{DELETED_SUFFIX}: not removed: {_why_not_opened(error)}; run again"
-            ) from error
+            raise PublishError(f"{folder}/{name}: not removed: {_why_not_opened(error)}; run again") from error
 
     def flush(self) -> None:
         """Make all that was done so far durable."""
@@ -269,10 +268,25 @@ def read_file(folder: Folder, name: str, limit: int = -1) -> bytes | None:
         return None if descriptor is None else _read(descriptor, name, limit)
 
 
+def read_end(folder: Folder, name: str, size: int) -> bytes | None:
+    """The last `size` bytes, or all there are, likewise."""
+    with _existing(folder) as descriptor:
+        if descriptor is not None and (file := _open_file(descriptor, name)) is not None:
+            with file:
+                file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
+                return file.read(size)
+    return None
+
+
 def list_folder(folder: Folder) -> list[str]:
     """The names in a folder; none where it does not exist or cannot be opened."""
     with _existing(folder) as descriptor:
         return [] if descriptor is None else os.listdir(descriptor)
+
+
+def is_staging(name: str) -> bool:
+    """Whether a file of this name was staged, and not yet put in place."""
+    return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
 
 
 def sweep(folder: Folder, older_than_ns: int) -> int:
@@ -284,7 +298,7 @@ def sweep(folder: Folder, older_than_ns: int) -> int:
     removed = 0
     with _existing(folder) as descriptor:
         for name in [] if descriptor is None else os.listdir(descriptor):
-            if not (name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)):
+            if not is_staging(name):
                 continue
             # Gone meanwhile, or not ours to remove: publishing will say what is wrong.
             with contextlib.suppress(OSError):
@@ -345,12 +359,23 @@ def _not_written(folder: Folder, name: str, error: OSError) -> PublishError:
 
 def _read(folder: int, name: str, limit: int = -1) -> bytes | None:
     """Up to `limit` bytes, or all, of a regular file in an opened folder; None where there is no such file."""
+    file = _open_file(folder, name)
+    if file is None:
+        return None
+    with file:
+        return file.read(limit)
+
+
+def _open_file(folder: int, name: str) -> io.FileIO | None:
+    """A regular file in an opened folder, to be read; None where there is no such file."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return None
-    with open(descriptor, "rb", buffering=0) as file:
-        return file.read(limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return open(descriptor, "rb", buffering=0)
 
 
 def _write(folder: int, name: str, content: bytes, owner: Owner | None) -> None:

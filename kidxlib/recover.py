@@ -103,6 +103,8 @@ class SegmentFacts:
         offset_entries, time_entries: entries of the two indexes.
         map_end_offset: the last v2 batch's last offset + 1, the base offset where there is none; a snapshot of the
             producers at the segment's end is named by it (`ProducerStateManager.mapEndOffset`).
+        offsets_increase: each batch's last offset is above that of the batch before it. Kafka looks only from one
+            indexed batch to the next.
     """
 
     next_offset: int
@@ -120,6 +122,7 @@ class SegmentFacts:
     offset_entries: int
     time_entries: int
     map_end_offset: int
+    offsets_increase: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,6 +372,7 @@ def _facts(state: np.void) -> SegmentFacts:
         offset_entries=int(state["offset_entries"]),
         time_entries=int(state["time_entries"]),
         map_end_offset=int(state["map_end_offset"]),
+        offsets_increase=not state["disordered"],
     )
 
 

@@ -144,10 +144,10 @@ def _rename(retirer: Retirer, retirement: Retirement, segment: PlannedSegment, n
 def _remove(retirer: Retirer, segments: Sequence[tuple[Retirement, PlannedSegment]]) -> None:
     for retirement, segment in segments:
         for folder, name in _side_files(retirement, segment):
-            retirer.remove(folder, name)
+            retirer.remove(folder, name + DELETED_SUFFIX)
     retirer.flush()
     for retirement, segment in segments:
-        retirer.remove(retirement.segments_folder, segment_file(segment.base_offset, LOG_SUFFIX))
+        retirer.remove(retirement.segments_folder, segment_file(segment.base_offset, LOG_SUFFIX + DELETED_SUFFIX))
     retirer.flush()
 
 

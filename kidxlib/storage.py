@@ -236,8 +236,12 @@ def refuse_changed(descriptor: int, version: FileVersion) -> None:
         )
 
 
-def map_log(descriptor: int, size: int) -> LogBytes:
-    """The whole file, mapped for as long as the result lives. A file that shrinks meanwhile kills the process (SIGBUS).
+def map_log(descriptor: int, size: int, *, few_pages: bool = False) -> LogBytes:
+    """The first `size` bytes of a file, mapped for as long as the result lives. A file that shrinks meanwhile kills the
+    process (SIGBUS).
+
+    Args:
+        few_pages: only a page here and there is wanted, so none is read ahead.
 
     Raises:
         LogChangedError: the file shrank before it was mapped.
@@ -248,4 +252,6 @@ def map_log(descriptor: int, size: int) -> LogBytes:
         memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     except ValueError as error:
         raise LogChangedError(f"file had {size} bytes when it was opened and has fewer now") from error
+    if few_pages and hasattr(mmap, "MADV_RANDOM"):
+        memory.madvise(mmap.MADV_RANDOM)
     return WholeLog(np.frombuffer(memory, np.uint8))

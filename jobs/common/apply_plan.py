@@ -20,9 +20,8 @@ from jobs.common.tables import SEGMENTS
 from kidxlib.console import note, print_line
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
-from kidxlib.names import LOG_SUFFIX, TopicPartition, segment_file
-from kidxlib.plan import PartitionKey
-from kidxlib.publish import Folder
+from kidxlib.names import TopicPartition
+from kidxlib.plan import PartitionKey, index_folder, segments_folder
 from kidxlib.retention import Decision
 from kidxlib.retire import NOT_WELL, Outcome, PlannedSegment, Retired, Retirement, carry_out
 from kidxlib.summary import NOT_WELL_KEPT, NOT_WELL_SHOWN
@@ -97,27 +96,21 @@ def _retirement(key: PartitionKey, rows: Sequence[Any], source: Path) -> Retirem
     Raises:
         UsageError: it is not.
     """
-    name = TopicPartition(key[1], key[2]).folder
-    logs = [segment_file(row["base_offset"], LOG_SUFFIX) for row in rows]
-    log_dir = next(
-        (
-            log_dir
-            for log_dir in (source, source.parent)  # the source may be a log dir, or this very partition's folder
-            if [row["log_path"] for row in rows] == [str(log_dir / name / log) for log in logs]
-        ),
-        None,
-    )
-    index_folder = Path(rows[0]["index_folder"])
-    if log_dir is None:
+    partition = TopicPartition(key[1], key[2])
+    log_folder = segments_folder(source, partition, {row["base_offset"]: row["log_path"] for row in rows})
+    if log_folder is None:
         raise UsageError(
             f"{rows[0]['log_path']}: not where source {key[0]} is by its last build ({source}); build and plan again"
         )
-    if index_folder.name != name or any(row["index_folder"] != str(index_folder) for row in rows):
-        raise UsageError(f"{index_folder}: not the one index folder of {name}; build and plan again")
+    side_files = index_folder(partition, [row["index_folder"] for row in rows])
+    if side_files is None:
+        raise UsageError(
+            f"{rows[0]['index_folder']}: not the one index folder of {partition.folder}; build and plan again"
+        )
     return Retirement(
         key=key,
-        segments_folder=Folder(str(log_dir), name),
-        index_folder=Folder(str(index_folder.parent), name),
+        segments_folder=log_folder,
+        index_folder=side_files,
         segments=tuple(PlannedSegment(row["base_offset"], row["bytes"], row["log_mtime_ns"]) for row in rows),
     )
 

@@ -26,10 +26,12 @@ from jobs.common.hadoop import hadoop_path
 from jobs.common.tables import (
     ABORTED_TRANSACTIONS,
     BUILDS,
+    COARSENED_NAMES,
     FACTS_VERSION,
     FINDINGS,
     FINISHED_NAMES,
     LATER_NAMES,
+    LOG_VERSION_NAMES,
     PARTITIONS,
     PRODUCER_EVENTS,
     RETENTION_PLANS,
@@ -46,6 +48,13 @@ from kidxlib.storage import FileVersion
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
 _STAGING: Final = "_staging"
+#: What compaction needs of a row of `segments`.
+TO_COMPACT_COLUMNS: Final = (
+    *SEGMENTS.key,
+    *("status", "active", *LOG_VERSION_NAMES, "valid_bytes", "max_timestamp_ms", "interval_bytes", "max_index_bytes"),
+    *("offsets_increase", "producer_state", "offset_index_crc32c", "time_index_crc32c", "transaction_index_crc32c"),
+    *("log_path", "index_folder"),
+)
 #: The columns of a `PartitionKey`.
 _PARTITION_KEY: Final = "source string, topic string, partition int"
 
@@ -261,10 +270,11 @@ class Catalog:
         self._commit(SEGMENTS, commit)
         return len(marks)
 
-    def topics(self) -> dict[str, set[str]]:
-        """By source, the topics that have segments in it."""
+    def topics(self, *, gone_too: bool = False) -> dict[str, set[str]]:
+        """By source, the topics that have segments in it, or had."""
         found: dict[str, set[str]] = defaultdict(set)
-        for row in self.read(SEGMENTS).where(is_present()).select("source", "topic").distinct().collect():
+        rows = self.read(SEGMENTS) if gone_too else self.read(SEGMENTS).where(is_present())
+        for row in rows.select("source", "topic").distinct().collect():
             found[row["source"]].add(row["topic"])
         return dict(found)
 
@@ -279,6 +289,30 @@ class Catalog:
             .join(wanted, "topic", "left_semi")
             .join(partitions, list(PARTITIONS.key), "left")
         )
+
+    def to_compact(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
+        """All segments of some sources and topics, those that are gone too."""
+        wanted = F.broadcast(self.spark.createDataFrame([(topic,) for topic in topics], "topic string"))
+        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources))
+        return segments.select(*TO_COMPACT_COLUMNS).join(wanted, "topic", "left_semi")
+
+    def record_coarsened(self, changes: DataFrame) -> None:
+        """Write into `segments` which indexes compaction has replaced, where their logs are what they were.
+
+        Args:
+            changes: rows of `COMPACTED_SCHEMA`, of segments whose indexes are in place.
+        """
+        rows = changes.select(*SEGMENTS.key, *COARSENED_NAMES, *LOG_VERSION_NAMES)
+        if rows.isEmpty():
+            return
+        values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in COARSENED_NAMES}
+        values["interval_source"] = F.lit(IntervalSource.COMPACTION.value)
+
+        def commit(target: DeltaTable) -> None:
+            merge = target.alias("old").merge(rows.alias("new"), _same_key(SEGMENTS))
+            merge.whenMatchedUpdate(condition=_same(LOG_VERSION_NAMES), set=values).execute()
+
+        self._commit(SEGMENTS, commit)
 
     def append_plan(self, planned: DataFrame) -> None:
         """Add the rows of one plan."""

@@ -199,6 +199,7 @@ def result_row(built: BuiltSegment) -> dict[str, Any]:
                 "transactional_batches",
                 "control_batches",
                 "map_end_offset",
+                "offsets_increase",
             )
         }
         row["leader_epochs"] = from_leader_epochs(recovered.leader_epochs)

@@ -1,4 +1,6 @@
-"""What a build is asked to do: the command line's options and the settings file, put together and checked."""
+"""What a build is asked to do: the command line's options and the settings file, put together and checked. And what
+requests of other jobs share with it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from jobs.common.open_catalog import local_path, refuse_unusable
 from jobs.common.settings import PROJECT, Settings, TopicSettings, read_settings
@@ -24,7 +26,38 @@ from kidxlib.plan import (
 from kidxlib.recover import RecoverOptions
 from kidxlib.times import parse_time
 
+#: From renaming a file until it is removed (`file.delete.delay.ms`).
+DELETE_DELAY: Final = "60s"
+
 SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """The catalog, and the time it is.
+
+    Attributes:
+        catalog: absolute path or URL of its folder; None where `database` names it.
+    """
+
+    catalog: str | None
+    database: str | None
+    now: datetime
+
+    @classmethod
+    def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+        """What options say, and settings where there are none.
+
+        Raises:
+            UsageError: both name a catalog, or `now` is no time.
+        """
+        if catalog and database:
+            raise UsageError("--catalog and --database: give one of them")
+        return cls(
+            catalog=None if database else absolute(catalog or settings.build.catalog),
+            database=database,
+            now=datetime.now(UTC) if now is None else parse_time(now),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

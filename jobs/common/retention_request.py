@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from jobs.common.plan_partitions import PlanOptions, Policies
-from jobs.common.request import absolute
+from jobs.common.request import DELETE_DELAY, Where
 from jobs.common.settings import read_settings
 from kidxlib.errors import UsageError
 from kidxlib.plan import parse_topics
 from kidxlib.policy import Policy, read_policies
-from kidxlib.times import parse_duration, parse_time, to_ms
+from kidxlib.times import parse_duration, to_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +38,6 @@ class RetentionOptions:
     max_plan_age: str | None
     settings_file: Path
     now: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The catalog, and the time it is.
-
-    Attributes:
-        catalog: absolute path or URL of its folder; None where `database` names it.
-    """
-
-    catalog: str | None
-    database: str | None
-    now: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +83,7 @@ def retention_request(options: RetentionOptions) -> PlanRequest | ApplyRequest:
         UsageError: a file or an option is wrong, or options contradict each other.
     """
     settings = read_settings(options.settings_file)
-    if options.catalog and options.database:
-        raise UsageError("--catalog and --database: give one of them")
-    where = Where(
-        catalog=None if options.database else absolute(options.catalog or settings.build.catalog),
-        database=options.database,
-        now=datetime.now(UTC) if options.now is None else parse_time(options.now),
-    )
+    where = Where.of(settings, options.catalog, options.database, options.now)
     return _apply_request(options, where) if options.apply else _plan_request(options, where)
 
 
@@ -126,7 +107,7 @@ def _apply_request(options: RetentionOptions, where: Where) -> ApplyRequest:
     return ApplyRequest(
         where=where,
         plan_id=options.plan_id,
-        delete_delay=parse_duration(options.delete_delay or "60s"),
+        delete_delay=parse_duration(options.delete_delay or DELETE_DELAY),
         max_plan_age=parse_duration(options.max_plan_age or "1h"),
     )
 

@@ -5,7 +5,7 @@ The tables in Delta, the rows that executors send back and `docs/catalog.md` all
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -108,6 +108,12 @@ _SEGMENT_FACTS: Final = (
             )
         ),
         "batches with a leader epoch above all before them in the segment",
+    ),
+    Column(
+        "offsets_increase",
+        _BOOLEAN,
+        "each batch's last offset is above that of the batch before it; null where catalog version 3 or older wrote "
+        "the row",
     ),
     Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
     Column("log_inode", _LONG, "inode number of the .log"),
@@ -409,3 +415,36 @@ FOUND_SCHEMA: Final = _one_of(
     not_ready=(*_SEGMENT_KEY, Column("missing", t.ArrayType(_STRING), "what it lacks for tiered storage")),
 )
 FOUND_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(FOUND_SCHEMA)
+
+#: The columns of `segments` that compaction writes anew.
+COARSENED_NAMES: Final = (
+    "interval_bytes",
+    *("offset_index_entries", "offset_index_bytes", "offset_index_crc32c"),
+    *("time_index_entries", "time_index_bytes", "time_index_crc32c"),
+)
+#: Those that tell one state of a log from another.
+LOG_VERSION_NAMES: Final = ("log_bytes", "log_mtime_ns", "log_inode")
+
+#: What executors send back of what compaction changes, or would: a row for each file, or for both indexes of a segment.
+_COMPACTED: Final = (
+    *(replace(column, nullable=column.name == "base_offset") for column in _SEGMENT_KEY),
+    Column("action", _STRING, "trim, coarsen or remove", nullable=False),
+    Column("outcome", _STRING, "planned, written, unchanged, removed or kept", nullable=False),
+    Column("reason", _STRING, "why it goes, or stays"),
+    Column("path", _STRING, "the file; of both indexes the .index", nullable=False),
+    Column("log_dir", _STRING, "the Kafka log dir, where it stands beside logs"),
+    Column("bytes_before", _LONG, "of the file, or of both", nullable=False),
+    Column("bytes_after", _LONG, "likewise"),
+    Column("interval_before", _INT, "the interval that the indexes have"),
+    Column("scan_mean_before", _LONG, "bytes of log that a lookup walks through, on average"),
+    Column("scan_most_before", _LONG, "at most"),
+    Column("scan_mean_after", _LONG, "likewise, by the new index"),
+    Column("scan_most_after", _LONG, "likewise"),
+    *(
+        replace(column, nullable=True)
+        for column in _SEGMENT_FACTS
+        if column.name in (*COARSENED_NAMES, *LOG_VERSION_NAMES)
+    ),
+)
+COMPACTED_SCHEMA: Final = spark_schema(_COMPACTED)
+COMPACTED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(COMPACTED_SCHEMA)

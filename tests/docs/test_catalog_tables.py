@@ -26,7 +26,7 @@ from tests.support.build_job import build_here, use_pips_spark
 
 #: What version 1 did not have.
 NEW_COLUMNS: Final = {
-    "segments": {"map_end_offset", "leader_epochs", *LATER_NAMES},
+    "segments": {"map_end_offset", "leader_epochs", "offsets_increase", *LATER_NAMES},
     "partitions": set[str](),
     "builds": {"finished", "aborted_transactions", "by_transaction_index"},
 }

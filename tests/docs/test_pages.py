@@ -9,7 +9,7 @@ import re
 import pytest
 
 import kidxlib.build
-from kidxlib import fold, producers, recover, retention
+from kidxlib import compact, fold, orphans, producers, recover, retention
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 from tests.docs.render import rendered
 from tests.kidxlib import damages
@@ -63,6 +63,17 @@ def test_every_reason_of_an_audit_is_explained() -> None:
     reasons = set(re.findall(r"`([a-z-]+)`", page[page.index("## Reasons") :]))
     told = {damage.reason for damage in damages.DAMAGES} | {case.reason for case in CASES if case.reason is not None}
     assert told <= reasons, told - reasons
+
+
+def test_every_reason_of_compaction_is_explained() -> None:
+    page = read("docs/compaction.md")
+    removed = page[page.index("## Files that nothing needs") : page.index("## Tables")]
+    assert _WARNING_ROW.findall(removed) == [reason.value for reason in orphans.OrphanReason]
+    kept = page[page.index("## What stays, and why") :]
+    assert {compact.LOG_CHANGED, compact.UNREADABLE, compact.UNFINISHED, compact.NOT_LOCKED} <= set(
+        _WARNING_ROW.findall(kept)
+    )
+    assert f"`{compact.NOT_OURS}`" in page
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

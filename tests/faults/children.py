@@ -14,16 +14,19 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
 import kidxlib.build
+import kidxlib.compact
 from kidxlib.build import BuiltSegment
 from kidxlib.cli.main import kidx
 from kidxlib.command import run
+from kidxlib.compact import CompactionOptions, CompactionTask, Mode, compact
 from kidxlib.finish import SegmentTask, finish, segment_task
 from kidxlib.log_dir import locked
 from kidxlib.plan import PartitionKey, Plan, SideFiles, Target, compare, find_segments, parse_sources, parse_topics
@@ -88,20 +91,11 @@ def flush_forever(send: Connection, path: Path) -> None:
 
 def build_until_step(send: Connection, log_dir: Path, index_dir: Path | None, last_step: int | None) -> None:
     """Build in groups of four files; kill this process just before step number `last_step`. Sends the steps it took."""
-    steps = 0
-
-    def count(event: str, _: tuple[Any, ...]) -> None:
-        nonlocal steps
-        if event in _STEPS:
-            if steps == last_step:
-                os.kill(os.getpid(), signal.SIGKILL)
-            steps += 1
-
-    sys.addaudithook(count)
+    steps = _killed_before(last_step)
     with mock.patch.object(kidxlib.build, "GROUP_FILES", 4):
         for _ in _build(log_dir, index_dir):
             pass
-    send.send(steps)
+    send.send(steps())
 
 
 def build_measured(send: Connection, log_dir: Path, index_dir: Path, may_map: bool) -> None:
@@ -155,12 +149,21 @@ def _bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
-def retire_until_step(
-    send: Connection, log_dir: Path, retirements: Sequence[Retirement], last_step: int | None
+def compact_until_step(
+    send: Connection, log_dir: Path, tasks: Sequence[CompactionTask], options: CompactionOptions, last_step: int | None
 ) -> None:
-    """Carry a plan out; kill this process just before step number `last_step`. Sends what it would have recorded, as
-    soon as it would, and then the steps it took.
+    """Compact in groups of four changes; kill this process just before step number `last_step`. Sends each change as it
+    is given out, and then the steps it took.
     """
+    with locked(log_dir), mock.patch.object(kidxlib.compact, "GROUP_FILES", 4):
+        steps = _killed_before(last_step)
+        for change in compact(tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, may_map=True):
+            send.send(change)
+    send.send(steps())
+
+
+def _killed_before(last_step: int | None) -> Callable[[], int]:
+    """Kill this process just before step number `last_step`. Returns what tells how many steps it took."""
     steps = 0
 
     def count(event: str, _: tuple[Any, ...]) -> None:
@@ -170,7 +173,17 @@ def retire_until_step(
                 os.kill(os.getpid(), signal.SIGKILL)
             steps += 1
 
+    sys.addaudithook(count)
+    return lambda: steps
+
+
+def retire_until_step(
+    send: Connection, log_dir: Path, retirements: Sequence[Retirement], last_step: int | None
+) -> None:
+    """Carry a plan out; kill this process just before step number `last_step`. Sends what it would have recorded, as
+    soon as it would, and then the steps it took.
+    """
     with locked(log_dir):
-        sys.addaudithook(count)
+        steps = _killed_before(last_step)
         carry_out(retirements, send.send, lambda: None)
-    send.send(steps)
+    send.send(steps())

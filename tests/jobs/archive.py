@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.support.build_job import Ended, build_here, retention_here
+from tests.support.build_job import Ended, build_here, compact_here, retention_here
 
 
 class Archive:
@@ -21,10 +23,28 @@ class Archive:
         assert ended.code in (0, 3), ended.err
         return ended
 
+    def compact(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
+        ended = compact_here("--catalog", self.catalog, "--json", *arguments)
+        assert ended.code == code, ended
+        return ended.json
+
     def plan(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
         ended = retention_here("--catalog", self.catalog, "--json", *arguments)
         assert ended.code == code, ended.err
         return ended.json
+
+
+class Copies:
+    """An archive made again and again under one path, of hard links: the catalog knows paths and inodes."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self._kept = archive.folder.with_name("kept")
+        shutil.copytree(archive.folder, self._kept, copy_function=os.link)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.archive.folder)
+        shutil.copytree(self._kept, self.archive.folder, copy_function=os.link)
 
 
 def assert_refused(ended: Ended, message: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from kidxlib.names import LOG_SUFFIX, segment_file
 from tests.faults import children
 from tests.faults.processes import Child, kill_session, while_it_runs
-from tests.jobs.archive import Archive, assert_refused
+from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.kidxlib import golden
 from tests.support.build_job import retention_here, rows, start
 
@@ -42,26 +42,21 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
     return archive, plan["plan_id"]
 
 
-class _Copies:
-    """An archive made again and again under one path, of hard links: the catalog knows paths and inodes."""
+class Planned(Copies):
+    """An archive with a plan, again and again."""
 
     def __init__(self, archive: Archive, plan_id: str) -> None:
-        self.archive, self.plan_id = archive, plan_id
-        self._kept = archive.folder.with_name("kept")
-        shutil.copytree(archive.folder, self._kept, copy_function=os.link)
-
-    def restore(self) -> None:
-        shutil.rmtree(self.archive.folder)
-        shutil.copytree(self._kept, self.archive.folder, copy_function=os.link)
+        super().__init__(archive)
+        self.plan_id = plan_id
 
 
 @pytest.fixture(scope="module")
-def copies(planned: tuple[Archive, str]) -> _Copies:
-    return _Copies(*planned)
+def copies(planned: tuple[Archive, str]) -> Planned:
+    return Planned(*planned)
 
 
 @pytest.fixture
-def archive(copies: _Copies) -> Archive:
+def archive(copies: Planned) -> Archive:
     """The archive as it was when it was planned."""
     copies.restore()
     return copies.archive
@@ -88,7 +83,7 @@ def _rows(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["topic"], row["base_offset"]): row for row in rows(archive.catalog, "SELECT * FROM segments")}
 
 
-def test_a_plan_is_carried_out_and_the_catalog_says_so(archive: Archive, copies: _Copies) -> None:
+def test_a_plan_is_carried_out_and_the_catalog_says_so(archive: Archive, copies: Planned) -> None:
     """Once, and again with nothing left to do; the next build and the next plan miss nothing."""
     before = _files(archive)
     ended = retention_here(*_arguments(archive, copies.plan_id))
@@ -108,7 +103,7 @@ def test_a_plan_is_carried_out_and_the_catalog_says_so(archive: Archive, copies:
     assert len(archive.plan("--now", _PLANNED_AT.isoformat())["segments"]) == 12 - 5
 
 
-def test_a_plan_that_cannot_be_carried_out_is_refused(archive: Archive, copies: _Copies, tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_carried_out_is_refused(archive: Archive, copies: Planned, tmp_path: Path) -> None:
     """Too old, of several policies, or of a log dir that another process holds: exit code 2, nothing done."""
     before = _files(archive)
     arguments = _arguments(archive, copies.plan_id)
@@ -126,7 +121,7 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(archive: Archive, copies: 
     assert _files(archive) == before
 
 
-def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: _Copies) -> None:
+def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: Planned) -> None:
     """With all behind it; it is named, and the exit code is 3."""
     log = archive.log_dir / "compacted-0" / segment_file(16431, LOG_SUFFIX)
     shutil.copy(log, archive.folder / "other")
@@ -139,7 +134,7 @@ def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: _
     assert log.exists() and _rows(archive)["compacted", 16431]["status"] == "ok"
 
 
-def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: _Copies, exhaustive: bool) -> None:
+def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: Planned, exhaustive: bool) -> None:
     """Kill -9 of all its processes, as soon as so many files have been renamed; three times with --exhaustive."""
     before = _files(archive)
     going = len(before) - len(_left(before))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from dataclasses import fields, replace
@@ -216,4 +217,5 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
         offset_entries=len(reference.offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize,
         time_entries=len(reference.time_index) // formats.TIME_INDEX_ENTRY.itemsize,
         map_end_offset=base_offset if reference.map_end_offset is None else reference.map_end_offset,
+        offsets_increase=all(one.last_offset < other.last_offset for one, other in itertools.pairwise(valid)),
     )

@@ -20,6 +20,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from jobs.build_index import build_index
 from jobs.common.tables import TABLES
+from jobs.compact_index import compact_index
 from jobs.retention import retention
 from jobs.seek import seek
 from jobs.verify_index import verify_index
@@ -52,6 +53,12 @@ def retention_here(*arguments: str | Path) -> Ended:
     """Run retention within this process."""
     use_pips_spark()
     return run_here(retention, *arguments)
+
+
+def compact_here(*arguments: str | Path) -> Ended:
+    """Run compact_index within this process."""
+    use_pips_spark()
+    return run_here(compact_index, *arguments)
 
 
 def seek_here(*arguments: str | Path) -> Ended:
