@@ -4,7 +4,8 @@ Nothing is changed. Of the logs those are read that the broker would read too.
 
 Producer snapshots decide from where on a broker goes through batch headers to learn of producers, and so whether it
 comes upon a header that is malformed. Not told: segments that it has to split (`offset-overflow`), where producers are
-at odds with their states, and what it makes of a magic below 0, which it may read over where here loading fails.
+at odds with their states, and what it makes of a magic below 0, or of a batch of magic 2 that is smaller than a header:
+it may read over these where here loading fails.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -30,6 +31,9 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data))
     return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
 
+
+#: A magic below 0, or a batch of magic 2 that is too small: Kafka may take what follows for the rest of its header.
+_UNTOLD: Final = re.compile("found magic -|found [0-9]+ bytes, expected 61 or more of magic")
 
 #: What may have become of a log.
 _LOGS: Final[list[Callable[[bytes, random.Random], bytes]]] = [
@@ -155,8 +159,8 @@ def test_forecasts(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: 
         actions.update(segment.action.value for segment in told.segments)
         if any(segment.action is Action.SPLIT for segment in told.segments):
             ends["split"] += 1
-        elif any("found magic -" in (segment.detail or "") for segment in told.segments):
-            ends["magic below 0"] += 1
+        elif any(_UNTOLD.search(segment.detail or "") for segment in told.segments):
+            ends["malformed, and perhaps read over"] += 1
         else:
             ends[_compare(kafka, told, folder, point, start, clean)] += 1
         shutil.rmtree(folder)
