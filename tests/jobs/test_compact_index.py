@@ -243,7 +243,7 @@ def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: 
     before = _tree(archive.index_dir)
     archive.compact(*asked[2:5])
     after, rows_after = _tree(archive.index_dir), _rows(archive)
-    for replaced in (1, 5, 14) if exhaustive else (5,):
+    for replaced in (1, 4, 8) if exhaustive else (4,):
         copies.restore()
         job = start(*asked, job="compact_index")
         try:
