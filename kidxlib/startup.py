@@ -347,12 +347,10 @@ class _Loader:
         return self._take_snapshot(end) if end > last_snapshot else last_snapshot
 
     def _read_headers(self, segment: SegmentForecast, start: int) -> None:
-        if segment.base_offset in self._recoveries:
-            return  # what recovery keeps has headers that can be read
         opened = self._segment(segment.base_offset, kept_bytes=segment.kept_bytes)
         try:
             found = opened.translate_offset(start)
-            if found is not None:
+            if found is not None and segment.base_offset not in self._recoveries:  # recovery has read those headers
                 _refuse_malformed_headers(opened.log, found.position)
         except MalformedRecordsError as error:
             self._fail(segment, f"producers are to be learnt from its headers: {error}")

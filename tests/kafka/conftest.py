@@ -39,7 +39,7 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     if not os.access(_MEMORY, os.W_OK):
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="kidx-") as folder:
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="kidx-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
