@@ -34,7 +34,7 @@ from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, r
 from kidxlib.storage import LogBytes, LogFile
 from kidxlib.time_index import TimeIndex
 from kidxlib.transaction_index import TransactionIndex, UnknownVersionError
-from kidxlib.walk import Outcome, new_walks, step_to_timestamps, walk
+from kidxlib.walk import Outcome, new_walks, step_to_offsets, step_to_timestamps, walk
 
 #: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
 _INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
@@ -349,8 +349,12 @@ class _Loader:
     def _read_headers(self, segment: SegmentForecast, start: int) -> None:
         opened = self._segment(segment.base_offset, kept_bytes=segment.kept_bytes)
         try:
-            found = opened.translate_offset(start)
-            if found is not None and segment.base_offset not in self._recoveries:  # recovery has read those headers
+            if segment.base_offset in self._recoveries:
+                # Recovery has read these headers, but not what Kafka decompresses to find where to start.
+                walks = new_walks(np.array([start]), np.zeros(1, np.int64))
+                walk(opened.log, walks, step_to_offsets)
+                opened.translate_offset(start, max(int(walks["previous_position"][0]), 0))
+            elif (found := opened.translate_offset(start)) is not None:
                 _refuse_malformed_headers(opened.log, found.position)
         except MalformedRecordsError as error:
             self._fail(segment, f"producers are to be learnt from its headers: {error}")
