@@ -347,10 +347,13 @@ class _Loader:
         return self._take_snapshot(end) if end > last_snapshot else last_snapshot
 
     def _read_headers(self, segment: SegmentForecast, start: int) -> None:
+        recovery = self._recoveries.get(segment.base_offset)
+        if recovery is not None and recovery.records is not None:
+            return  # recovery has read these headers, and there is no wrapper that had to be decompressed
         opened = self._segment(segment.base_offset, kept_bytes=segment.kept_bytes)
         try:
-            if segment.base_offset in self._recoveries:
-                # Recovery has read these headers, but not what Kafka decompresses to find where to start.
+            if recovery is not None:
+                # Of a wrapper Kafka decompresses what it needs to find where to start.
                 walks = new_walks(np.array([start]), np.zeros(1, np.int64))
                 walk(opened.log, walks, step_to_offsets)
                 opened.translate_offset(start, max(int(walks["previous_position"][0]), 0))
