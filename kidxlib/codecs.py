@@ -1,6 +1,7 @@
 """What compressed batches hold, a piece at a time: gzip, snappy, lz4 and zstd as Kafka's clients have written them.
 
-zlib is Python's own; the other three come with pyarrow. Two of them need help. Snappy is written by Java clients in the
+zlib is Python's own; the other three come with pyarrow, which is imported when one of them is met: an audit of
+uncompressed logs does not wait for it. Two of them need help. Snappy is written by Java clients in the
 frames of snappy-java ("xerial"), by others as one raw block. Lz4 is a frame, of which Kafka reads a subset
 (`Lz4BlockInputStream`), and in which messages of magic 0 have a wrong header checksum.
 
@@ -10,13 +11,15 @@ reserved flags set, zlib refuses it, as RFC 1952 wants; nobody writes one.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterator
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from kidxlib import formats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Bytes read or decompressed at a time.
 PIECE_BYTES: Final = 64 * 1024
@@ -167,9 +170,15 @@ def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEAD_BYTES: Final = len(_XERIAL_MAGIC) + 4 + 4  # version and the oldest compatible one
-_SNAPPY: Final = pa.Codec("snappy")
 #: No snappy block is smaller than its content by more: two or three bytes copy at most 64.
 _SNAPPY_RATIO_MAX: Final = 32
+
+
+@functools.cache
+def _snappy() -> pa.Codec:
+    from pyarrow import Codec
+
+    return Codec("snappy")
 
 
 def _snappy_block(block: bytes) -> bytes:
@@ -186,7 +195,7 @@ def _snappy_block(block: bytes) -> bytes:
             f"at most {_SNAPPY_RATIO_MAX} times as many",
         )
     try:
-        content = _SNAPPY.decompress(block, decompressed_size=size, asbytes=True)
+        content = _snappy().decompress(block, decompressed_size=size, asbytes=True)
     except OSError as error:
         raise MalformedError(f"a snappy block that snappy refuses ({error})", "what snappy writes") from error
     assert isinstance(content, bytes)
@@ -194,6 +203,8 @@ def _snappy_block(block: bytes) -> bytes:
 
 
 def _by_arrow(codec: str, compressed: ByteStream) -> Iterator[bytes]:
+    import pyarrow as pa
+
     try:
         # pyarrow-stubs wants a real file here; one that can be read and closed is enough.
         stream = pa.CompressedInputStream(pa.PythonFile(compressed, mode="r"), codec)  # type: ignore[arg-type]
