@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -19,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.filesize import decimal
 
+from jobs.common import shared_options
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs
 from jobs.common.finish_partitions import finish_on_executors
@@ -27,7 +27,6 @@ from jobs.common.partitions import record_partitions
 from jobs.common.repair import repairs_of_last_audits
 from jobs.common.request import BuildOptions, BuildRequest, build_request
 from jobs.common.session import session
-from jobs.common.settings import SETTINGS_FILE
 from jobs.common.tables import CATALOG_VERSION
 from kidxlib.build import BuildTask
 from kidxlib.command import ExitCode, run
@@ -46,13 +45,7 @@ FIRST_WAVE_RATE: Final = 100_000_000
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    metavar="[NAME=]DIR",
-    help="A Kafka log dir or one partition's folder; repeatable, then with a name each. [default: the bundled sample]",
-)
+@shared_options.sources
 @click.option(
     "--index-dir",
     metavar="DIR",
@@ -60,9 +53,9 @@ FIRST_WAVE_RATE: Final = 100_000_000
 )
 @click.option("--in-place", is_flag=True, help="Write beside the segments instead, under the log dir's lock.")
 @click.option("--accept-truncated", is_flag=True, help="In place, write the index of a corrupt log's valid prefix too.")
-@click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
+@shared_options.catalog
 @click.option("--database", metavar="NAME", help="Keep the catalog in a database of Spark's metastore instead.")
-@click.option("--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]")
+@shared_options.topics_to_read
 @click.option(
     "--interval-bytes",
     type=click.IntRange(0, 2**31 - 1),
@@ -89,11 +82,9 @@ FIRST_WAVE_RATE: Final = 100_000_000
     "--repair", is_flag=True, help="Write what the last audit (verify_index --catalog) found broken, no more."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing.")
-@click.option(
-    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
-)
-@click.option("--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.settings_file
+@shared_options.time_to_record
+@shared_options.as_json
 def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
     """Index raw Kafka segments: write .index, .timeindex and .txnindex byte for byte as Kafka's recovery would, without
     touching a log, and record every segment in Delta tables. Segments that have not changed since the last build are
@@ -143,7 +134,7 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
 
 def _catalog(request: BuildRequest, spark: SparkSession) -> Catalog:
     find = existing_catalog if request.repair else find_catalog
-    return find(spark, request.catalog, request.database)
+    return find(spark, request.where.catalog, request.where.database)
 
 
 def _changes(request: BuildRequest, plan: Plan, catalog: Catalog) -> Changes:
@@ -177,7 +168,7 @@ class _Scanned:
 
 def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     start = time.monotonic()
-    build_id = f"{request.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+    build_id = f"{request.where.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
     note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
     with contextlib.ExitStack() as stack:
         if request.in_place:
@@ -189,7 +180,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
             raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
         catalog = _catalog(request, spark)
         refuse_overlap(request.target.index_dir, catalog.path, request.sources)
-        is_new = make_tables(catalog, request.database)
+        is_new = make_tables(catalog, request.where.database)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         _sweep(request, plan, catalog)
@@ -203,7 +194,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
             notes = recorded.result()
         row = {
             "build_id": build_id,
-            "started_at": request.now,
+            "started_at": request.where.now,
             "seconds": round(time.monotonic() - start, 3),
             "scan_seconds": round(scanned.seconds, 3),
             "waves": scanned.waves,
@@ -226,7 +217,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         }
         catalog.append_build(row)
     if as_json:
-        shown = {**row, **scanned.counts.as_json(), "started_at": request.now.isoformat(), "notes": notes}
+        shown = {**row, **scanned.counts.as_json(), "started_at": request.where.now.isoformat(), "notes": notes}
         print_json({**shown, "catalog": catalog.path})
     else:
         _print(request, catalog, row, scanned.counts, notes)
@@ -237,7 +228,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
 def _sweep(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:
     """Remove what killed runs left behind."""
     longest_run = timedelta(hours=request.settings.build.longest_run_hours)
-    older_than_ms = int((request.now - longest_run).timestamp() * 1000)
+    older_than_ms = int((request.where.now - longest_run).timestamp() * 1000)
     for partition in plan.partitions:
         sweep(partition.index_folder, older_than_ms * NS_PER_MS)
     catalog.sweep_staging(older_than_ms)

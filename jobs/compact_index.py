@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.common import shared_options
 from jobs.common.catalog import Catalog
 from jobs.common.compact_on_executors import compact_on_executors
-from jobs.common.compaction_report import Report, as_json, print_report, print_tables, report
+from jobs.common.compaction_report import Report, print_report, print_tables, report, report_as_json
 from jobs.common.compaction_request import CompactionRequest, GivenOptions, compaction_request
-from jobs.common.maintain_tables import maintain_tables
+from jobs.common.maintain_tables import MaintainedTable, maintain_tables
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.session import session
-from jobs.common.settings import SETTINGS_FILE
 from kidxlib.command import ExitCode, run
 from kidxlib.compact import Action, CompactionOptions, Mode, Outcome
 from kidxlib.console import print_json
@@ -29,10 +30,10 @@ from kidxlib.log_dir import locked
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
-@click.option("--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead.")
-@click.option("--source", "sources", multiple=True, metavar="NAME", help="Only this source; repeatable. [default: all]")
-@click.option("--topics", metavar="REGEX", help="Only topics whose full name matches.")
+@shared_options.catalog
+@shared_options.database
+@shared_options.cataloged_sources
+@shared_options.cataloged_topics
 @click.option(
     "--interval-bytes", type=click.IntRange(0, 2**31 - 1), help="Give segments that are not active this interval."
 )
@@ -51,12 +52,10 @@ from kidxlib.log_dir import locked
 )
 @click.option("--tables", is_flag=True, help="Optimize and vacuum the catalog's tables; expire rows by the policy.")
 @click.option("--apply", is_flag=True, help="Do it; without, only say what would be done.")
-@click.option(
-    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
-)
-@click.option("--now", metavar="TIME", help="The time to decide for: ISO 8601 with a zone, or ms since the epoch.")
-@click.option("--json", "as_json_", is_flag=True, help="Print one JSON object on standard output.")
-def compact_index(as_json_: bool, **options: Any) -> ExitCode:
+@shared_options.settings_file
+@shared_options.time_to_decide_for
+@shared_options.as_json
+def compact_index(as_json: bool, **options: Any) -> ExitCode:
     """Make what is stored of indexes smaller: index files of segments that are not active are cut, or made anew with
     larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables are
     optimized. Nothing is changed but with --apply.
@@ -77,14 +76,16 @@ def compact_index(as_json_: bool, **options: Any) -> ExitCode:
             if request.tables is not None
             else []
         )
-        if as_json_:
-            print_json({"applied": request.apply, "now": where.now.isoformat(), **as_json(found, changes, tables)})
+        if as_json:
+            print_json(
+                {"applied": request.apply, "now": where.now.isoformat(), **report_as_json(found, changes, tables)}
+            )
         else:
             _print(request, found, tables)
     return ExitCode.NOT_WELL if found is not None and found.not_well else ExitCode.OK
 
 
-def _print(request: CompactionRequest, found: Report | None, tables: Any) -> None:
+def _print(request: CompactionRequest, found: Report | None, tables: Sequence[MaintainedTable]) -> None:
     if found is not None:
         print_report(found, applied=request.apply)
     if tables:

@@ -12,6 +12,7 @@ import click
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.common import shared_options
 from jobs.common.apply_plan import Applied, apply_plan
 from jobs.common.catalog import Catalog
 from jobs.common.open_catalog import existing_catalog
@@ -26,7 +27,6 @@ from jobs.common.retention_report import (
 )
 from jobs.common.retention_request import ApplyRequest, PlanRequest, RetentionOptions, retention_request
 from jobs.common.session import session
-from jobs.common.settings import SETTINGS_FILE
 from jobs.common.tables import RETENTION_PLANS
 from kidxlib.command import ExitCode, run
 from kidxlib.console import print_json, print_line
@@ -36,10 +36,10 @@ _LIMIT: Final = click.IntRange(-1, 2**63 - 1)
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
-@click.option("--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead.")
-@click.option("--source", "sources", multiple=True, metavar="NAME", help="Only this source; repeatable. [default: all]")
-@click.option("--topics", metavar="REGEX", help="Only topics whose full name matches.")
+@shared_options.catalog
+@shared_options.database
+@shared_options.cataloged_sources
+@shared_options.cataloged_topics
 @click.option("--policy", type=click.Path(path_type=Path), help="A file of policies (TOML); several are compared.")
 @click.option("--retention-ms", type=_LIMIT, help="retention.ms of all topics; -1: no limit. [default: 7 days]")
 @click.option("--retention-bytes", type=_LIMIT, help="retention.bytes of all topics; -1: no limit. [default: -1]")
@@ -61,11 +61,9 @@ _LIMIT: Final = click.IntRange(-1, 2**63 - 1)
 @click.option("--plan", "plan_id", metavar="ID", help="The plan to carry out.")
 @click.option("--delete-delay", metavar="TIME", help="From renaming files until they are removed. [default: 60s]")
 @click.option("--max-plan-age", metavar="TIME", help="An older plan is refused. [default: 1h]")
-@click.option(
-    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
-)
-@click.option("--now", metavar="TIME", help="The time to decide for: ISO 8601 with a zone, or ms since the epoch.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.settings_file
+@shared_options.time_to_decide_for
+@shared_options.as_json
 def retention(as_json: bool, **options: Any) -> ExitCode:
     """Plan which segments Kafka's retention would delete, with a reason for each, and record that in the catalog's
     table retention_plans. Nothing is deleted but with --apply.

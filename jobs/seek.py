@@ -13,14 +13,15 @@ import click
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.common import shared_options
 from jobs.common.answer_files import Format, refuse_existing, reset_offsets, write_answers
 from jobs.common.cataloged_partitions import cataloged_partitions
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.queries import Asked, asked, one_query, read_queries
-from jobs.common.request import absolute
+from jobs.common.request import Where, absolute
 from jobs.common.seek_on_executors import RESULT, Partitions, answer_on_executors
 from jobs.common.session import session
-from jobs.common.settings import SETTINGS_FILE, read_settings
+from jobs.common.settings import read_settings
 from jobs.common.tables import PARTITIONS
 from kidxlib.answers import OFFSET, TIMESTAMP
 from kidxlib.cataloged import not_cataloged
@@ -53,7 +54,7 @@ class SeekRequest:
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.option("--catalog", metavar="DIR", help="Folder of the catalog's Delta tables. [settings: build.catalog]")
+@shared_options.catalog
 @click.option("--database", metavar="NAME", help="A catalog in a database of Spark's metastore instead.")
 @click.option("--source", metavar="NAME", help="Only this source. [default: each that holds the partition]")
 @click.option("--topic", help="The topic.")
@@ -75,10 +76,8 @@ class SeekRequest:
     metavar="FILE",
     help="Write what kafka-consumer-groups --reset-offsets --from-file takes; one question a partition.",
 )
-@click.option(
-    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.settings_file
+@shared_options.as_json
 def seek(catalog: str | None, database: str | None, settings_file: Path, as_json: bool, **options: Any) -> ExitCode:
     """Say which batch holds an offset, and which record is the first of a time, as a broker would.
 
@@ -86,14 +85,12 @@ def seek(catalog: str | None, database: str | None, settings_file: Path, as_json
     which notes say; 1 failed.
     """
     request = _request(**options)
-    if catalog and database:
-        raise UsageError("--catalog and --database: give one of them")
-    folder = None if database else absolute(catalog or read_settings(settings_file).build.catalog)
+    where = Where.of(read_settings(settings_file), catalog, database, now=None)
     start = time.monotonic()
     with session("seek") as spark:
         if request.output is not None:
             refuse_existing(spark, request.output)
-        opened = existing_catalog(spark, folder, database)
+        opened = existing_catalog(spark, where.catalog, where.database)
         queries, wanted = _questions(spark, request)
         names = {TopicPartition(each.topic, each.partition) for each in wanted}
         partitions = cataloged_partitions(opened, names, request.source)

@@ -6,7 +6,6 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
@@ -14,6 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from rich.filesize import decimal
 
+from jobs.common import shared_options
 from jobs.common.audit_on_executors import audit_partitions, audit_segments
 from jobs.common.audit_report import all_rows, summarise
 from jobs.common.audit_request import AuditRequest, audit_request
@@ -21,7 +21,6 @@ from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, refuse_unseen_logs
 from jobs.common.open_catalog import find_catalog, make_tables
 from jobs.common.session import session
-from jobs.common.settings import SETTINGS_FILE
 from jobs.common.tables import FINDINGS
 from kidxlib.build import BuildTask
 from kidxlib.cli.audit_options import AuditOptions, audit_options
@@ -38,28 +37,20 @@ _Materialise: TypeAlias = Callable[[DataFrame, str], DataFrame]
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    metavar="[NAME=]DIR",
-    help="A Kafka log dir or one partition's folder; repeatable, then with a name each. [default: the bundled sample]",
-)
+@shared_options.sources
 @click.option("--index-dir", metavar="DIR", help="The mirror tree with the side files. [default: beside the logs]")
 @click.option("--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it.")
-@click.option("--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead.")
-@click.option("--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]")
+@shared_options.database
+@shared_options.topics_to_read
 @click.option(
     "--interval-bytes",
     type=click.IntRange(0, 2**31 - 1),
     help="Kafka's index.interval.bytes. [default: the catalog's of each segment, else settings: build.interval_bytes]",
 )
 @audit_options
-@click.option(
-    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
-)
-@click.option("--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+@shared_options.settings_file
+@shared_options.time_to_record
+@shared_options.as_json
 def verify_index(
     as_json: bool,
     deep_iteration: bool,
@@ -93,9 +84,9 @@ def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool
     for text in notes:
         warn(text)
     with session("verify_index") as spark, contextlib.ExitStack() as stack:
-        catalog = find_catalog(spark, request.catalog, request.database) if request.has_catalog else None
+        catalog = find_catalog(spark, request.where.catalog, request.where.database) if request.has_catalog else None
         if catalog is not None:
-            make_tables(catalog, request.database)
+            make_tables(catalog, request.where.database)
         materialise = stack.enter_context(_materialising(catalog, request.audit_id))
         tasks = plan.tasks if catalog is None else _as_cataloged(request, plan, catalog)
         counters = Counters(spark)
@@ -108,7 +99,7 @@ def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool
         found = materialise(audit_partitions(segments, audits), "found")
         if catalog is not None:
             findings = found.where(f"{Kind.FILE} IS NOT NULL").select(f"{Kind.FILE}.*")
-            catalog.record_audit(findings, request.audit_id, request.now)
+            catalog.record_audit(findings, request.audit_id, request.where.now)
         summary = summarise(found, tiering=asked.tiering)
         summary.many_sources = len(request.sources) > 1
         if as_json:

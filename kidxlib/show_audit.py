@@ -176,11 +176,7 @@ class AuditSummary:
         for verdict in (Verdict.BROKEN, Verdict.SAFE):
             summary.told += [row for row in rows[Kind.FILE] if row["verdict"] == verdict]
         for row in rows[Kind.SEGMENT]:
-            summary.add_action(
-                row["action"],
-                1,
-                *(row[name] or 0 for name in ("log_bytes", "read_bytes", "lost_bytes", "lost_records")),
-            )
+            summary.add_action(row["action"], 1, **{name: row[name] or 0 for name in COUNTED})
         summary.lost = [row for row in rows[Kind.SEGMENT] if row["action"] not in NOTHING_LOST]
         for row in rows[Kind.PARTITION]:
             summary.add_start(row)

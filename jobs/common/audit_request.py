@@ -6,17 +6,14 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.common.open_catalog import refuse_unusable
-from jobs.common.request import absolute, recover_options, sources_or_sample
+from jobs.common.request import Where, recover_options, sources_or_sample
 from jobs.common.settings import Settings, read_settings
 from kidxlib.discover import Source
-from kidxlib.errors import UsageError
 from kidxlib.plan import Target, mirror_tree, parse_topics, refuse_overlap
 from kidxlib.recover import RecoverOptions
-from kidxlib.times import parse_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,23 +22,20 @@ class AuditRequest:
 
     Attributes:
         target: where the side files are.
-        catalog: absolute path or URL of the catalog's folder; None where `database` names it, or none is asked for.
+        where: the catalog may be none; the time is recorded.
         interval_bytes: None where no option was given.
-        now: the time to record.
     """
 
+    where: Where
     sources: tuple[Source, ...]
     target: Target
-    catalog: str | None
-    database: str | None
     topics: re.Pattern[str]
     interval_bytes: int | None
     settings: Settings
-    now: datetime
 
     @property
     def has_catalog(self) -> bool:
-        return self.catalog is not None or self.database is not None
+        return self.where.catalog is not None or self.where.database is not None
 
     @property
     def audit_id(self) -> str:
@@ -52,7 +46,7 @@ class AuditRequest:
             "topics": self.topics.pattern,
             "interval_bytes": self.interval_bytes,
         }
-        return f"{self.now:%Y%m%dT%H%M%SZ}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]}"
+        return f"{self.where.now:%Y%m%dT%H%M%SZ}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]}"
 
     def recover_options(self, topic: str) -> RecoverOptions:
         """What a topic's indexes should be like, where the catalog does not say."""
@@ -80,20 +74,16 @@ def audit_request(
         UsageError: the settings file or an option is wrong, or two options contradict each other.
     """
     settings = read_settings(settings_file)
-    if catalog and database:
-        raise UsageError("--catalog and --database: give one of them")
+    where = Where.given(catalog, database, now)
     found = sources_or_sample(sources)
-    location = None if catalog is None else absolute(catalog)
-    refuse_overlap(None, location, found)
-    if location is not None:
-        refuse_unusable(location)
+    refuse_overlap(None, where.catalog, found)
+    if where.catalog is not None:
+        refuse_unusable(where.catalog)
     return AuditRequest(
+        where=where,
         sources=found,
         target=Target(index_dir=mirror_tree(index_dir), by_source=len(found) > 1, publish_truncated=False),
-        catalog=location,
-        database=database,
         topics=parse_topics(settings.build.topics if topics is None else topics),
         interval_bytes=interval_bytes,
         settings=settings,
-        now=datetime.now(UTC) if now is None else parse_time(now),
     )

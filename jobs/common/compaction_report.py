@@ -190,7 +190,9 @@ def _after(table: MaintainedTable, name: str) -> int | str:
     return "-" if value is None else int(value)
 
 
-def as_json(found: Report | None, changes: DataFrame | None, tables: Sequence[MaintainedTable]) -> dict[str, Any]:
+def report_as_json(
+    found: Report | None, changes: DataFrame | None, tables: Sequence[MaintainedTable]
+) -> dict[str, Any]:
     """The JSON object's part about changes."""
     shown: dict[str, Any] = {"tables": [asdict(table) for table in tables]}
     if found is not None and changes is not None:

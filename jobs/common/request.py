@@ -37,7 +37,7 @@ class Where:
     """The catalog, and the time it is.
 
     Attributes:
-        catalog: absolute path or URL of its folder; None where `database` names it.
+        catalog: absolute path or URL of its folder; None where `database` names it, or there is none.
     """
 
     catalog: str | None
@@ -45,8 +45,8 @@ class Where:
     now: datetime
 
     @classmethod
-    def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """What options say, and settings where there are none.
+    def given(cls, catalog: str | None, database: str | None, now: str | None) -> Self:
+        """What options say; there may be no catalog.
 
         Raises:
             UsageError: both name a catalog, or `now` is no time.
@@ -54,10 +54,15 @@ class Where:
         if catalog and database:
             raise UsageError("--catalog and --database: give one of them")
         return cls(
-            catalog=None if database else absolute(catalog or settings.build.catalog),
+            catalog=None if catalog is None else absolute(catalog),
             database=database,
             now=datetime.now(UTC) if now is None else parse_time(now),
         )
+
+    @classmethod
+    def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+        """Likewise, but where they name no catalog it is that of the settings."""
+        return cls.given(catalog or (None if database else settings.build.catalog), database, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,15 +92,13 @@ class BuildRequest:
     """What to do.
 
     Attributes:
-        catalog: absolute path or URL of the catalog's folder; None where `database` names it.
+        where: its time is recorded, and left-overs of killed runs are told by it.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
-        now: the time to record, and to tell left-overs of killed runs by.
     """
 
+    where: Where
     sources: tuple[Source, ...]
     target: Target
-    catalog: str | None
-    database: str | None
     topics: re.Pattern[str]
     interval_bytes: int | None
     max_index_bytes: int | None
@@ -104,7 +107,6 @@ class BuildRequest:
     rebuild: bool
     repair: bool
     settings: Settings
-    now: datetime
 
     @property
     def in_place(self) -> bool:
@@ -176,8 +178,8 @@ def build_request(options: BuildOptions) -> BuildRequest:
         UsageError: the settings file or an option is wrong, or two options contradict each other.
     """
     settings = read_settings(options.settings_file)
+    where = Where.of(settings, options.catalog, options.database, options.now)
     for wrong, message in (
-        (options.catalog and options.database, "--catalog and --database: give one of them"),
         (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
         (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
         (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
@@ -188,10 +190,9 @@ def build_request(options: BuildOptions) -> BuildRequest:
     build = settings.build
     sources = sources_or_sample(options.sources)
     index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
-    catalog = None if options.database else absolute(options.catalog or build.catalog)
-    refuse_overlap(index_dir, catalog, sources)
-    if catalog is not None:
-        refuse_unusable(catalog)
+    refuse_overlap(index_dir, where.catalog, sources)
+    if where.catalog is not None:
+        refuse_unusable(where.catalog)
     return BuildRequest(
         sources=sources,
         target=Target(
@@ -199,8 +200,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
             by_source=len(sources) > 1,
             publish_truncated=options.accept_truncated or not options.in_place,
         ),
-        catalog=catalog,
-        database=options.database,
+        where=where,
         topics=parse_topics(build.topics if options.topics is None else options.topics),
         interval_bytes=options.interval_bytes,
         max_index_bytes=options.max_index_bytes,
@@ -214,7 +214,6 @@ def build_request(options: BuildOptions) -> BuildRequest:
         rebuild=options.rebuild,
         repair=options.repair,
         settings=settings,
-        now=datetime.now(UTC) if options.now is None else parse_time(options.now),
     )
 
 
