@@ -96,13 +96,17 @@ def refuse_unusable(path: str) -> None:
 
 
 def catalog_version(catalog: Catalog) -> int | None:
-    """The version of a catalog's columns; None where there is no catalog. Nothing is changed.
+    """The version of a catalog's columns; None where not all of its tables are there. Nothing is changed.
 
-    It is that of `segments`, the last table to be made or brought up to date: reading all of them takes seconds.
+    It is that of `segments`, which is made and brought up to date last: to ask each table takes seconds.
 
     Raises:
         CatalogError: something else stands where that table should be, or a newer version wrote it.
     """
+    for table in TABLES:
+        folder, file_system = hadoop_path(catalog.spark, f"{catalog.table_path(table)}/_delta_log")
+        if not file_system.exists(folder):
+            return None
     return _version(catalog.spark, catalog.table_path(SEGMENTS))
 
 
@@ -116,6 +120,7 @@ def make_tables(catalog: Catalog, database: str | None) -> bool:
         CatalogError: something else stands where a table should be, or a newer version wrote it.
     """
     found = catalog_version(catalog)
+    is_new = found is None and not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
 
     def make(table: Table) -> None:
         location = catalog.table_path(table)
@@ -130,7 +135,7 @@ def make_tables(catalog: Catalog, database: str | None) -> bool:
         for table in TABLES:
             name, location = f"`{database}`.`{table.name}`", _sql_text(catalog.table_path(table))
             catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
-    return found is None
+    return is_new
 
 
 def _version(spark: SparkSession, location: str) -> int | None:
