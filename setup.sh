@@ -126,8 +126,9 @@ set_up_jars() { # NAME LABEL
     fail 1 "cannot fetch $2's jars; is there a network? Ivy's output is in $log"
   rm -rf .jars/ivy "$log" # Ivy keeps a second copy of all jars; after a failure the next try goes on from it
   jars_match "$part" "$1" || fail 1 "the jars in $part are not those of conf/jars/$1.sha256"
-  rm -rf ".jars/$1" .jars/spark.jsa*
+  rm -rf ".jars/$1"
   mv "$part" ".jars/$1"
+  [[ $1 != delta ]] || rm -f .jars/spark.jsa*
 }
 
 # Most of the time that Spark takes to start goes into loading and verifying classes from its jars. Java can keep those
