@@ -4,7 +4,7 @@
 # no network.
 #
 #   ./setup.sh          .venv and Delta's jars
-#   ./setup.sh kafka    these and Kafka's jars, for tests and benchmarks that compare with Kafka itself
+#   ./setup.sh kafka    these, Kafka's jars, for tests and benchmarks that compare with Kafka itself, and an S3 server's
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh lock     write requirements.lock anew from pyproject.toml
 #
@@ -150,7 +150,10 @@ case ${1-} in
     java=$(java_command) # first: it would be a pity to say so after a minute
     set_up_venv
     set_up_jars delta Delta
-    [[ -z ${1-} ]] || set_up_jars kafka Kafka
+    if [[ -n ${1-} ]]; then
+      set_up_jars kafka Kafka
+      set_up_jars s3proxy s3proxy
+    fi
     ;;
   venv) set_up_venv ;;
   lock) write_lock ;;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -13,6 +14,9 @@ from pyspark.sql import SparkSession
 
 from kidxlib import errors
 from kidxlib.errors import UsageError
+
+#: Where an S3 store is, which executors need to know too. Credentials are theirs to have: Spark shows its settings.
+_STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
 #: One of our own errors, as the last line of the traceback that Spark brings back from an executor.
 _OUR_ERROR: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
@@ -49,6 +53,9 @@ def _start(job: str) -> SparkSession:
         # Tasks publish files; they may run twice, but need not.
         .config("spark.speculation", "false")
     )
+    for name in _STORE:
+        if name in os.environ:
+            builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
