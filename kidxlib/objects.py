@@ -18,6 +18,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kidxlib.errors import UsageError
 
 if TYPE_CHECKING:
@@ -206,6 +209,19 @@ def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) ->
         return bytes(file.read_at(size, position))  # type: ignore[call-arg]  # the stubs lack the position
     except OSError as error:
         open_object(path)  # says it better where it is gone
+        raise _plain(error, path) from error
+
+
+def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: NDArray[np.uint8]) -> int:
+    """Fill a piece of memory with what stands at a place of an object that was opened; likewise.
+
+    Returns:
+        How many bytes there were.
+    """
+    try:
+        return int(file.get_stream(position, len(room)).readinto(room.data))
+    except OSError as error:
+        open_object(path)
         raise _plain(error, path) from error
 
 

@@ -117,7 +117,8 @@ class SeekSegment(LogSegment):
         return content
 
     def _recover(self, trouble: str) -> RecoveredSegment:
-        recovered = recover(self.log, self.base_offset, RecoverOptions())
+        with self._file.read_from_end_to_end() as log:
+            recovered = recover(log, self.base_offset, RecoverOptions())
         end = recovered.end
         if end.status is Status.QUARANTINED:
             raise CorruptIndexError(f"{trouble}; its log is {end.reason} at byte {end.position}: {end.detail}")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError
-from kidxlib.objects import Location, ObjectPath, ObjectStatus, is_object, open_object, read_object
+from kidxlib.objects import Location, ObjectPath, ObjectStatus, is_object, open_object, read_object, read_object_into
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -169,14 +169,16 @@ class ObjectLog:
         reads: ObjectReads,
         threads: ThreadPoolExecutor,
         range_bytes: int = RANGE_BYTES,
+        ahead: int = RANGES_AHEAD,
     ) -> None:
         self._file, self._path, self._size = file, path, size
-        self._reads, self._threads, self._range_bytes = reads, threads, range_bytes
+        self._reads, self._threads, self._range_bytes, self._ahead = reads, threads, range_bytes, ahead
         # What is in memory, from `_start` to `_end`: room for one range, and for what is left of the one before it.
         self._buffer = np.empty(min(2 * range_bytes, size), np.uint8)
         self._start = self._end = 0
-        # What is under way, from `_end` on.
-        self._coming: deque[Future[bytes]] = deque()
+        # What is under way, from `_end` on, each into memory of its own, which is used again and again.
+        self._coming: deque[tuple[Future[int], NDArray[np.uint8]]] = deque()
+        self._free: list[NDArray[np.uint8]] = []
         self._asked_to = 0
 
     @property
@@ -200,7 +202,7 @@ class ObjectLog:
             self._buffer[: len(kept)] = kept
             self._start = position
             while self._end < wanted_end:
-                self._ask(RANGES_AHEAD if reads_on else 1)
+                self._ask(self._ahead if reads_on else 1)
                 self._take()
         window = self._buffer[position - self._start : self._end - self._start]
         window.setflags(write=False)
@@ -211,43 +213,49 @@ class ObjectLog:
         wanted = min(size, max(self._size - position, 0))
         if wanted > self._range_bytes:
             self._reads.requests += 1
-            return self._checked(read_object(self._file, self._path, position, wanted), position, wanted)
+            data = read_object(self._file, self._path, position, wanted)
+            self._count(len(data), position, wanted)
+            return data
         start, window = self.window(position)
         return window[position - start : position - start + wanted].tobytes()
 
     def let_go(self) -> None:
         """Wait for what is under way, and forget it."""
-        for future in self._coming:
+        for future, room in self._coming:
             if future.cancel():
                 self._reads.requests -= 1
             elif future.exception() is None:
-                self._reads.read_bytes += len(future.result())
+                self._reads.read_bytes += future.result()
+            self._free.append(room)
         self._coming.clear()
         self._asked_to = self._end
 
     def _ask(self, ranges: int) -> None:
         while len(self._coming) < ranges and self._asked_to < self._size:
-            size = min(self._range_bytes, self._size - self._asked_to)
-            self._coming.append(self._threads.submit(read_object, self._file, self._path, self._asked_to, size))
+            room = self._free.pop() if self._free else np.empty(min(self._range_bytes, self._size), np.uint8)
+            wanted = room[: self._size - self._asked_to]
+            future = self._threads.submit(read_object_into, self._file, self._path, self._asked_to, wanted)
+            self._coming.append((future, room))
             self._reads.requests += 1
-            self._asked_to += size
+            self._asked_to += len(wanted)
 
     def _take(self) -> None:
         position, start = self._end, self._end - self._start
         size = min(self._range_bytes, self._size - position)
+        future, room = self._coming.popleft()
+        self._free.append(room)
         try:
-            data = self._checked(self._coming.popleft().result(), position, size)
+            self._count(future.result(), position, size)
         except (OSError, LogChangedError):
             self.let_go()  # what comes behind the one that failed
             raise
-        self._buffer[start : start + size] = np.frombuffer(data, np.uint8)
+        self._buffer[start : start + size] = room[:size]
         self._end += size
 
-    def _checked(self, data: bytes, position: int, size: int) -> bytes:
-        self._reads.read_bytes += len(data)
-        if len(data) < size:
-            raise LogChangedError(f"object ends at byte {position + len(data)}, it had {self._size} bytes when opened")
-        return data
+    def _count(self, read_bytes: int, position: int, wanted: int) -> None:
+        self._reads.read_bytes += read_bytes
+        if read_bytes < wanted:
+            raise LogChangedError(f"object ends at byte {position + read_bytes}, it had {self._size} bytes when opened")
 
 
 class LogTail:
@@ -315,6 +323,20 @@ class LogFile:
         data = self._file().read(position, size)
         self.bytes_read += len(data)
         return data
+
+    @contextlib.contextmanager
+    def read_from_end_to_end(self) -> Iterator[LogBytes]:
+        """Itself, and while the context lasts an object is read by large ranges, as each costs a request."""
+        chunk_bytes = self._chunk_bytes
+        if is_object(self.path):
+            self.close()
+            self._chunk_bytes = RANGE_BYTES
+        try:
+            yield self
+        finally:
+            if self._chunk_bytes != chunk_bytes:
+                self.close()
+                self._chunk_bytes = chunk_bytes
 
     def keep_valid(self, valid_bytes: int) -> None:
         """Take no notice of what stands behind the valid prefix, which a broker would cut off."""
@@ -418,7 +440,10 @@ class _OpenedObject:
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
         assert self.reads is not None
-        log = ObjectLog(self._file, self._path, wanted, self.reads, self._threads, chunk_bytes or RANGE_BYTES)
+        # Who asks for small chunks searches, and reads on only by chance.
+        ahead = RANGES_AHEAD if chunk_bytes is None or chunk_bytes >= CHUNK_BYTES else 1
+        range_bytes = RANGE_BYTES if chunk_bytes is None else chunk_bytes
+        log = ObjectLog(self._file, self._path, wanted, self.reads, self._threads, range_bytes, ahead)
         self._logs.append(log)
         return log
 

@@ -20,7 +20,7 @@ from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
 from tests.faults.processes import end_gently, while_it_runs
 
-BUCKET: Final = "segments"
+BUCKET: Final = "archive"
 
 #: What the server knows its one user by, and what AWS' own clients look for; see `tests.conftest`.
 CREDENTIALS: Final = {
