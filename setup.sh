@@ -4,7 +4,7 @@
 # no network.
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
-#   ./setup.sh kafka    these and Kafka's jars, for tests and benchmarks that compare with Kafka itself
+#   ./setup.sh kafka    these, Kafka's jars, for tests and benchmarks that compare with Kafka itself, and an S3 server's
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh lock     write requirements.lock anew from pyproject.toml
 #
@@ -181,8 +181,11 @@ case ${1-} in
     java=$(java_command) # first: it would be a pity to say so after a minute
     set_up_venv
     set_up_jars delta Delta
+    if [[ -n ${1-} ]]; then
+      set_up_jars kafka Kafka
+      set_up_jars s3proxy s3proxy
+    fi
     [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive
-    [[ -z ${1-} ]] || set_up_jars kafka Kafka
     ;;
   venv) set_up_venv ;;
   lock) write_lock ;;

@@ -36,7 +36,7 @@ from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
-from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, refuse_links, refuse_overlap
+from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, log_dirs_to_lock, refuse_overlap
 from kidxlib.publish import sweep
 from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
 from kidxlib.times import NS_PER_MS
@@ -176,8 +176,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
     note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
     with contextlib.ExitStack() as stack:
         if request.in_place:
-            refuse_links(plan)
-            for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
+            for log_dir in log_dirs_to_lock(plan):
                 stack.enter_context(locked(log_dir))
         spark = stack.enter_context(session("build_index", request.where.event_log_dir))
         if request.in_place and not str(spark.sparkContext.master).startswith("local"):

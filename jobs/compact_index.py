@@ -28,6 +28,7 @@ from kidxlib.compact import Action, CompactionOptions, Mode, Outcome
 from kidxlib.console import print_json
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
+from kidxlib.objects import SCHEME
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -109,6 +110,8 @@ def _compact(
     """
     rows = _to_compact(catalog, request)
     sources = catalog.source_paths()
+    if options.trim or options.orphans:
+        _refuse_objects(rows)
     if not request.apply:
         planned = compact_on_executors(rows, sources, options, Mode.PLAN).persist(StorageLevel.MEMORY_AND_DISK)
         stack.callback(planned.unpersist)
@@ -132,6 +135,20 @@ def _to_compact(catalog: Catalog, request: CompactionRequest) -> DataFrame:
     if not topics:
         raise UsageError(f"{catalog.path}: no segment of a topic that matches {request.topics.pattern}")
     return catalog.to_compact(sources, topics)
+
+
+def _refuse_objects(rows: DataFrame) -> None:
+    """Before files are cut or removed.
+
+    Raises:
+        UsageError: some are in an object store.
+    """
+    in_store = F.col("log_path").startswith(SCHEME) | F.col("index_folder").startswith(SCHEME)
+    for row in rows.where(in_store).select("source", "log_path", "index_folder").limit(1).collect():
+        raise UsageError(
+            f"source {row['source']}: {row['log_path']}, with its index files in {row['index_folder']}: --trim and "
+            "--orphans change nothing in an object store; name the others with --source, or leave both out"
+        )
 
 
 def _lock(changes: DataFrame, stack: contextlib.ExitStack) -> frozenset[str]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from kidxlib import formats, search
 from kidxlib.errors import KidxError
+from kidxlib.objects import ObjectPath, is_object
 from kidxlib.search import WARM_COLD, Search, Trace
 from kidxlib.storage import map_log, open_log
 
@@ -365,12 +366,14 @@ def as_int(value: int) -> int:
 
 
 def map_file(path: str) -> NDArray[np.uint8]:
-    """The bytes of a file, mapped read-only for as long as the result lives.
+    """The bytes of a file, mapped read-only for as long as the result lives; an object is read as a whole.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
         LogChangedError: another process cut it at this moment.
     """
+    if is_object(path):
+        return np.frombuffer(ObjectPath.of(path).read_bytes(), np.uint8)
     try:
         with open_log(path) as (descriptor, version):
             return map_log(descriptor, version.size).window(0)[1]

@@ -17,9 +17,10 @@ import numpy as np
 from kidxlib import formats
 from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.objects import is_object
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
-from kidxlib.storage import ChunkedLog, FileVersion, LogChangedError, map_log, open_log, refuse_changed
+from kidxlib.storage import FileVersion, LogChangedError, ObjectReads, opened_log
 
 
 class IntervalSource(enum.StrEnum):
@@ -91,6 +92,7 @@ class BuiltSegment:
         version: the log as it was when it was read; where it was not opened, as it was listed.
         recovered: None where the log was not read to the end (`end.status` is `unreadable` or `changed`).
         offset_index, time_index: None where there is none; of a segment that is not well, whatever is there.
+        reads: what reading the log took, where it is an object; None where it is not, or was not opened.
     """
 
     task: BuildTask
@@ -100,6 +102,7 @@ class BuiltSegment:
     published: Published
     offset_index: IndexFile | None = None
     time_index: IndexFile | None = None
+    reads: ObjectReads | None = None
 
 
 def held_name(base_offset: int) -> str:
@@ -134,19 +137,22 @@ def build(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[BuiltSegment]:
 
 
 def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSegment:
-    version = task.segment.version
+    version, reads = task.segment.version, None
     try:
-        with open_log(task.segment.path) as (descriptor, version):
-            recovered = _recover(descriptor, version.size, task, may_map)
-            owner = Owner.of(os.fstat(descriptor)) if task.in_place else None
-            refuse_changed(descriptor, version)
+        with opened_log(task.segment.path) as opened:
+            version, reads = opened.version, opened.reads
+            recovered = recover(opened.log(may_map=may_map), task.segment.base_offset, task.options)
+            owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
+            opened.refuse_changed()
     except (LogChangedError, OSError) as error:
         end = why_not_read(task.segment.path, error)
-        return BuiltSegment(task=task, version=version, end=end, recovered=None, published=Published.NONE)
+        return BuiltSegment(task=task, version=version, end=end, recovered=None, published=Published.NONE, reads=reads)
     status = recovered.end.status
     if status is Status.QUARANTINED or (status is Status.TRUNCATED and not task.publish_truncated):
         outcome = Published.NONE if status is Status.QUARANTINED else Published.KEPT
-        return BuiltSegment(task=task, version=version, end=recovered.end, recovered=recovered, published=outcome)
+        return BuiltSegment(
+            task=task, version=version, end=recovered.end, recovered=recovered, published=outcome, reads=reads
+        )
 
     # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
     time_index, time_published = _publish(task, TIME_INDEX_SUFFIX, recovered.time_index, publisher, owner)
@@ -162,6 +168,7 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
         published=Published.WRITTEN if Published.WRITTEN in (time_published, offset_published) else Published.UNCHANGED,
         offset_index=None if offset_index is None else IndexFile.of(offset_index, formats.OFFSET_INDEX_ENTRY),
         time_index=None if time_index is None else IndexFile.of(time_index, formats.TIME_INDEX_ENTRY),
+        reads=reads,
     )
 
 
@@ -182,19 +189,14 @@ def _publish(
     return content, publisher.stage(task.index_folder, name, content, owner)
 
 
-def _recover(descriptor: int, size: int, task: BuildTask, may_map: bool) -> RecoveredSegment:
-    base_offset, options = task.segment.base_offset, task.options
-    log = map_log(descriptor, size) if may_map else ChunkedLog(descriptor, size)
-    return recover(log, base_offset, options)
-
-
 def why_not_read(path: str, error: LogChangedError | OSError) -> ScanEnd:
     """What is to be said of a log that could not be read to its end."""
     match error:
         case LogChangedError():
             return ScanEnd(Status.CHANGED, "log-changed", 0, str(error))
         case FileNotFoundError():
-            status = Status.UNREADABLE if os.path.lexists(path) else Status.GONE
+            is_there = not is_object(path) and os.path.lexists(path)  # a link that leads nowhere
+            status = Status.UNREADABLE if is_there else Status.GONE
             return ScanEnd(status, "no-such-file", 0, error.strerror)
         case _:
             return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow as pa
 from kidxlib.epochs import LeaderEpochs
 from kidxlib.log import Log
 from kidxlib.names import TopicPartition, no_such_partition
+from kidxlib.objects import location
 from kidxlib.recover import USABLE, Status
 from kidxlib.seek import Seeker
 from kidxlib.seek_segment import SeekSegment
@@ -76,9 +76,9 @@ def _segment(row: Mapping[str, Any]) -> SeekSegment:
     timestamp, offset = row["max_timestamp_ms"], row["offset_of_max_timestamp"]
     is_broken = row["status"] not in USABLE
     return SeekSegment(
-        Path(row["log_path"]),
+        location(row["log_path"]),
         base_offset,
-        Path(row["index_folder"]),
+        location(row["index_folder"]),
         mtime_ms=None if is_broken else row["log_mtime_ns"] // NS_PER_MS,
         max_timestamp=None if is_broken else TimestampOffset(timestamp, base_offset if offset is None else offset),
         log_bytes=row["log_bytes"],

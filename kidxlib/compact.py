@@ -32,9 +32,9 @@ from kidxlib.names import (
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.orphans import Delays, Orphan, OrphanReason, find_orphans
 from kidxlib.plan import PartitionKey
-from kidxlib.publish import Folder, Owner, Published, Publisher, Retirer, read_end, read_file
+from kidxlib.publish import FileStatus, Folder, Owner, Published, Publisher, Retirer, read_end, read_file
 from kidxlib.recover import ABSENT, RecoverOptions, Status
-from kidxlib.storage import ChunkedLog, FileVersion, LogBytes, LogChangedError, map_log, open_log, refuse_changed
+from kidxlib.storage import FileVersion, LogBytes, LogChangedError, opened_log
 from kidxlib.time_index import TimeIndex
 from kidxlib.times import NS_PER_MS
 from kidxlib.trim import Trimmed, ends_in_zeros, trim_offset_index, trim_time_index
@@ -243,7 +243,7 @@ class _Partition:
     may_map: bool
     publisher: Publisher
     retirer: Retirer
-    _files: dict[Folder, dict[str, os.stat_result]] = field(default_factory=dict)
+    _files: dict[Folder, dict[str, FileStatus]] = field(default_factory=dict)
 
     def changes(self) -> Iterator[Change]:
         for folder in self.task.folders:
@@ -268,13 +268,12 @@ class _Partition:
                 for orphan in find_orphans(self._files[folder], present | logs, now_ns, delays):
                     yield self._remove(folder, orphan)
 
-    def _listed(self, folder: Folder) -> dict[str, os.stat_result]:
+    def _listed(self, folder: Folder) -> dict[str, FileStatus]:
         """The regular files of a folder; none where a link leads to it: nothing there is touched."""
         try:
-            found = {name: self.retirer.status(folder, name) for name in self.retirer.names(folder)}
+            return self.retirer.files(folder)
         except PublishError:
             return {}
-        return {name: status for name, status in found.items() if status is not None}
 
     # ---- coarsen ----
 
@@ -451,8 +450,8 @@ class _Partition:
     # ---- what they share ----
 
     @contextmanager
-    def _opened(self, segment: RecordedSegment, *, few_pages: bool = False) -> Iterator[tuple[LogBytes, Owner]]:
-        """A segment's log up to the end of its last valid batch, as it was when it was built, and its owner.
+    def _opened(self, segment: RecordedSegment, *, few_pages: bool = False) -> Iterator[tuple[LogBytes, Owner | None]]:
+        """A segment's log up to the end of its last valid batch, as it was when it was built, and its file's owner.
 
         Args:
             few_pages: see `map_log`.
@@ -464,18 +463,13 @@ class _Partition:
         folder, valid_bytes = self.task.segments_folder, segment.valid_bytes
         if folder is None or valid_bytes is None:
             raise FileNotFoundError
-        with open_log(os.path.join(str(folder), segment_file(segment.base_offset, LOG_SUFFIX))) as (
-            descriptor,
-            version,
-        ):
-            if version != segment.version:
+        path = os.path.join(str(folder), segment_file(segment.base_offset, LOG_SUFFIX))
+        with opened_log(path) as opened:
+            if opened.version != segment.version:
                 raise LogChangedError(f"{folder}: the log has changed since it was built")
-            if self.may_map:
-                log = map_log(descriptor, valid_bytes, few_pages=few_pages)
-            else:
-                log = ChunkedLog(descriptor, valid_bytes)
-            yield log, Owner.of(os.fstat(descriptor))
-            refuse_changed(descriptor, version)
+            log = opened.log(valid_bytes, may_map=self.may_map, few_pages=few_pages)
+            yield log, None if opened.status is None else Owner.of(opened.status)
+            opened.refuse_changed()
 
     def _place(self, folder: Folder, name: str) -> Place:
         return Place(os.path.join(str(folder), name), folder.root if self._is_beside_logs(folder) else None)

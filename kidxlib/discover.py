@@ -6,9 +6,11 @@ Spark lists folders too.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,7 @@ from kidxlib.names import (
     why_not_a_partition,
     why_not_a_segment,
 )
+from kidxlib.objects import Location, ObjectStatus, given_location, is_object, location
 from kidxlib.storage import FileVersion
 
 _SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -39,7 +42,7 @@ class Source:
     """A Kafka log dir or partition folder, and the name under which the catalog knows it."""
 
     name: str
-    path: Path
+    path: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,10 @@ class PartitionFolder:
 
     source: Source
     topic_partition: TopicPartition
-    path: Path
+    path: Location
 
     @property
-    def log_dir(self) -> Path:
+    def log_dir(self) -> Location:
         """The folder above, where a broker keeps its lock and checkpoint files."""
         return self.path.parent
 
@@ -94,14 +97,14 @@ class LeftAlone:
 
 
 def parse_source(text: str, name_required: bool) -> Source:
-    """The source that `[NAME=]DIR` means; without a name it is called by its real path.
+    """The source that `[NAME=]DIR` means; without a name it is called by its real path, or its URL.
 
     Raises:
         UsageError: the folder is missing or cannot be listed, or the name is missing or malformed.
     """
     name, equals, path = text.partition("=")
     if not equals or not _SOURCE_NAME.fullmatch(name):
-        if equals and not Path(text).exists():
+        if equals and not is_object(text) and not Path(text).exists():
             raise UsageError(f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-'")
         name, path = "", text
     if name_required and not name:
@@ -110,16 +113,19 @@ def parse_source(text: str, name_required: bool) -> Source:
 
 
 def source_at(path: str, name: str = "") -> Source:
-    """The source in a folder; without a name it is called by its real path.
+    """The source in a folder; without a name it is called by its real path, or its URL.
 
     Raises:
         UsageError: the folder is missing or cannot be listed.
     """
     if not path:
         raise UsageError("an empty name instead of a folder; expected a Kafka log dir or a partition's folder")
-    folder = Path(os.path.realpath(path))
+    folder: Location = given_location("", path) or Path(os.path.realpath(path))
     try:
-        os.scandir(folder).close()
+        if isinstance(folder, Path):
+            os.scandir(folder).close()
+        elif not folder.exists():
+            raise FileNotFoundError(errno.ENOENT, "no object with this prefix")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; expected a Kafka log dir or a partition's folder") from error
     return Source(name or str(folder), folder)
@@ -136,15 +142,14 @@ def list_partitions(source: Source, left_alone: LeftAlone) -> list[PartitionFold
     partitions: list[PartitionFolder] = []
     passed_over = LeftAlone()
     holds_segments = False
-    with os.scandir(source.path) as entries:
-        for entry in entries:
-            if not _is_folder(entry):
-                holds_segments = holds_segments or parse_segment_log(entry.name) is not None
-                passed_over.add(entry.path, why_not_a_segment(entry.name))
-            elif (partition := parse_partition_folder(entry.name)) is not None:
-                partitions.append(PartitionFolder(source, partition, Path(entry.path)))
-            else:
-                passed_over.add(entry.path, why_not_a_partition(entry.name))
+    for entry in _entries(source.path):
+        if not entry.is_folder:
+            holds_segments = holds_segments or parse_segment_log(entry.name) is not None
+            passed_over.add(entry.path, why_not_a_segment(entry.name))
+        elif (partition := parse_partition_folder(entry.name)) is not None:
+            partitions.append(PartitionFolder(source, partition, location(entry.path)))
+        else:
+            passed_over.add(entry.path, why_not_a_partition(entry.name))
     if not partitions and (partition := parse_partition_folder(source.path.name)) is not None:
         return [PartitionFolder(source, partition, source.path)]
     if not partitions and holds_segments:
@@ -166,31 +171,50 @@ def list_segments(folder: PartitionFolder, left_alone: LeftAlone) -> list[Segmen
         None where the folder itself cannot be listed.
     """
     try:
-        entries = list(os.scandir(folder.path))
+        entries = list(_entries(folder.path))
     except OSError:
         left_alone.add(str(folder.path), NotASegment.UNLISTABLE_FOLDER)
         return None
-    logs: list[tuple[int, str]] = []
+    logs: list[tuple[int, _Entry]] = []
     for entry in entries:
         base_offset = parse_segment_log(entry.name)
         if base_offset is not None:
-            logs.append((base_offset, entry.path))
-        elif _is_folder(entry):
+            logs.append((base_offset, entry))
+        elif entry.is_folder:
             left_alone.add(entry.path, NotASegment.OTHER)
         else:
             left_alone.add(entry.path, why_not_a_segment(entry.name))
-    logs.sort()
+    logs.sort(key=lambda log: log[0])
     return [
         SegmentFile(
             source=folder.source.name,
             topic_partition=folder.topic_partition,
             base_offset=base_offset,
-            path=path,
-            version=_version(path),
+            path=entry.path,
+            version=_version(entry),
             active=base_offset == logs[-1][0],
         )
-        for base_offset, path in logs
+        for base_offset, entry in logs
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What lies in a folder; `listed` is what a store's listing says of an object, None of all else."""
+
+    name: str
+    path: str
+    is_folder: bool
+    listed: ObjectStatus | None = None
+
+
+def _entries(folder: Location) -> Iterator[_Entry]:
+    if isinstance(folder, Path):
+        with os.scandir(folder) as entries:
+            yield from (_Entry(entry.name, entry.path, _is_folder(entry)) for entry in entries)
+    else:
+        for path in folder.iterdir():
+            yield _Entry(path.name, str(path), path.listed is None, path.listed)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -200,8 +224,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _version(path: str) -> FileVersion | None:
+def _version(entry: _Entry) -> FileVersion | None:
+    if entry.listed is not None:
+        return FileVersion.of_object(entry.listed)
     try:
-        return FileVersion.of(os.stat(path))
+        return FileVersion.of(os.stat(entry.path))
     except OSError:
         return None

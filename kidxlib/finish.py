@@ -156,6 +156,7 @@ class _Finisher:
         self._superfluous: list[str] = []
         self._owner: Owner | None = None
         self._broker_snapshots: frozenset[int | None] | None = None
+        self._present: frozenset[str] | None = None
 
     def add(self, segment: SegmentTask) -> None:
         folded = self._fold.add(segment.scanned)
@@ -172,7 +173,8 @@ class _Finisher:
         published, content = Published.NONE, None
         if segment.published and folded.failure is None:
             published, content = self._publish_transaction_index(folded)
-            self._release_offset_index(base_offset)
+            if self._task.in_place:
+                self._release_offset_index(base_offset)
         self.finished.segments.append(
             FinishedSegment(
                 base_offset=base_offset,
@@ -223,19 +225,28 @@ class _Finisher:
         """Where Kafka fails on a segment it gets no index; in place, the files that a broker left there stay."""
         suffixes = () if self._task.in_place else (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
         self._superfluous += filter(self._task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))
-        self._superfluous.append(held_name(base_offset))
+        if self._task.in_place:
+            self._superfluous.append(held_name(base_offset))
 
     def _publish_transaction_index(self, folded: FoldedSegment) -> tuple[Published, bytes | None]:
         name = segment_file(folded.base_offset, TRANSACTION_INDEX_SUFFIX)
         content = folded.aborted.tobytes()
         if not self._task.may_write(name):
             return Published.NONE, read_file(self._task.index_folder, name)
-        present = read_file(self._task.index_folder, name, len(content) + 1)
+        present = self._read_present(name, len(content) + 1)
         if present is None and not content:
             return Published.NONE, None
         if self._task.in_place and present not in (None, content) and folded.state_source is StateSource.UNKNOWN:
             return Published.KEPT, None
         return self._publisher.stage(self._task.index_folder, name, content, self._owner), content
+
+    def _read_present(self, name: str, limit: int) -> bytes | None:
+        """Up to `limit` bytes of a file that was there when the partition was begun. The folder is listed once: most of
+        these files are not there, and a store would be asked for each.
+        """
+        if self._present is None:
+            self._present = frozenset(list_folder(self._task.index_folder))
+        return read_file(self._task.index_folder, name, limit) if name in self._present else None
 
     def _release_offset_index(self, base_offset: int) -> None:
         """Put an offset index in place that was held back until its transaction index was there."""
@@ -250,7 +261,7 @@ class _Finisher:
         name = segment_file(offset, SNAPSHOT_SUFFIX)
         if not self._task.may_write(name):
             return
-        present = read_file(self._task.index_folder, name, _SNAPSHOT_BYTES_MAX)
+        present = self._read_present(name, _SNAPSHOT_BYTES_MAX)
         if present is not None:
             # The same producers in another order are the same snapshot: a broker's own is left as it is.
             with contextlib.suppress(SnapshotError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kidxlib import formats
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.objects import location
 from kidxlib.retention import Surprise
 from kidxlib.time_index import TimeIndex, TimestampOffset
 
@@ -42,9 +43,9 @@ def max_timestamp_on_disk(folders: Sequence[str], base_offset: int, known: int) 
     """
     for folder in folders:
         time_index = os.path.join(folder, segment_file(base_offset, TIME_INDEX_SUFFIX))
-        if os.path.exists(os.path.join(folder, segment_file(base_offset, OFFSET_INDEX_SUFFIX))):
+        if (location(folder) / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).exists():
             return _read(time_index, base_offset, known)
-        if os.path.exists(time_index):
+        if location(time_index).exists():
             return None
     return None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Self
 
 from kidxlib import names
@@ -16,6 +15,7 @@ from kidxlib.epochs import LeaderEpochs
 from kidxlib.errors import KidxError
 from kidxlib.log_dir import read_leader_epochs
 from kidxlib.log_segment import BatchPosition, FetchedBytes, LogSegment, TimestampAndOffset
+from kidxlib.objects import Location
 from kidxlib.offset_index import OffsetPosition
 from kidxlib.transaction_index import AbortedTransaction
 
@@ -110,8 +110,8 @@ class Log:
     @classmethod
     def open(
         cls,
-        folder: Path,
-        index_folder: Path | None = None,
+        folder: Location,
+        index_folder: Location | None = None,
         *,
         log_start_offset: int = 0,
         segment_type: type[LogSegment] = LogSegment,

@@ -19,6 +19,7 @@ from kidxlib import names
 from kidxlib.epochs import EpochEntry, LeaderEpochs
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.names import TopicPartition
+from kidxlib.objects import Location, ObjectPath
 
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
@@ -53,7 +54,7 @@ class Checkpoints:
     clean_shutdown: bool
 
 
-def read_checkpoints(log_dir: Path) -> Checkpoints:
+def read_checkpoints(log_dir: Location) -> Checkpoints:
     """Read the checkpoint files of a log dir.
 
     Raises:
@@ -69,7 +70,7 @@ def read_checkpoints(log_dir: Path) -> Checkpoints:
     )
 
 
-def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int] | None:
+def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:
     """The offsets by partition of an offset checkpoint (version 0); None where the file is absent.
 
     Raises:
@@ -85,7 +86,7 @@ def read_offset_checkpoint(path: Path) -> dict[TopicPartition, int] | None:
     return None if entries is None else dict(entries)
 
 
-def read_leader_epochs(partition_folder: Path) -> LeaderEpochs | None:
+def read_leader_epochs(partition_folder: Location) -> LeaderEpochs | None:
     """What a partition's `leader-epoch-checkpoint` (version 0) says; None where the file is absent.
 
     Raises:
@@ -96,7 +97,7 @@ def read_leader_epochs(partition_folder: Path) -> LeaderEpochs | None:
     return None if entries is None else LeaderEpochs(entries)
 
 
-def read_epoch_entries(path: Path) -> list[EpochEntry] | None:
+def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
     """The entries of a `leader-epoch-checkpoint` as they stand there, and errors as `read_leader_epochs`."""
 
     def entry(line: str) -> EpochEntry:
@@ -108,7 +109,7 @@ def read_epoch_entries(path: Path) -> list[EpochEntry] | None:
     return _read_checkpoint(path, entry, "<epoch> <start offset>")
 
 
-def _read_checkpoint(path: Path, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
+def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
     """The entries of a checkpoint file (`CheckpointFile`); None where it is absent.
 
     Args:
@@ -133,7 +134,7 @@ def _read_checkpoint(path: Path, entry: Callable[[str], _Entry], expected: str) 
     return entries
 
 
-def read_topic_id(partition_folder: Path) -> str | None:
+def read_topic_id(partition_folder: Location) -> str | None:
     """The topic id in a partition's `partition.metadata`; None where the file is absent.
 
     Raises:
@@ -151,8 +152,10 @@ def read_topic_id(partition_folder: Path) -> str | None:
     return fields["topic_id"]
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a small regular file; never waits on a pipe."""
+def _lines(path: Location) -> list[str]:
+    """The lines of a small regular file or object; never waits on a pipe."""
+    if isinstance(path, ObjectPath):
+        return path.read_bytes().decode(errors="replace").splitlines()
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -5,16 +5,15 @@ Indexes are trusted, as they are there: an index of another log gives whatever s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Self
 
 from kidxlib import formats, names
 from kidxlib.abstract_index import as_long
 from kidxlib.errors import KidxError
+from kidxlib.objects import Location
 from kidxlib.offset_index import OffsetIndex, OffsetPosition
 from kidxlib.records import Batch, Record, base_offset, batches, first_record_since, offset_of_max_timestamp
 from kidxlib.storage import LogBytes, LogFile
@@ -128,7 +127,7 @@ class LogSegment:
         self._roll_jitter_ms = roll_jitter_ms
 
     @classmethod
-    def open(cls, folder: Path, base_offset: int, index_folder: Path | None = None) -> Self:
+    def open(cls, folder: Location, base_offset: int, index_folder: Location | None = None) -> Self:
         """A segment by its files. None of them is opened before it is needed; the log's status is asked for at once.
 
         Args:
@@ -138,7 +137,7 @@ class LogSegment:
             OSError: there is no log.
         """
 
-        def index(suffix: str) -> Path:
+        def index(suffix: str) -> Location:
             return (index_folder or folder) / names.segment_file(base_offset, suffix)
 
         log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
@@ -148,7 +147,7 @@ class LogSegment:
             OffsetIndex.open(index(names.OFFSET_INDEX_SUFFIX), base_offset),
             TimeIndex.open(index(names.TIME_INDEX_SUFFIX), base_offset),
             TransactionIndex.open(index(names.TRANSACTION_INDEX_SUFFIX), base_offset),
-            mtime_ms=os.stat(log).st_mtime_ns // NS_PER_MS,
+            mtime_ms=log.stat().st_mtime_ns // NS_PER_MS,
         )
 
     @property

@@ -7,7 +7,6 @@ A broker that starts removes such files too (`LogLoader.removeTempFilesAndCollec
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from kidxlib.names import (
     parse_segment_file,
     parse_snapshot,
 )
-from kidxlib.publish import is_staging
+from kidxlib.publish import FileStatus, is_staging
 
 
 class OrphanReason(enum.StrEnum):
@@ -52,7 +51,7 @@ class Orphan:
 
 
 def find_orphans(
-    files: Mapping[str, os.stat_result], base_offsets: Collection[int], now_ns: int, delays: Delays
+    files: Mapping[str, FileStatus], base_offsets: Collection[int], now_ns: int, delays: Delays
 ) -> Iterator[Orphan]:
     """The orphans among the regular files of a folder, in an order in which they may go: a log goes last, so that a
     removal that is stopped is gone on with.
@@ -66,7 +65,7 @@ def find_orphans(
     # The one behind all segments is that of the log's end.
     kept = max((offset for offset in strays if end is not None and offset >= end), default=None)
 
-    def reason(name: str, status: os.stat_result) -> OrphanReason | None:
+    def reason(name: str, status: FileStatus) -> OrphanReason | None:
         if is_staging(name):
             return OrphanReason.STAGED if now_ns - status.st_mtime_ns >= delays.staged else None
         if name.endswith(DELETED_SUFFIX):

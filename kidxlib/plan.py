@@ -26,7 +26,8 @@ from kidxlib.names import (
     TopicPartition,
     segment_file,
 )
-from kidxlib.publish import Folder, list_folder
+from kidxlib.objects import SCHEME, Location, given_location, is_inside, is_object, location
+from kidxlib.publish import Folder, list_folder, object_sizes
 from kidxlib.recover import ABSENT, RecoverOptions, Status
 from kidxlib.storage import FileVersion
 
@@ -44,7 +45,7 @@ class Target:
         publish_truncated: publish the index of a valid prefix too.
     """
 
-    index_dir: Path | None
+    index_dir: Location | None
     by_source: bool
     publish_truncated: bool
 
@@ -55,7 +56,7 @@ class Target:
         return Folder(str(self.index_dir), f"{partition.source.name}/{name}" if self.by_source else name)
 
 
-def segments_folder(source: Path, topic_partition: TopicPartition, logs: Mapping[int, str]) -> Folder | None:
+def segments_folder(source: Location, topic_partition: TopicPartition, logs: Mapping[int, str]) -> Folder | None:
     """Where a partition's logs stand, below their source; None where a table says that they stand elsewhere.
 
     Args:
@@ -71,7 +72,7 @@ def segments_folder(source: Path, topic_partition: TopicPartition, logs: Mapping
 
 def index_folder(topic_partition: TopicPartition, recorded: Collection[str]) -> Folder | None:
     """Where a partition's index files stand; None where a table names several folders, or one of another partition."""
-    path = Path(min(recorded))
+    path = location(min(recorded))
     if len(set(recorded)) > 1 or path.name != topic_partition.folder:
         return None
     return Folder(str(path.parent), path.name)
@@ -190,17 +191,23 @@ def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
     )
 
 
-def refuse_links(plan: Plan) -> None:
-    """Before anything is written beside segments.
+def log_dirs_to_lock(plan: Plan) -> list[Path]:
+    """The log dirs of a plan, before anything is written beside segments.
 
     Raises:
-        UsageError: a partition's folder is a link.
+        UsageError: a partition's folder is a link, or in an object store.
     """
+    log_dirs = set()
     for partition in plan.partitions:
-        if partition.folder.path.is_symlink():
+        path, log_dir = partition.folder.path, partition.folder.log_dir
+        if not isinstance(log_dir, Path):
             raise UsageError(
-                f"{partition.folder.path}: a symbolic link; writing in place follows none: name the folder it leads to"
+                f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"
             )
+        if path.is_symlink():
+            raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the folder it leads to")
+        log_dirs.add(log_dir)
+    return sorted(log_dirs)
 
 
 def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, options: RecoverOptions) -> None:
@@ -298,6 +305,7 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
         rebuild: read every segment, whatever the catalog says.
     """
     changes = Changes()
+    sizes = _Sizes()
     first_present = _first_present(plan)
     to_finish = _without_side_files(plan, side_files)
     listed: set[tuple[PartitionKey, int]] = set()
@@ -314,11 +322,11 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
                 options=replace(task.options, interval_bytes=before.options.interval_bytes),
                 interval_source=before.interval_source,
             )
-        if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before):
+        if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before, sizes):
             changes.to_read.append(task)
             to_finish.add(key)
             continue
-        if not before.finished or not _transaction_index_is_there(task, before):
+        if not before.finished or not _transaction_index_is_there(task, before, sizes):
             to_finish.add(key)
         changes.unchanged += 1
         changes.unchanged_bytes += task.log_bytes
@@ -363,13 +371,13 @@ def _without_side_files(plan: Plan, wanted: SideFiles) -> set[PartitionKey]:
     return found
 
 
-def _transaction_index_is_there(task: BuildTask, before: KnownSegment) -> bool:
+def _transaction_index_is_there(task: BuildTask, before: KnownSegment, sizes: _Sizes) -> bool:
     if before.transaction_index_bytes is None:
         return True
-    return _size(task, TRANSACTION_INDEX_SUFFIX) == before.transaction_index_bytes
+    return sizes.of(task, TRANSACTION_INDEX_SUFFIX) == before.transaction_index_bytes
 
 
-def _is_unchanged(task: BuildTask, before: KnownSegment) -> bool:
+def _is_unchanged(task: BuildTask, before: KnownSegment, sizes: _Sizes) -> bool:
     """Whether reading the log again would give the same row and the same files as the catalog and the disk have."""
     options, options_before = task.options, before.options
     return (
@@ -381,24 +389,35 @@ def _is_unchanged(task: BuildTask, before: KnownSegment) -> bool:
         and options_before.max_index_bytes == options.max_index_bytes
         and (options_before.verify_crc or not options.verify_crc)
         and before.index_folder == str(task.index_folder)
-        and _files_are_there(task, before)
+        and _files_are_there(task, before, sizes)
     )
 
 
-def _files_are_there(task: BuildTask, before: KnownSegment) -> bool:
+def _files_are_there(task: BuildTask, before: KnownSegment, sizes: _Sizes) -> bool:
     if before.offset_index_bytes is None or before.time_index_bytes is None:
         # Nothing was published: right for a quarantined segment, and for a truncated one whose prefix is not wanted.
         return before.status is Status.QUARANTINED or not task.publish_truncated
-    sizes = _size(task, OFFSET_INDEX_SUFFIX), _size(task, TIME_INDEX_SUFFIX)
-    return sizes == (before.offset_index_bytes, before.time_index_bytes)
+    found = sizes.of(task, OFFSET_INDEX_SUFFIX), sizes.of(task, TIME_INDEX_SUFFIX)
+    return found == (before.offset_index_bytes, before.time_index_bytes)
 
 
-def _size(task: BuildTask, suffix: str) -> int | None:
-    """Bytes of an index file as it stands; None where it cannot be looked at."""
-    try:
-        return os.lstat(os.path.join(str(task.index_folder), segment_file(task.segment.base_offset, suffix))).st_size
-    except OSError:
-        return None
+class _Sizes:
+    """Bytes of index files as they stand. Of a store a folder is listed, once, in place of a request for each file."""
+
+    def __init__(self) -> None:
+        self._listed: dict[Folder, dict[str, int]] = {}
+
+    def of(self, task: BuildTask, suffix: str) -> int | None:
+        """Of one of a segment's; None where it cannot be looked at."""
+        folder, name = task.index_folder, segment_file(task.segment.base_offset, suffix)
+        if not is_object(folder.root):
+            try:
+                return os.lstat(os.path.join(str(folder), name)).st_size
+            except OSError:
+                return None
+        if folder not in self._listed:
+            self._listed[folder] = object_sizes(folder)
+        return self._listed[folder].get(name)
 
 
 def parse_sources(given: Iterable[str]) -> tuple[Source, ...]:
@@ -427,14 +446,16 @@ def parse_topics(pattern: str) -> re.Pattern[str]:
         raise UsageError(f"--topics {pattern}: not a regular expression: {error}") from error
 
 
-def local_folder(option: str, path: str) -> Path:
-    """The absolute path of a folder on this machine or on a file system that every executor mounts.
+def mirror_to_write(option: str, path: str) -> Location:
+    """The absolute path of a folder on this machine or on a file system that every executor mounts, or one in a store.
 
     Raises:
-        UsageError: it is a URL, or a file stands in its place or on the way to it.
+        UsageError: it is a URL of something else, or a file stands in its place or on the way to it.
     """
-    if not path or "://" in path:
-        raise UsageError(f"{option} {path!r}: expected the path of a folder on a mounted file system")
+    if not path:
+        raise UsageError(f"{option} '': expected the path of a folder")
+    if (place := given_location(f"{option} ", path)) is not None:
+        return place
     folder = Path(os.path.realpath(path))
     nearest = next(above for above in (folder, *folder.parents) if above.exists())
     if not nearest.is_dir():
@@ -442,20 +463,27 @@ def local_folder(option: str, path: str) -> Path:
     return folder
 
 
-def mirror_tree(path: str | None) -> Path | None:
-    """The absolute path of the mirror tree that `--index-dir` names; None where it was not given.
+def mirror_tree(path: str | None) -> Location | None:
+    """The absolute path of the mirror tree that `--index-dir` names, or its place in a store; None where it was not
+    given.
 
     Raises:
-        UsageError: there is no such folder.
+        UsageError: there is no such folder, or a store does not say so.
     """
     if path is None:
         return None
+    if (place := given_location("--index-dir ", path)) is not None:
+        try:
+            if place.exists():
+                return place
+        except OSError as error:
+            raise UsageError(f"--index-dir {path}: {error.strerror}") from error
     if not os.path.isdir(path):
         raise UsageError(f"--index-dir {path}: no such folder; expected a mirror tree that a build has made")
     return Path(os.path.realpath(path))
 
 
-def refuse_overlap(index_dir: Path | None, catalog: str | None, sources: Iterable[Source]) -> None:
+def refuse_overlap(index_dir: Location | None, catalog: str | None, sources: Iterable[Source]) -> None:
     """Nothing is written into or around a source; and VACUUM would delete index files that stand among tables.
 
     Args:
@@ -465,15 +493,15 @@ def refuse_overlap(index_dir: Path | None, catalog: str | None, sources: Iterabl
     Raises:
         UsageError: two of the folders are the same, or one is inside the other.
     """
-    folders = [(f"source {source.path}", source.path) for source in sources]
+    folders = [(f"source {source.path}", str(source.path)) for source in sources]
     written = []
     if index_dir is not None:
-        written.append((f"--index-dir {index_dir}", index_dir))
-    if catalog is not None and "://" not in catalog:
-        written.append((f"--catalog {catalog}", Path(catalog)))
+        written.append((f"--index-dir {index_dir}", str(index_dir)))
+    if catalog is not None:
+        written.append((f"--catalog {catalog}", re.sub("^s3[an]://", SCHEME, catalog)))  # Hadoop's names of the same
     for number, (option, path) in enumerate(written):
         for other_option, other in folders + written[:number]:
-            if path.is_relative_to(other) or other.is_relative_to(path):
+            if is_inside(path, other) or is_inside(other, path):
                 raise UsageError(
                     f"{option} and {other_option}: one is inside the other; keep them apart "
                     "(--in-place writes beside the segments)"

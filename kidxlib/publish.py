@@ -3,6 +3,9 @@ And the only place that removes files of a log dir, where a recorded plan or com
 
 A reader of a final name sees the old file or the new one, whole, at any moment and after any crash. Flushing is by file
 system and not by file, because one `syncfs` for 300 staged files costs less than one `fsync`.
+
+In an object store nothing can be renamed, and a written object appears as a whole: there a file is staged in memory,
+and put under its final name with one request.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from kidxlib.errors import PublishError
 from kidxlib.names import DELETED_SUFFIX
+from kidxlib.objects import ObjectPath, ObjectStatus, delete_object, is_object, open_object, put_object, read_object
 
 STAGING_PREFIX: Final = ".kidx-"
 STAGING_SUFFIX: Final = ".tmp"
@@ -44,7 +48,7 @@ class Published(enum.StrEnum):
 class Folder:
     """A folder for index files: `path` below `root`, each part of `path` opened without following links.
 
-    The root is made if it is missing, and so are the parts below it.
+    The root is made if it is missing, and so are the parts below it. In an object store folders are but names.
     """
 
     root: str
@@ -52,6 +56,17 @@ class Folder:
 
     def __str__(self) -> str:
         return os.path.join(self.root, self.path)
+
+
+class FileStatus(Protocol):
+    """What is asked of an `os.stat_result`, or of an object's status: bytes, and ns since the epoch."""
+
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +84,11 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
+    """A staged file; in an object store there is no staging name."""
+
     folder: Folder
     name: str
-    staging_name: str
+    staging_name: str | None
     content: bytes
 
 
@@ -95,8 +112,9 @@ class Publisher:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for staged in self._staged:
-            with contextlib.suppress(OSError), self._open(staged.folder) as folder:
-                os.unlink(staged.staging_name, dir_fd=folder)
+            if staged.staging_name is not None:
+                with contextlib.suppress(OSError), self._open(staged.folder) as folder:
+                    os.unlink(staged.staging_name, dir_fd=folder)
         for descriptor in self._roots.values():
             os.close(descriptor)
 
@@ -120,6 +138,12 @@ class Publisher:
             PublishError: the folder cannot be made or written, the disk is full, or the owner cannot be given.
         """
         try:
+            if (path := _object(folder, name)) is not None:
+                if _holds(path, content):
+                    return Published.UNCHANGED
+                self._staged.append(_Staged(folder, name, None, content))
+                self._staged_bytes += len(content)
+                return Published.WRITTEN
             with self._open(folder) as descriptor:
                 if _read(descriptor, name, len(content) + 1) == content:
                     return Published.UNCHANGED
@@ -138,6 +162,9 @@ class Publisher:
             PublishError: the folder cannot be written.
         """
         try:
+            if (path := _object(folder, name)) is not None:
+                delete_object(path)
+                return
             with self._open(folder) as descriptor, contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=descriptor)
         except OSError as error:
@@ -155,20 +182,27 @@ class Publisher:
         try:
             self._flush()
             for staged in self._staged:
-                with self._open(staged.folder) as folder:
-                    if _read(folder, staged.staging_name, len(staged.content) + 1) != staged.content:
-                        raise PublishError(
-                            f"{staged.folder}/{staged.name}: the staged file does not read back as it was written "
-                            f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
-                        )
+                if staged.staging_name is not None:
+                    self._check(staged, staged.staging_name)
             for staged in self._staged:
-                with self._open(staged.folder) as folder:
-                    os.replace(staged.staging_name, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
+                if staged.staging_name is not None:
+                    with self._open(staged.folder) as folder:
+                        os.replace(staged.staging_name, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
+                elif (path := _object(staged.folder, staged.name)) is not None:
+                    put_object(path, staged.content)
             self._flush()
         except OSError as error:
             raise _not_written(staged.folder, staged.name, error) from error
         self._staged.clear()
         self._staged_bytes = 0
+
+    def _check(self, staged: _Staged, staging_name: str) -> None:
+        with self._open(staged.folder) as folder:
+            if _read(folder, staging_name, len(staged.content) + 1) != staged.content:
+                raise PublishError(
+                    f"{staged.folder}/{staged.name}: the staged file does not read back as it was written "
+                    f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
+                )
 
     @contextlib.contextmanager
     def _open(self, folder: Folder) -> Iterator[int]:
@@ -217,6 +251,13 @@ class Retirer:
         except OSError as error:
             raise PublishError(f"{folder}: {_why_not_opened(error)}") from error
 
+    def files(self, folder: Folder) -> dict[str, FileStatus]:
+        """The regular files or objects in a folder by name, likewise."""
+        if is_object(folder.root):
+            return dict(_listed(folder))
+        found = {name: self.status(folder, name) for name in self.names(folder)}
+        return {name: status for name, status in found.items() if status is not None}
+
     def status(self, folder: Folder, name: str) -> os.stat_result | None:
         """Of a regular file; None where there is none under that name, or it cannot be reached."""
         with contextlib.suppress(OSError), self._open(folder) as descriptor:
@@ -263,13 +304,22 @@ class Retirer:
 
 
 def read_file(folder: Folder, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file, reached without following links; None where it cannot be read."""
+    """Up to `limit` bytes, or all, of a regular file, reached without following links; None where it cannot be read.
+
+    Raises:
+        PublishError: a store does not say whether it is there.
+    """
+    if (path := _object(folder, name)) is not None:
+        return _read_object(path, limit)
     with _existing(folder) as descriptor:
         return None if descriptor is None else _read(descriptor, name, limit)
 
 
 def read_end(folder: Folder, name: str, size: int) -> bytes | None:
     """The last `size` bytes, or all there are, likewise."""
+    if (path := _object(folder, name)) is not None:
+        content = _read_object(path)
+        return None if content is None else content[max(len(content) - size, 0) :]
     with _existing(folder) as descriptor:
         if descriptor is not None and (file := _open_file(descriptor, name)) is not None:
             with file:
@@ -279,9 +329,24 @@ def read_end(folder: Folder, name: str, size: int) -> bytes | None:
 
 
 def list_folder(folder: Folder) -> list[str]:
-    """The names in a folder; none where it does not exist or cannot be opened."""
+    """The names in a folder; none where it does not exist or cannot be opened.
+
+    Raises:
+        PublishError: a store does not list it.
+    """
+    if is_object(folder.root):
+        return list(_listed(folder))
     with _existing(folder) as descriptor:
         return [] if descriptor is None else os.listdir(descriptor)
+
+
+def object_sizes(folder: Folder) -> dict[str, int]:
+    """Bytes of the objects right in a folder of a store, by name.
+
+    Raises:
+        PublishError: the store does not list it.
+    """
+    return {name: status.st_size for name, status in _listed(folder).items()}
 
 
 def is_staging(name: str) -> bool:
@@ -296,6 +361,8 @@ def sweep(folder: Folder, older_than_ns: int) -> int:
         How many were removed; none where the folder does not exist or cannot be opened.
     """
     removed = 0
+    if is_object(folder.root):
+        return removed  # there is no staging file
     with _existing(folder) as descriptor:
         for name in [] if descriptor is None else os.listdir(descriptor):
             if not is_staging(name):
@@ -345,6 +412,39 @@ def _flush(roots: Iterable[int]) -> None:
         elif _libc.syncfs(root) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+
+def _object(folder: Folder, name: str) -> ObjectPath | None:
+    """The object that a file is; None where it is a file of this machine."""
+    return ObjectPath.of(str(folder)) / name if is_object(folder.root) else None
+
+
+def _read_object(path: ObjectPath, limit: int = -1) -> bytes | None:
+    try:
+        file, status = open_object(path)
+        return read_object(file, path, 0, status.st_size if limit < 0 else min(limit, status.st_size))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PublishError(f"{path}: not read: {error.strerror}") from error
+
+
+def _listed(folder: Folder) -> dict[str, ObjectStatus]:
+    """The objects right in a folder of a store."""
+    try:
+        found = ObjectPath.of(str(folder)).glob("*")
+        return {path.name: path.listed for path in found if path.listed is not None}
+    except OSError as error:
+        raise PublishError(f"{folder}: not listed: {error.strerror}") from error
+
+
+def _holds(path: ObjectPath, content: bytes) -> bool:
+    """Whether an object has this content; only one of the same length is read."""
+    try:
+        file, status = open_object(path)
+        return status.st_size == len(content) and read_object(file, path, 0, status.st_size) == content
+    except FileNotFoundError:
+        return False
 
 
 def _why_not_opened(error: OSError) -> str:

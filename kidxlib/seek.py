@@ -8,7 +8,6 @@ an answer never raises: it is the answer's note.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from kidxlib.batch_records import records_in
 from kidxlib.errors import KidxError
 from kidxlib.log import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, Log
 from kidxlib.log_segment import LogSegment
+from kidxlib.objects import Location
 from kidxlib.seek_segment import SeekSegment, why
 from kidxlib.walk import Outcome, new_walks, step_to_offsets, step_to_timestamps, walk
 
@@ -46,7 +46,7 @@ class Seeker:
         self._unknown: list[tuple[int, str]] = []  # which of them do not tell theirs, and why
 
     @classmethod
-    def of_folder(cls, folder: Path, index_folder: Path | None = None, *, log_start_offset: int = 0) -> Self:
+    def of_folder(cls, folder: Location, index_folder: Location | None = None, *, log_start_offset: int = 0) -> Self:
         """For the log in a partition's folder.
 
         Args:

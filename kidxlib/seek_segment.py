@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Final, Self, TypeAlias
 
 import numpy as np
@@ -13,6 +11,7 @@ from kidxlib import names
 from kidxlib.abstract_index import CorruptIndexError, map_file
 from kidxlib.errors import KidxError
 from kidxlib.log_segment import LogSegment
+from kidxlib.objects import Location
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
 from kidxlib.storage import LogFile
@@ -42,9 +41,9 @@ class SeekSegment(LogSegment):
 
     def __init__(
         self,
-        log_path: Path,
+        log_path: Location,
         base_offset: int,
-        index_folder: Path,
+        index_folder: Location,
         *,
         mtime_ms: int | None,
         max_timestamp: TimestampOffset | None = None,
@@ -89,9 +88,9 @@ class SeekSegment(LogSegment):
         )
 
     @classmethod
-    def open(cls, folder: Path, base_offset: int, index_folder: Path | None = None) -> Self:
+    def open(cls, folder: Location, base_offset: int, index_folder: Location | None = None) -> Self:
         log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
-        return cls(log, base_offset, index_folder or folder, mtime_ms=os.stat(log).st_mtime_ns // NS_PER_MS)
+        return cls(log, base_offset, index_folder or folder, mtime_ms=log.stat().st_mtime_ns // NS_PER_MS)
 
     def _content(self, kind: type[_Index], path: str, expected_bytes: int | None) -> NDArray[np.uint8]:
         """The bytes of an index that can be right.
@@ -118,7 +117,8 @@ class SeekSegment(LogSegment):
         return content
 
     def _recover(self, trouble: str) -> RecoveredSegment:
-        recovered = recover(self.log, self.base_offset, RecoverOptions())
+        with self._file.read_from_end_to_end() as log:
+            recovered = recover(log, self.base_offset, RecoverOptions())
         end = recovered.end
         if end.status is Status.QUARANTINED:
             raise CorruptIndexError(f"{trouble}; its log is {end.reason} at byte {end.position}: {end.detail}")

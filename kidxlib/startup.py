@@ -27,6 +27,7 @@ from kidxlib.abstract_index import CorruptIndexError
 from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE, CheckpointError, read_offset_checkpoint
 from kidxlib.log_segment import LogSegment
 from kidxlib.names import TopicPartition
+from kidxlib.objects import Location, files_in, location
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.producers import SnapshotError, read_snapshot
 from kidxlib.records import MalformedRecordsError, batches
@@ -157,7 +158,7 @@ class Forecast:
 
 
 def forecast(
-    folder: Path,
+    folder: Location,
     options: RecoverOptions,
     *,
     clean_shutdown: bool,
@@ -208,7 +209,7 @@ class LastStop:
         )
 
 
-def last_stop(log_dir: Path, clean_shutdown: bool | None = None) -> LastStop:
+def last_stop(log_dir: Location, clean_shutdown: bool | None = None) -> LastStop:
     """Read it from a log dir. A checkpoint that cannot be read says nothing, as to a broker.
 
     Args:
@@ -234,7 +235,7 @@ class _StoppedError(Exception):
 class _Loader:
     def __init__(
         self,
-        folder: Path,
+        folder: Location,
         options: RecoverOptions,
         clean_shutdown: bool,
         recovery_point: int,
@@ -246,7 +247,7 @@ class _Loader:
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         #: Files by the names that they have by then.
-        self._files = {entry.name: Path(entry.path) for entry in os.scandir(folder) if entry.is_file()}
+        self._files = files_in(folder)
         self._found = Forecast()
         self._read_before = recoveries
         self._recoveries: dict[int, Recovery] = {}  # of the segments that the broker recovers
@@ -281,7 +282,7 @@ class _Loader:
     def _refuse_unreadable(self) -> None:
         """`removeTempFilesAndCollectSwapFiles`, which fails on a file that it may not read."""
         for name, path in sorted(self._files.items()):
-            if not os.access(path, os.R_OK):
+            if isinstance(path, Path) and not os.access(path, os.R_OK):
                 self._found.failure = f"{name} may not be read"
                 raise _StoppedError
 
@@ -453,7 +454,7 @@ class _Loader:
             return None
         return None if self._path_of(segment).name.endswith(".swap") else recovery
 
-    def _path_of(self, segment: SegmentForecast) -> Path:
+    def _path_of(self, segment: SegmentForecast) -> Location:
         return self._files[names.segment_file(segment.base_offset, names.LOG_SUFFIX)]
 
     def _quarantined(self, segment: SegmentForecast, end: ScanEnd, loading: bool) -> None:
@@ -508,7 +509,7 @@ class _Loader:
 
         log, offset_path = LogFile(path(names.LOG_SUFFIX)), path(names.OFFSET_INDEX_SUFFIX)
         index = OffsetIndex.open(offset_path, base_offset)
-        if not os.path.exists(offset_path) or base_offset in self._recoveries:
+        if not location(offset_path).exists() or base_offset in self._recoveries:
             # Of a swap file there may be none. Of a recovered segment it is made anew, and any that is right will do.
             index = OffsetIndex.from_bytes(b"", base_offset)
         if kept_bytes is not None:
@@ -533,7 +534,7 @@ def _refuse_malformed_headers(log: LogBytes, position: int) -> None:
             pass
 
 
-def _is_snapshot(path: Path) -> bool:
+def _is_snapshot(path: Location) -> bool:
     try:
         read_snapshot(path.read_bytes())
     except SnapshotError:

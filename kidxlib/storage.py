@@ -1,4 +1,6 @@
-"""How the bytes of a segment's log are reached: mapped, or read in chunks. Logs are only ever opened for reading."""
+"""How the bytes of a segment's log are reached: mapped, read in chunks, or by ranges of an object. Logs are only ever
+opened for reading.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,27 @@ import contextlib
 import mmap
 import os
 import stat
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError
+from kidxlib.objects import Location, ObjectPath, ObjectStatus, is_object, open_object, read_object, read_object_into
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
 
 #: Bytes read at a time where a log is not mapped.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+#: Bytes asked of an object at a time, and how many such requests are under way where it is read from end to end.
+RANGE_BYTES: Final = 8 * 1024 * 1024
+RANGES_AHEAD: Final = 4
 
 
 class LogChangedError(KidxError):
@@ -25,11 +37,13 @@ class LogChangedError(KidxError):
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What tells one state of a file from another: size in bytes, modification time in ns, inode number."""
+    """What tells one state of a file from another: size in bytes, modification time in ns, inode number; an object has
+    none, and its time is in whole seconds.
+    """
 
     size: int
     mtime_ns: int
-    inode: int
+    inode: int | None
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileVersion:
@@ -38,6 +52,19 @@ class FileVersion:
     @classmethod
     def of_descriptor(cls, descriptor: int) -> FileVersion:
         return cls.of(os.fstat(descriptor))
+
+    @classmethod
+    def of_object(cls, status: ObjectStatus) -> FileVersion:
+        return cls(status.st_size, status.st_mtime_ns, None)
+
+    @classmethod
+    def at(cls, path: Location) -> FileVersion:
+        """Of what stands there.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        return cls.of_object(path.stat()) if isinstance(path, ObjectPath) else cls.of(os.stat(path))
 
 
 class LogBytes(Protocol):
@@ -120,6 +147,117 @@ class ChunkedLog:
             filled += count
 
 
+@dataclass(slots=True)
+class ObjectReads:
+    """What reading an object took so far: requests, and the bytes that they gave."""
+
+    requests: int = 0
+    read_bytes: int = 0
+
+
+class ObjectLog:
+    """A log that is read by ranges of an object. As long as it is read on and on, the next ranges are on their way
+    while one is looked at, and none is asked for twice; a jump asks for one. Memory is bounded by the ranges, not by
+    the log's size.
+    """
+
+    def __init__(
+        self,
+        file: NativeFile,
+        path: ObjectPath,
+        size: int,
+        reads: ObjectReads,
+        threads: ThreadPoolExecutor,
+        range_bytes: int = RANGE_BYTES,
+        ahead: int = RANGES_AHEAD,
+    ) -> None:
+        self._file, self._path, self._size = file, path, size
+        self._reads, self._threads, self._range_bytes, self._ahead = reads, threads, range_bytes, ahead
+        # What is in memory, from `_start` to `_end`: room for one range, and for what is left of the one before it.
+        self._buffer = np.empty(min(2 * range_bytes, size), np.uint8)
+        self._start = self._end = 0
+        # What is under way, from `_end` on, each into memory of its own, which is used again and again.
+        self._coming: deque[tuple[Future[int], NDArray[np.uint8]]] = deque()
+        self._free: list[NDArray[np.uint8]] = []
+        self._asked_to = 0
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `LogBytes.window`. It holds a range's bytes from `position` on, or all that there are.
+
+        Raises:
+            LogChangedError: the object is shorter than it was when it was opened.
+            OSError: it cannot be read, or is there no longer.
+        """
+        reads_on = self._start <= position <= self._end
+        if not reads_on:
+            self.let_go()
+            self._start = self._end = self._asked_to = position
+        wanted_end = min(position + self._range_bytes, self._size)
+        if self._end < wanted_end:
+            kept = self._buffer[position - self._start : self._end - self._start]
+            self._buffer[: len(kept)] = kept
+            self._start = position
+            while self._end < wanted_end:
+                self._ask(self._ahead if reads_on else 1)
+                self._take()
+        window = self._buffer[position - self._start : self._end - self._start]
+        window.setflags(write=False)
+        return position, window
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `LogBytes.read`, and `window` for what it raises."""
+        wanted = min(size, max(self._size - position, 0))
+        if wanted > self._range_bytes:
+            self._reads.requests += 1
+            data = read_object(self._file, self._path, position, wanted)
+            self._count(len(data), position, wanted)
+            return data
+        start, window = self.window(position)
+        return window[position - start : position - start + wanted].tobytes()
+
+    def let_go(self) -> None:
+        """Wait for what is under way, and forget it."""
+        for future, room in self._coming:
+            if future.cancel():
+                self._reads.requests -= 1
+            elif future.exception() is None:
+                self._reads.read_bytes += future.result()
+            self._free.append(room)
+        self._coming.clear()
+        self._asked_to = self._end
+
+    def _ask(self, ranges: int) -> None:
+        while len(self._coming) < ranges and self._asked_to < self._size:
+            room = self._free.pop() if self._free else np.empty(min(self._range_bytes, self._size), np.uint8)
+            wanted = room[: self._size - self._asked_to]
+            future = self._threads.submit(read_object_into, self._file, self._path, self._asked_to, wanted)
+            self._coming.append((future, room))
+            self._reads.requests += 1
+            self._asked_to += len(wanted)
+
+    def _take(self) -> None:
+        position, start = self._end, self._end - self._start
+        size = min(self._range_bytes, self._size - position)
+        future, room = self._coming.popleft()
+        self._free.append(room)
+        try:
+            self._count(future.result(), position, size)
+        except (OSError, LogChangedError):
+            self.let_go()  # what comes behind the one that failed
+            raise
+        self._buffer[start : start + size] = room[:size]
+        self._end += size
+
+    def _count(self, read_bytes: int, position: int, wanted: int) -> None:
+        self._reads.read_bytes += read_bytes
+        if read_bytes < wanted:
+            raise LogChangedError(f"object ends at byte {position + read_bytes}, it had {self._size} bytes when opened")
+
+
 class LogTail:
     """What stands in a log from one position on, as a log of its own."""
 
@@ -162,7 +300,7 @@ class LogFile:
         self._expected_bytes = expected_bytes
         self._valid_bytes: int | None = None
         self._opened = contextlib.ExitStack()
-        self._log: ChunkedLog | None = None
+        self._log: LogBytes | None = None
 
     @property
     def size(self) -> int:
@@ -186,6 +324,20 @@ class LogFile:
         self.bytes_read += len(data)
         return data
 
+    @contextlib.contextmanager
+    def read_from_end_to_end(self) -> Iterator[LogBytes]:
+        """Itself, and while the context lasts an object is read by large ranges, as each costs a request."""
+        chunk_bytes = self._chunk_bytes
+        if is_object(self.path):
+            self.close()
+            self._chunk_bytes = RANGE_BYTES
+        try:
+            yield self
+        finally:
+            if self._chunk_bytes != chunk_bytes:
+                self.close()
+                self._chunk_bytes = chunk_bytes
+
     def keep_valid(self, valid_bytes: int) -> None:
         """Take no notice of what stands behind the valid prefix, which a broker would cut off."""
         self._valid_bytes = valid_bytes
@@ -196,15 +348,138 @@ class LogFile:
         self._log = None
         self._opened.close()
 
-    def _file(self) -> ChunkedLog:
+    def _file(self) -> LogBytes:
         if self._log is None:
-            descriptor, version = self._opened.enter_context(open_log(self.path))
+            opened = self._opened.enter_context(opened_log(self.path))
+            version = opened.version
             if self._expected_bytes not in (None, version.size):
                 self.close()
                 raise LogChangedError(f"{self.path}: {version.size} bytes, expected {self._expected_bytes}")
             valid_bytes = version.size if self._valid_bytes is None else min(self._valid_bytes, version.size)
-            self._log = ChunkedLog(descriptor, valid_bytes, self._chunk_bytes)
+            self._log = opened.log(valid_bytes, may_map=False, chunk_bytes=self._chunk_bytes)
         return self._log
+
+
+class OpenedLog(Protocol):
+    """A segment's log, opened for reading.
+
+    Attributes:
+        version: of the file that it shows.
+        reads: what reading it took, of an object; None of a file of this machine.
+        status: of a file of this machine; None of an object.
+    """
+
+    version: FileVersion
+    reads: ObjectReads | None
+
+    @property
+    def status(self) -> os.stat_result | None: ...
+
+    def log(
+        self, size: int | None = None, *, may_map: bool, few_pages: bool = False, chunk_bytes: int | None = None
+    ) -> LogBytes:
+        """Its bytes, as long as it is open.
+
+        Args:
+            size: only so many; None for all.
+            may_map, few_pages: see `map_log`. An object is never mapped.
+            chunk_bytes: how many are read at once where it is not mapped; None for what suits a scan.
+
+        Raises:
+            LogChangedError: the file shrank before it was mapped.
+        """
+        ...
+
+    def refuse_changed(self) -> None:
+        """To be asked when it was read.
+
+        Raises:
+            LogChangedError: it is not the version that was opened any more.
+            OSError: it cannot be looked at, or is there no longer.
+        """
+        ...
+
+
+class _OpenedFile:
+    def __init__(self, descriptor: int, version: FileVersion) -> None:
+        self._descriptor = descriptor
+        self.version = version
+        self.reads: ObjectReads | None = None
+
+    @property
+    def status(self) -> os.stat_result | None:
+        return os.fstat(self._descriptor)
+
+    def log(
+        self, size: int | None = None, *, may_map: bool, few_pages: bool = False, chunk_bytes: int | None = None
+    ) -> LogBytes:
+        wanted = self.version.size if size is None else size
+        if may_map:
+            return map_log(self._descriptor, wanted, few_pages=few_pages)
+        return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
+
+    def refuse_changed(self) -> None:
+        refuse_changed(self._descriptor, self.version)
+
+
+class _OpenedObject:
+    def __init__(self, path: ObjectPath) -> None:
+        self._path = path
+        self._file, self._opened_status = open_object(path)
+        self._threads = ThreadPoolExecutor(RANGES_AHEAD)
+        self._logs: list[ObjectLog] = []
+        self.version = FileVersion.of_object(self._opened_status)
+        self.reads: ObjectReads | None = ObjectReads(requests=1)
+
+    @property
+    def status(self) -> os.stat_result | None:
+        return None
+
+    def log(
+        self, size: int | None = None, *, may_map: bool, few_pages: bool = False, chunk_bytes: int | None = None
+    ) -> LogBytes:
+        wanted = self.version.size if size is None else size
+        assert self.reads is not None
+        # Who asks for small chunks searches, and reads on only by chance.
+        ahead = RANGES_AHEAD if chunk_bytes is None or chunk_bytes >= CHUNK_BYTES else 1
+        range_bytes = RANGE_BYTES if chunk_bytes is None else chunk_bytes
+        log = ObjectLog(self._file, self._path, wanted, self.reads, self._threads, range_bytes, ahead)
+        self._logs.append(log)
+        return log
+
+    def refuse_changed(self) -> None:
+        self._let_go()
+        assert self.reads is not None
+        self.reads.requests += 1
+        _, status = open_object(self._path)
+        if status != self._opened_status:
+            raise LogChangedError(
+                f"{self._opened_status.st_size} bytes before the scan, {status.st_size} after; the object was replaced"
+            )
+
+    def close(self) -> None:
+        self._let_go()
+        self._threads.shutdown()
+
+    def _let_go(self) -> None:
+        for log in self._logs:
+            log.let_go()
+
+
+@contextlib.contextmanager
+def opened_log(path: str) -> Iterator[OpenedLog]:
+    """Open a segment's log, wherever it is.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    if is_object(path):
+        opened = _OpenedObject(ObjectPath.of(path))
+        with contextlib.closing(opened):
+            yield opened
+    else:
+        with open_log(path) as (descriptor, version):
+            yield _OpenedFile(descriptor, version)
 
 
 @contextlib.contextmanager
@@ -224,11 +499,7 @@ def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
 
 
 def refuse_changed(descriptor: int, version: FileVersion) -> None:
-    """To be asked when a log was read.
-
-    Raises:
-        LogChangedError: it is not the version that was opened any more.
-    """
+    """See `OpenedLog.refuse_changed`."""
     version_after = FileVersion.of_descriptor(descriptor)
     if version_after != version:
         raise LogChangedError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from kidxlib import formats
 from kidxlib.abstract_index import IN_MEMORY, CorruptIndexError, InvalidOffsetError, NoSuchEntryError, map_file
 from kidxlib.errors import KidxError
+from kidxlib.objects import location
 
 _ENTRY_BYTES: Final = formats.ABORTED_TRANSACTION.itemsize
 #: What is written, and the highest that is read.
@@ -238,4 +238,4 @@ def _transactions(entries: NDArray[Any]) -> tuple[AbortedTransaction, ...]:
 
 
 def _map_if_there(path: str) -> NDArray[np.uint8]:
-    return map_file(path) if os.path.exists(path) else np.empty(0, np.uint8)
+    return map_file(path) if location(path).exists() else np.empty(0, np.uint8)

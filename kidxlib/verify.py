@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,11 +24,12 @@ from kidxlib.build import BuildTask, why_not_read
 from kidxlib.epochs import LeaderEpochs
 from kidxlib.fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.log_dir import CheckpointError, read_leader_epochs
+from kidxlib.objects import Location, location
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.plan import PartitionKey, Plan
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
 from kidxlib.startup import Forecast, PartitionStop, Recovery, forecast, last_stop
-from kidxlib.storage import ChunkedLog, LogBytes, LogChangedError, map_log, open_log, refuse_changed
+from kidxlib.storage import LogBytes, LogChangedError, opened_log
 from kidxlib.tiering import NotReady, not_ready_for_tiering
 
 #: Snapshots are small; one that is larger is none.
@@ -78,8 +78,8 @@ class PartitionAudit:
     """
 
     topic_partition: names.TopicPartition
-    folder: Path
-    index_folder: Path
+    folder: Location
+    index_folder: Location
     options: RecoverOptions
     last_stop: PartitionStop
     tiering: bool
@@ -107,13 +107,13 @@ def partition_audits(
         options_for: as for `find_segments`.
         clean_shutdown: of their log dirs; None asks these.
     """
-    log_dirs = sorted({partition.folder.log_dir for partition in plan.partitions})
+    log_dirs = sorted({partition.folder.log_dir for partition in plan.partitions}, key=str)
     stops = {log_dir: last_stop(log_dir, clean_shutdown) for log_dir in log_dirs}
     audits = {
         partition.key: PartitionAudit(
             topic_partition=partition.folder.topic_partition,
             folder=partition.folder.path,
-            index_folder=Path(str(partition.index_folder)),
+            index_folder=location(str(partition.index_folder)),
             options=options_for(partition.folder.topic_partition.topic),
             last_stop=stops[partition.folder.log_dir].of(partition.folder.topic_partition),
             tiering=tiering,
@@ -138,16 +138,15 @@ def audit_segment(task: BuildTask, may_map: bool, *, deep: bool) -> AuditedSegme
     segment, base_offset = task.segment, task.segment.base_offset
     may_map = may_map and not segment.active
     try:
-        with open_log(segment.path) as (descriptor, version):
-            opened = map_log(descriptor, version.size) if may_map else ChunkedLog(descriptor, version.size)
-            recovered = recover(opened, base_offset, task.options)
-            valid_bytes = recovered.end.position
-            valid = map_log(descriptor, valid_bytes) if may_map else ChunkedLog(descriptor, valid_bytes)
+        with opened_log(segment.path) as opened:
+            log = opened.log(may_map=may_map)
+            recovered = recover(log, base_offset, task.options)
+            valid = opened.log(recovered.end.position, may_map=may_map)
             findings = list(_indexes(valid, recovered, task, may_map))
             if deep and recovered.end.status is not Status.QUARANTINED:
                 findings.append(audit_records(valid))
-            recovery = Recovery.of(opened, recovered, base_offset)
-            refuse_changed(descriptor, version)
+            recovery = Recovery.of(log, recovered, base_offset)
+            opened.refuse_changed()
     except (LogChangedError, OSError) as error:
         end = why_not_read(segment.path, error)
         # A log that was deleted since it was listed took its side files along, as retention does.
@@ -168,7 +167,7 @@ def _indexes(log: LogBytes, recovered: RecoveredSegment, task: BuildTask, may_ma
         return
     segment = task.segment
     offset_index, time_index = (
-        _index(Path(str(task.index_folder), names.segment_file(segment.base_offset, suffix)), may_map)
+        _index(location(str(task.index_folder)) / names.segment_file(segment.base_offset, suffix), may_map)
         for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
     )
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
@@ -186,7 +185,7 @@ def _indexes(log: LogBytes, recovered: RecoveredSegment, task: BuildTask, may_ma
         yield audit_time_index(log, recovered, right, time_index, active=segment.active, rebuilt=rebuilt)
 
 
-def _index(path: Path, may_map: bool) -> NDArray[np.uint8] | OSError | None:
+def _index(path: Location, may_map: bool) -> NDArray[np.uint8] | OSError | None:
     """The content of an index; None where there is none."""
     try:
         return map_file(str(path)) if may_map else np.frombuffer(path.read_bytes(), np.uint8)
@@ -294,7 +293,7 @@ def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery]) -> Forecast
         return Forecast(failure=str(error))
 
 
-def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Path) -> Iterator[SegmentFinding]:
+def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Location) -> Iterator[SegmentFinding]:
     later = min(fold.undecided, default=None)
     findings = []
     for segment in reversed(read):
@@ -318,10 +317,10 @@ def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Path) ->
     yield from reversed(findings)
 
 
-def _snapshots(read: list[_Read], fold: PartitionFold, index_folder: Path) -> Iterator[SegmentFinding]:
+def _snapshots(read: list[_Read], fold: PartitionFold, index_folder: Location) -> Iterator[SegmentFinding]:
     states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
     states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
-    for path in sorted(index_folder.glob(f"*{names.SNAPSHOT_SUFFIX}")):
+    for path in _snapshot_files(index_folder):
         offset = names.parse_snapshot(path.name)
         content = _content(path)
         if offset is None or content is None:
@@ -343,7 +342,7 @@ def _snapshots(read: list[_Read], fold: PartitionFold, index_folder: Path) -> It
             )
 
 
-def _leader_epochs(index_folder: Path) -> LeaderEpochs | CheckpointError | None:
+def _leader_epochs(index_folder: Location) -> LeaderEpochs | CheckpointError | None:
     try:
         return read_leader_epochs(index_folder)
     except CheckpointError as error:
@@ -371,13 +370,17 @@ def _epochs(
 
 
 def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:
-    for path in task.index_folder.glob(f"*{names.SNAPSHOT_SUFFIX}"):
+    for path in _snapshot_files(task.index_folder):
         offset = names.parse_snapshot(path.name)
         if offset is not None:
             yield offset
 
 
-def _content(path: Path) -> bytes | None:
+def _snapshot_files(folder: Location) -> list[Location]:
+    return sorted(folder.glob(f"*{names.SNAPSHOT_SUFFIX}"), key=str)
+
+
+def _content(path: Location) -> bytes | None:
     if not path.is_file() or path.stat().st_size > _SNAPSHOT_BYTES_MAX:
         return None
     return path.read_bytes()

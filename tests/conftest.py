@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 from tests.kidxlib import golden
+from tests.support.object_store import CREDENTIALS, ObjectStore, object_store, use
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -43,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.update(CREDENTIALS)  # before the first Spark is started, whose tasks have what it has
     exhaustive = config.getoption("exhaustive")
     hypothesis.settings.load_profile("exhaustive" if exhaustive else "ci")
     if exhaustive and config.getoption("hypothesis_seed") is None:
@@ -103,6 +105,19 @@ def rng(say: Say) -> random.Random:
 def exhaustive(request: pytest.FixtureRequest) -> bool:
     """Whether to take minutes in place of seconds."""
     return bool(request.config.getoption("--exhaustive", default=False))
+
+
+@pytest.fixture(scope="session")
+def _s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with object_store(tmp_path_factory.mktemp("store")) as store:
+        yield store
+
+
+@pytest.fixture
+def store(_s3_server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """A real S3 server, one for the whole run, which this process and those that it starts find in the environment."""
+    use(_s3_server, monkeypatch)
+    return _s3_server
 
 
 @pytest.fixture(scope="session")

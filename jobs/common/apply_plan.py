@@ -21,6 +21,7 @@ from kidxlib.console import note, print_line
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import TopicPartition
+from kidxlib.objects import Location, is_object, location
 from kidxlib.plan import PartitionKey, index_folder, segments_folder
 from kidxlib.retention import Decision
 from kidxlib.retire import NOT_WELL, Outcome, PlannedSegment, Retired, Retirement, carry_out
@@ -83,14 +84,21 @@ def _retirements(catalog: Catalog, request: ApplyRequest) -> list[Retirement]:
         )
     columns = (*SEGMENTS.key, "bytes", "log_mtime_ns", "log_path", "index_folder")
     rows = plan.where(F.col("decision") == Decision.DELETE.value).select(*columns).orderBy(*SEGMENTS.key).collect()
+    for row in rows:
+        if is_object(row["log_path"]) or is_object(row["index_folder"]):
+            raise UsageError(
+                f"--apply: {row['log_path']}, with its index files in {row['index_folder']}: nothing is deleted in an "
+                "object store, where a file cannot be renamed first; delete there what the plan names by the store's "
+                "own means"
+            )
     paths = catalog.source_paths()
     return [
-        _retirement(key, list(segments), Path(paths.get(key[0], "/")))
+        _retirement(key, list(segments), location(paths.get(key[0], "/")))
         for key, segments in groupby(rows, key=lambda row: (row["source"], row["topic"], row["partition"]))
     ]
 
 
-def _retirement(key: PartitionKey, rows: Sequence[Any], source: Path) -> Retirement:
+def _retirement(key: PartitionKey, rows: Sequence[Any], source: Location) -> Retirement:
     """What is to go of a partition. Its place follows from its source's, and is to be what it was in the plan.
 
     Raises:

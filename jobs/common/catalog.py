@@ -34,6 +34,7 @@ from jobs.common.tables import (
     LOG_VERSION_NAMES,
     PARTITIONS,
     PRODUCER_EVENTS,
+    READ_NAMES,
     RETENTION_PLANS,
     SEGMENTS,
     Table,
@@ -402,7 +403,7 @@ def _merge_segments(target: DeltaTable, rows: DataFrame) -> int:
 
     What was added to a row that is replaced becomes null: its partition is to be finished again.
     """
-    compared = [name for name in rows.columns if name not in (*SEGMENTS.key, "build_id")]
+    compared = [name for name in rows.columns if name not in (*SEGMENTS.key, "build_id", *READ_NAMES)]
     same = _same(compared)
     joined = rows.alias("new").join(target.toDF().alias("old"), _same_key(SEGMENTS), "left")
     is_new = F.col("old.source").isNull()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame
 from jobs.common.tables import COMPACTED_ARROW_SCHEMA, COMPACTED_SCHEMA, PARTITIONS, SEGMENTS
 from kidxlib.compact import Change, CompactionOptions, CompactionTask, Mode, RecordedSegment, compact
 from kidxlib.names import TopicPartition
+from kidxlib.objects import location
 from kidxlib.pack import BINS_PER_CORE
 from kidxlib.plan import index_folder, segments_folder
 from kidxlib.recover import ABSENT, RecoverOptions, Status
@@ -65,7 +65,7 @@ def _task(rows: list[dict[str, Any]], sources: Mapping[str, str]) -> CompactionT
     logs = {row["base_offset"]: row["log_path"] for row in present}
     return CompactionTask(
         key=(first["source"], partition.topic, partition.partition),
-        segments_folder=None if source is None else segments_folder(Path(source), partition, logs),
+        segments_folder=None if source is None else segments_folder(location(source), partition, logs),
         index_folder=folder,
         segments=tuple(_segment(row) for row in rows),
     )

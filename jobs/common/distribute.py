@@ -7,7 +7,6 @@ import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from kidxlib.console import Done
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
 from kidxlib.fold import NO_EVENTS
+from kidxlib.objects import Location, ObjectPath, is_object
 from kidxlib.recover import Status
 from kidxlib.summary import NOT_WELL_KEPT
 
@@ -99,9 +99,13 @@ def on_executors(
     def do_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for folder in folders:
             if why := _unseen(folder):
+                what_to_do = (
+                    "give executors the endpoint and credentials that the driver has, as docs/object-stores.md says"
+                    if isinstance(folder, ObjectPath)
+                    else "mount it at the same path on every executor"
+                )
                 raise UsageError(
-                    f"executor {socket.gethostname()} does not see the source {folder} ({why}); "
-                    "mount it at the same path on every executor"
+                    f"executor {socket.gethostname()} does not see the source {folder} ({why}); {what_to_do}"
                 )
         attempt = TaskContext.get()
         # The attempt before may have died of a mapped file that shrank or has a bad sector; reads cannot kill this one.
@@ -123,13 +127,15 @@ def on_executors(
     return spark.createDataFrame(pickled, "work binary").mapInArrow(do_bins, schema)
 
 
-def _unseen(folder: Path) -> str | None:
+def _unseen(folder: Location) -> str | None:
     """Why this machine sees nothing of what was listed in a folder; None where it sees something.
 
     Where a mount is missing its folder is mostly there, and empty. Read from there, every log would be one that was
     deleted since it was listed, which is no error.
     """
     try:
+        if isinstance(folder, ObjectPath):
+            return None if folder.exists() else "no object with this prefix"
         with os.scandir(folder) as entries:
             return None if any(True for _ in entries) else "an empty folder"
     except OSError as error:
@@ -147,7 +153,7 @@ def refuse_unseen_logs(results: DataFrame) -> None:
     """
     gone = results.where(F.col("status") == Status.GONE.value).select("log_path").limit(NOT_WELL_KEPT).collect()
     for row in gone:
-        if os.path.lexists(row["log_path"]):
+        if not is_object(row["log_path"]) and os.path.lexists(row["log_path"]):
             raise UsageError(
                 f"an executor does not find {row['log_path']}, which is there; "
                 "mount the same folder at the same path on every executor"
@@ -181,6 +187,8 @@ def result_row(built: BuiltSegment) -> dict[str, Any]:
         row["log_bytes"] = built.version.size
         row["log_mtime_ns"] = built.version.mtime_ns
         row["log_inode"] = built.version.inode
+    if built.reads is not None:
+        row |= {"read_requests": built.reads.requests, "read_bytes": built.reads.read_bytes}
     if recovered is not None:
         facts = recovered.facts
         row |= {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from jobs.common.catalog import Catalog
@@ -10,6 +9,7 @@ from jobs.common.tables import PARTITIONS
 from kidxlib.errors import KidxError
 from kidxlib.log_dir import Checkpoints, read_checkpoints
 from kidxlib.names import TopicPartition
+from kidxlib.objects import Location
 from kidxlib.plan import Plan
 
 
@@ -23,7 +23,8 @@ def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics
         What a person should be told: files that are missing, and what is taken instead, or that cannot be read.
     """
     notes: list[str] = []
-    checkpoints = {log_dir: _read(log_dir, notes) for log_dir in sorted({p.folder.log_dir for p in plan.partitions})}
+    log_dirs = sorted({partition.folder.log_dir for partition in plan.partitions}, key=str)
+    checkpoints = {log_dir: _read(log_dir, notes) for log_dir in log_dirs}
     sources = sorted({partition.folder.source.name for partition in plan.partitions})
     offsets = catalog.offsets(sources)
     known = {tuple(row[name] for name in PARTITIONS.key): row for row in catalog.known_partitions(sources)}
@@ -63,7 +64,7 @@ def _of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartiti
     return None if offsets is None else offsets.get(topic_partition)
 
 
-def _read(log_dir: Path, notes: list[str]) -> Checkpoints:
+def _read(log_dir: Location, notes: list[str]) -> Checkpoints:
     try:
         checkpoints = read_checkpoints(log_dir)
     except (KidxError, OSError) as error:

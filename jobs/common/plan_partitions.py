@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from kidxlib import records
 from kidxlib.errors import KidxError
 from kidxlib.largest_timestamp import OnDisk, max_timestamp_on_disk
 from kidxlib.log_segment import LogSegment
+from kidxlib.objects import location
 from kidxlib.policy import kept_for_its_topic
 from kidxlib.recover import USABLE, Status
 from kidxlib.retention import (
@@ -132,7 +132,7 @@ class _Partition:
 
     def open(self, number: int) -> LogSegment:
         row = self.table.slice(number, 1).to_pylist()[0]
-        return LogSegment.open(Path(row["log_path"]).parent, row["base_offset"], Path(row["index_folder"]))
+        return LogSegment.open(location(row["log_path"]).parent, row["base_offset"], location(row["index_folder"]))
 
 
 def _planned(

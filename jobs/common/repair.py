@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from jobs.common.catalog import Catalog
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
 from kidxlib.names import LOG_SUFFIX
+from kidxlib.objects import location
 from kidxlib.plan import Plan, repairs
 from kidxlib.show_audit import broken_files
 
@@ -30,7 +30,7 @@ def repairs_of_last_audits(catalog: Catalog, plan: Plan, sources: Sequence[Sourc
     folders = {partition.key: str(partition.index_folder) for partition in plan.partitions}
     for row in files:
         folder = folders.get((row["source"], row["topic"], row["partition"]))
-        audited = str(Path(row["path"]).parent)
+        audited = str(location(row["path"]).parent)
         if row["file"] != LOG_SUFFIX and folder not in (None, audited):
             raise UsageError(
                 f"--repair: the last audit looked at {audited}, this build would write in {folder}; give both the same "

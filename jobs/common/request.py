@@ -18,7 +18,7 @@ from kidxlib.plan import (
     REPAIRED_SIDE_FILES,
     SideFiles,
     Target,
-    local_folder,
+    mirror_to_write,
     parse_sources,
     parse_topics,
     refuse_overlap,
@@ -167,7 +167,7 @@ def sources_or_sample(given: tuple[str, ...]) -> tuple[Source, ...]:
     """
     sources = parse_sources(given) or (SAMPLE,)
     for source in sources:
-        if not source.path.as_posix().isprintable():
+        if not str(source.path).isprintable():
             raise UsageError(
                 f"{source.path}: a path that cannot be written as text has no place in a table; use kidx instead"
             )
@@ -192,7 +192,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
             raise UsageError(message)
     build = settings.build
     sources = sources_or_sample(options.sources)
-    index_dir = None if options.in_place else local_folder("--index-dir", options.index_dir or build.index_dir)
+    index_dir = None if options.in_place else mirror_to_write("--index-dir", options.index_dir or build.index_dir)
     refuse_overlap(index_dir, where.catalog, sources)
     if where.catalog is not None:
         refuse_unusable(where.catalog)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from pyspark.sql import SparkSession
 
 from kidxlib import errors
 from kidxlib.errors import UsageError
+
+#: Where an S3 store is, which executors need to know too. Credentials are theirs to have: Spark shows its settings.
+_STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
 #: One of our own errors, as the last line of the traceback that Spark brings back from an executor.
 _OUR_ERROR: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
@@ -55,6 +59,9 @@ def _start(job: str, event_log_dir: str | None) -> SparkSession:
     )
     if event_log_dir is not None:
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", _made(event_log_dir))
+    for name in _STORE:
+        if name in os.environ:
+            builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:

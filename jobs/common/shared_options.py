@@ -16,7 +16,8 @@ sources: Final = click.option(
     "sources",
     multiple=True,
     metavar="[NAME=]DIR",
-    help="A Kafka log dir or one partition's folder; repeatable, then with a name each. [default: the bundled sample]",
+    help="A Kafka log dir or one partition's folder, or such a prefix s3://BUCKET/PREFIX; repeatable, then with a name "
+    "each. [default: the bundled sample]",
 )
 topics_to_read: Final = click.option(
     "--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]"

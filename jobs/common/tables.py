@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 4
+CATALOG_VERSION: Final = 5
 #: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
 
@@ -116,9 +116,15 @@ _SEGMENT_FACTS: Final = (
         "the row",
     ),
     Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
-    Column("log_inode", _LONG, "inode number of the .log"),
+    Column("log_inode", _LONG, "inode number of the .log; null of an object, which has none"),
     Column("log_path", _STRING, "the .log", nullable=False),
     Column("index_folder", _STRING, "folder of the .index and .timeindex", nullable=False),
+    Column(
+        "read_requests",
+        _LONG,
+        "requests that reading the .log took, less those that the store's client repeats; null of a file",
+    ),
+    Column("read_bytes", _LONG, "bytes of the .log that they gave; null of a file"),
     Column("catalog_version", _INT, "version of the catalog's columns that this row was made with", nullable=False),
 )
 
@@ -139,6 +145,9 @@ _FINISHED: Final = (
     ),
 )
 FINISHED_NAMES: Final = tuple(column.name for column in _FINISHED)
+
+#: What a scan took, which says nothing of what it found.
+READ_NAMES: Final = ("read_requests", "read_bytes")
 
 _DELETED_AT: Final = Column("deleted_at", _TIMESTAMP, "when retention deleted it, as a plan said; else null")
 

@@ -34,9 +34,9 @@ from kidxlib.plan import (
     SideFiles,
     Target,
     find_segments,
-    local_folder,
+    log_dirs_to_lock,
+    mirror_to_write,
     parse_topics,
-    refuse_links,
     refuse_overlap,
     repairs,
 )
@@ -91,7 +91,7 @@ def build(
     if in_place == (index_dir is not None):
         raise UsageError("give --index-dir DIR for a mirror tree, or --in-place to write beside the segments")
     sources = (source_at(folder),)
-    mirror = None if index_dir is None else local_folder("--index-dir", index_dir)
+    mirror = None if index_dir is None else mirror_to_write("--index-dir", index_dir)
     refuse_overlap(mirror, None, sources)
     target = Target(index_dir=mirror, by_source=False, publish_truncated=accept_truncated or not in_place)
     options = RecoverOptions(interval_bytes=interval_bytes, max_index_bytes=max_index_bytes, verify_crc=verify_crc)
@@ -100,8 +100,7 @@ def build(
         warn(warning)
     with contextlib.ExitStack() as stack:
         if in_place:
-            refuse_links(plan)
-            for log_dir in sorted({partition.folder.log_dir for partition in plan.partitions}):
+            for log_dir in log_dirs_to_lock(plan):
                 stack.enter_context(locked(log_dir))
         older_than_ns = int((datetime.now(UTC) - LONGEST_RUN).timestamp()) * 1_000_000_000
         for partition in plan.partitions:

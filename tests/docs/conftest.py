@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.pages import PAGES, PROJECT, Block, runnable
 from tests.support.build_job import clean_environment
+from tests.support.object_store import ObjectStore
 
 #: What a page's commands find in the folder where they are typed, besides the two scripts that are made below.
 LINKS = (".venv", ".jars", "conf", "samples")
@@ -16,13 +17,16 @@ SECONDS_MAX = 600
 
 
 class Workspace:
-    """A folder that looks like the repository to whoever types a page's commands in it.
+    """A folder that looks like the repository to whoever types a page's commands in it, and an object store with the
+    sample.
 
     Nothing that they write lands in the repository.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: ObjectStore) -> None:
         self.folder = folder
+        self._store = store
+        store.upload(PROJECT / "samples" / "kafka-logs", "kafka-logs")
         self._ended: dict[str, subprocess.CompletedProcess[str]] = {}
         for name in LINKS:
             (folder / name).symlink_to(PROJECT / name)
@@ -49,7 +53,11 @@ class Workspace:
             [*command, block.text],
             cwd=self.folder,
             # These runs are short: a JVM that compiles less is ready sooner.
-            env={**clean_environment(), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+            env={
+                **clean_environment(),
+                "AWS_ENDPOINT_URL": self._store.endpoint,
+                "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            },
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -59,5 +67,5 @@ class Workspace:
 
 
 @pytest.fixture(scope="session")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    return Workspace(tmp_path_factory.mktemp("workspace"))
+def workspace(tmp_path_factory: pytest.TempPathFactory, _s3_server: ObjectStore) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("workspace"), _s3_server)

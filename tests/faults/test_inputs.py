@@ -50,7 +50,7 @@ _REFUSED: dict[str, Arguments] = {
     "index dir in the source by a link": lambda root: [root / "kafka-logs", "--index-dir", root / "link" / "index"],
     "source in the index dir": lambda root: [root / "kafka-logs", "--index-dir", root],
     "source of a link in the index dir": lambda root: [root / "link", "--index-dir", root / "kafka-logs"],
-    "URL": lambda root: [root / "kafka-logs", "--index-dir", "s3://bucket/index"],
+    "URL": lambda root: [root / "kafka-logs", "--index-dir", "https://bucket/index"],
     "index dir is a file": lambda root: [root / "kafka-logs", "--index-dir", root / "file"],
     "index dir below a file": lambda root: [root / "kafka-logs", "--index-dir", root / "file" / "index"],
     "unknown option": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--fast"],

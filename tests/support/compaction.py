@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from kidxlib.build import BuiltSegment, build
 from kidxlib.compact import Change, CompactionOptions, CompactionTask, Mode, RecordedSegment, compact
 from kidxlib.compaction_policy import CompactionPolicy, Rule
 from kidxlib.finish import SegmentTask, finish, segment_task
+from kidxlib.objects import Location
 from kidxlib.orphans import Delays
 from kidxlib.plan import PartitionKey, SideFiles, Target, find_segments, parse_sources, parse_topics
 from kidxlib.publish import Folder
@@ -19,7 +19,7 @@ from kidxlib.recover import RecoverOptions
 _HOUR_NS = 3600 * 10**9
 
 
-def built(log_dir: Path, index_dir: Path | None, options: RecoverOptions | None = None) -> list[CompactionTask]:
+def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions | None = None) -> list[CompactionTask]:
     """Build a log dir, in place where there is no index dir, and what a catalog would say of it."""
     target = Target(index_dir=index_dir, by_source=False, publish_truncated=index_dir is not None)
     used = options or RecoverOptions()

@@ -1,0 +1,167 @@
+"""The jobs on objects of a real S3 server: the same logs as two sources, on disk and in the store, get the same rows
+and index files, verdicts and answers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kidxlib.seek_segment import WINDOW_BYTES
+from tests.jobs.archive import assert_refused
+from tests.kidxlib import golden
+from tests.support.build_job import (
+    Ended,
+    build_here,
+    compact_here,
+    retention_here,
+    rows,
+    seek_here,
+    verify_here,
+)
+from tests.support.object_store import BUCKET, ObjectStore
+
+#: Folders of damaged logs that go along with the sample.
+_DAMAGED: Final = ("cut-v2-txn-lz4-0", "flip-v1-gzip-0", "lenneg-v0-0")
+
+#: What differs between a file and its copy in a store.
+_OF_PLACE: Final = ("source", "log_path", "index_folder", "log_mtime_ns", "log_mtime", "log_inode", "folder")
+_OF_READS: Final = ("read_requests", "read_bytes")
+
+
+class Twins:
+    """A log dir on disk and its copy in the store, one mirror in the store for both, and one catalog."""
+
+    def __init__(self, store: ObjectStore, folder: Path) -> None:
+        self.store, self.folder = store, folder
+        self.log_dir, self.catalog = folder / "kafka-logs", folder / "catalog"
+        shutil.copytree(golden.SAMPLES, self.log_dir)
+        for name in _DAMAGED:
+            shutil.copytree(golden.DATA / "logs" / name, self.log_dir / name)
+        self.url = store.upload(self.log_dir, "jobs/kafka-logs")
+        sources = ("--source", f"disk={self.log_dir}", "--source", f"store={self.url}")
+        self.places = (*sources, "--index-dir", f"s3://{BUCKET}/jobs/index")
+
+    def build(self, *arguments: str | Path) -> Ended:
+        return build_here(*self.places, "--catalog", self.catalog, "--json", *arguments)
+
+    def rows_of(self, table: str, source: str) -> list[dict[str, Any]]:
+        found = rows(self.catalog, f"SELECT * FROM {table} WHERE source = '{source}'")
+        return sorted(found, key=lambda row: [str(row.get(name)) for name in ("topic", "partition", "base_offset")])
+
+    def indexes(self, source: str) -> dict[str, bytes]:
+        return self.store.contents(f"jobs/index/{source}")
+
+    def assert_same_rows(self) -> None:
+        for table in ("segments", "partitions", "producer_events", "aborted_transactions"):
+            alike = [
+                [
+                    {name: value for name, value in row.items() if name not in (*_OF_PLACE, *_OF_READS)}
+                    for row in self.rows_of(table, source)
+                ]
+                for source in ("disk", "store")
+            ]
+            if table in ("producer_events", "aborted_transactions"):
+                alike = [sorted(of_source, key=lambda row: json.dumps(row, default=str)) for of_source in alike]
+            assert alike[0] == alike[1] != [], table
+
+
+@pytest.fixture
+def twins(store: ObjectStore, tmp_path: Path) -> Iterator[Twins]:
+    yield Twins(store, tmp_path)
+    for name in list(store.contents("jobs")):
+        store.delete(f"jobs/{name}")
+
+
+def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: random.Random) -> None:
+    store = twins.store
+
+    # A build.
+    first = twins.build("--snapshots", "--epochs")
+    assert first.code == 3, first.err  # for the damaged ones
+    assert twins.indexes("disk") == twins.indexes("store") != {}
+    twins.assert_same_rows()
+    for segment in golden.committed():
+        name = f"{segment.log.parent.name}/{segment.log.stem}"
+        if (twins.log_dir / f"{name}.log").exists():
+            assert twins.indexes("store")[f"{name}.index"] == segment.offset_index
+            assert twins.indexes("store")[f"{name}.timeindex"] == segment.time_index
+    for row in twins.rows_of("segments", "disk"):
+        assert [row[name] for name in _OF_READS] == [None, None]
+    for row in twins.rows_of("segments", "store"):
+        asked = store.counted("GET", "HEAD", prefix=row["log_path"].removeprefix(f"s3://{BUCKET}/"))
+        assert (row["read_requests"], row["read_bytes"]) == (3, row["log_bytes"])
+        assert (len(asked), sum(each.sent for each in asked)) == (3, row["log_bytes"])
+        assert row["log_inode"] is None
+    written = [each.key for each in store.counted("PUT", "POST", prefix="jobs/index/")]
+    assert len(written) == len(set(written)) == len(twins.indexes("disk")) + len(twins.indexes("store"))
+
+    # Another: nothing has changed, so no log is opened and nothing is written.
+    store.requests.clear()
+    again = twins.build("--snapshots", "--epochs")
+    assert (again.json["segments"], again.json["unchanged"], again.json["rows_changed"]) == (0, 30, 0)
+    assert {each.method for each in store.requests if each.is_of_log} == set()
+    assert store.counted("PUT", "POST", "DELETE") == []
+
+    # An audit.
+    audit = verify_here(*twins.places, "--catalog", twins.catalog, "--json")
+    assert audit.code == 0, audit
+    verdicts = [
+        [(row["file"], row["verdict"], row["reason"], row["base_offset"]) for row in twins.rows_of("findings", source)]
+        for source in ("disk", "store")
+    ]
+    assert sorted(verdicts[0], key=str) == sorted(verdicts[1], key=str)
+    assert {verdict for _, verdict, _, _ in verdicts[1]} == {"identical"}
+
+    # Questions: the same answers, and few bytes.
+    queries, answers = twins.folder / "queries.csv", twins.folder / "answers.json"
+    with queries.open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(("topic", "partition", "offset", "timestamp"))
+        for row in twins.rows_of("segments", "disk"):
+            offset = rng.randrange(row["base_offset"], row["next_offset"] + 1)
+            writer.writerow((row["topic"], row["partition"], offset, ""))
+            writer.writerow((row["topic"], row["partition"], "", row["max_timestamp_ms"] - rng.randrange(1000)))
+    store.requests.clear()
+    asked_both = seek_here("--catalog", twins.catalog, "--queries", queries, "--output", answers, "--json")
+    assert asked_both.code in (0, 3), asked_both
+    found: dict[str, list[dict[str, Any]]] = {"disk": [], "store": []}
+    for part in answers.glob("*.json") if answers.is_dir() else [answers]:
+        for line in part.read_text().splitlines():
+            answer = json.loads(line)
+            note = answer.pop("note", None)
+            places = note and note.replace(str(twins.log_dir), "LOGS").replace(twins.url, "LOGS")
+            found[answer.pop("source")].append({**answer, "note": places})
+    assert found["disk"] == found["store"] and len(found["store"]) == 30
+    of_logs = [each for each in store.counted("GET") if each.is_of_log]
+    assert 0 < max(each.sent for each in of_logs) <= WINDOW_BYTES
+    assert len(of_logs) <= 4 * len(found["store"])
+
+    # Sparser indexes.
+    compaction = ("--catalog", twins.catalog, "--interval-bytes", "16384")
+    planned = compact_here(*compaction, "--json")
+    before = twins.indexes("store")
+    assert planned.code == 0, planned
+    assert compact_here(*compaction, "--apply", "--json").code == 0
+    assert twins.indexes("disk") == twins.indexes("store") != before
+    twins.assert_same_rows()
+    intervals = {row["interval_bytes"] for row in twins.rows_of("segments", "store") if not row["active"]}
+    assert intervals == {16384}
+
+    # Nothing is removed there.
+    for option in ("--trim", "--orphans"):
+        assert_refused(compact_here("--catalog", twins.catalog, option, "--apply"), "change nothing in an object store")
+    policy = twins.folder / "policy.toml"
+    policy.write_text('"retention.ms" = 1\n')
+    plan = retention_here("--catalog", twins.catalog, "--policy", policy, "--json")
+    assert plan.code in (0, 3), plan
+    apply = ("--catalog", twins.catalog, "--apply", "--plan", plan.json["plan_id"], "--delete-delay", "0s")
+    assert_refused(retention_here(*apply), "nothing is deleted in an object store")
+    assert twins.indexes("store") and store.contents("jobs/kafka-logs")

@@ -1,0 +1,225 @@
+"""A real S3 server on this machine's loopback, and a gate in front of it that counts requests and can disturb them."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from pyarrow.fs import FileSelector, FileType, S3FileSystem
+
+from tests.faults.processes import end_gently, while_it_runs
+
+BUCKET: Final = "archive"
+
+#: What the server knows its one user by, and what AWS' own clients look for; see `tests.conftest`.
+CREDENTIALS: Final = {
+    "AWS_ACCESS_KEY_ID": "kidx",
+    "AWS_SECRET_ACCESS_KEY": "kidx-of-the-tests",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",  # asks nobody outside this machine
+}
+
+_JARS: Final = Path(__file__).resolve().parents[2] / ".jars" / "s3proxy"
+_LOGBACK: Final = """
+<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder></appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came in; `sent` is how many bytes its answer's body had."""
+
+    method: str
+    key: str
+    sent: int
+
+    @property
+    def is_of_log(self) -> bool:
+        return self.key.endswith(".log")
+
+
+@dataclass
+class ObjectStore:
+    """The server. Clients come through the gate; `files` does not.
+
+    Attributes:
+        endpoint: of the gate.
+        requests: that came through it since they were last cleared.
+        before: called with each request's method and key before it goes on, and may do to the objects what it likes;
+            the status that it returns, if any, is the answer.
+    """
+
+    endpoint: str
+    files: S3FileSystem
+    requests: list[Request] = field(default_factory=list)
+    before: Callable[[str, str], int | None] | None = None
+
+    def upload(self, folder: Path, prefix: str) -> str:
+        """Put a folder's files below a prefix, and give its URL."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(f"{prefix}/{path.relative_to(folder)}", path.read_bytes())
+        return f"s3://{BUCKET}/{prefix}"
+
+    def put(self, key: str, content: bytes) -> None:
+        with self.files.open_output_stream(f"{BUCKET}/{key}", compression=None) as stream:
+            stream.write(content)
+
+    def delete(self, key: str) -> None:
+        self.files.delete_file(f"{BUCKET}/{key}")
+
+    def contents(self, prefix: str) -> dict[str, bytes]:
+        """All objects below a prefix."""
+        found = self.files.get_file_info(FileSelector(f"{BUCKET}/{prefix}", allow_not_found=True, recursive=True))
+        contents = {}
+        for info in found:
+            if info.type == FileType.File:
+                with self.files.open_input_stream(info.path, compression=None) as stream:
+                    contents[info.path.removeprefix(f"{BUCKET}/{prefix}/")] = bytes(stream.read())
+        return contents
+
+    def counted(self, *methods: str, prefix: str = "") -> list[Request]:
+        """The requests so far of these methods below a prefix."""
+        return [each for each in self.requests if each.method in methods and each.key.startswith(prefix)]
+
+
+@contextlib.contextmanager
+def object_store(folder: Path) -> Iterator[ObjectStore]:
+    """Start the server on a free port, with its objects below `folder`. Skips the test where there is no Java."""
+    java = shutil.which("java")
+    if java is None:
+        pytest.skip("needs Java for the S3 server")
+    assert list(_JARS.glob("*.jar")), f"no jars in {_JARS}; ./setup.sh kafka fetches them"
+    (folder / "objects" / BUCKET).mkdir(parents=True)
+    (folder / "logback.xml").write_text(_LOGBACK)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "s3proxy.conf").write_text(
+        f"s3proxy.endpoint=http://127.0.0.1:{port}\n"
+        "s3proxy.authorization=aws-v2-or-v4\n"
+        f"s3proxy.identity={CREDENTIALS['AWS_ACCESS_KEY_ID']}\n"
+        f"s3proxy.credential={CREDENTIALS['AWS_SECRET_ACCESS_KEY']}\n"
+        "jclouds.provider=filesystem-nio2\n"
+        f"jclouds.filesystem.basedir={folder / 'objects'}\n"
+    )
+    command = [java, "-Xmx256m", "-XX:+UseSerialGC", f"-Dlogback.configurationFile={folder / 'logback.xml'}"]
+    command += ["-cp", f"{_JARS}/*", "org.gaul.s3proxy.Main", "--properties", str(folder / "s3proxy.conf")]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, text=True, start_new_session=True)
+
+    def listens() -> bool | None:
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", port)) == 0 or None
+
+    try:
+        while_it_runs(process, listens)
+        files = S3FileSystem(
+            access_key=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            secret_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            region=CREDENTIALS["AWS_REGION"],
+            endpoint_override=f"http://127.0.0.1:{port}",
+        )
+        with _gate(port) as (gate, endpoint):
+            store = ObjectStore(endpoint, files)
+            gate.store = store
+            yield store
+    finally:
+        end_gently(process)
+
+
+class _Gate(ThreadingHTTPServer):
+    daemon_threads = True
+    store: ObjectStore
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Passing)
+        self.server_at = port
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away in the middle is none."""
+
+
+class _Passing(BaseHTTPRequestHandler):
+    """Gives a request on as it is, its signature included, and the answer back."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Gate
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _pass_on(self) -> None:
+        store = self.server.store
+        is_chunked = self.headers.get("Transfer-Encoding") == "chunked"
+        body = self._chunks() if is_chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        key = unquote(urlsplit(self.path).path).removeprefix(f"/{BUCKET}").lstrip("/")
+        status = None if store.before is None else store.before(self.command, key)
+        if status is not None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            store.requests.append(Request(self.command, key, 0))
+            return
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.server.server_at)) as server:
+            server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in ("expect", "connection"):
+                    server.putheader(name, value)
+            server.endheaders(body, encode_chunked=is_chunked)
+            answer = server.getresponse()
+            content = answer.read()
+            headers = answer.getheaders()
+        # Before the answer: who has it may ask at once what was counted.
+        store.requests.append(Request(self.command, key, len(content)))
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in headers:
+            if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                self.send_header(name, value)
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+        self.send_header("Content-Length", length or str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _chunks(self) -> bytes:
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815
+
+
+@contextlib.contextmanager
+def _gate(port: int) -> Iterator[tuple[_Gate, str]]:
+    with _Gate(port) as gate:
+        thread = threading.Thread(target=gate.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield gate, f"http://127.0.0.1:{gate.server_address[1]}"
+        finally:
+            gate.shutdown()
+            thread.join()
+
+
+def use(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process and those that it starts find the store, as a user would; forget what it was asked."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
+    store.before = None
+    store.requests.clear()
