@@ -6,9 +6,11 @@
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
 #   ./setup.sh kafka    these, Kafka's jars, for tests and benchmarks that compare with Kafka itself, and an S3 server's
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
-#   ./setup.sh lock     write requirements.lock anew from pyproject.toml
+#   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
+#   ./setup.sh test     all of these, side by side
+#   ./setup.sh lock     write requirements.lock and requirements-airflow.lock anew from pyproject.toml
 #
-# KIDX_PYTHON names the Python to build .venv with, JAVA_HOME the Java to use; else both are looked for on PATH.
+# KIDX_PYTHON names the Python to build both with, JAVA_HOME the Java to use; else both are looked for on PATH.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "$0")"
 
@@ -56,40 +58,47 @@ find_python() {
 }
 
 # -I keeps the caller's PYTHONPATH and user packages out: pip would take what is there for installed.
-pip() {
-  .venv/bin/python -I -m pip --disable-pip-version-check --no-input "$@" >>.venv/setup.log 2>&1 && return
-  tail -n 15 .venv/setup.log >&2
-  fail 1 "pip failed; above is the end of .venv/setup.log"
+pip() { # VENV ARGUMENT ...
+  "$1/bin/python" -I -m pip --disable-pip-version-check --no-input "${@:2}" >>"$1/setup.log" 2>&1 && return
+  tail -n 15 "$1/setup.log" >&2
+  fail 1 "pip failed; above is the end of $1/setup.log"
 }
 
-# What .venv was built from. The folder counts too: scripts in .venv and the project's own entry there name it.
-packages_key() { echo "$PWD $(cat requirements.lock setup.sh | sha256)"; }
+# What an environment was built from. The folder counts too: scripts in it and the project's own entry there name it.
+packages_key() { echo "$PWD $(cat "$1" setup.sh | sha256)"; } # LOCK
 project_key() { sha256 pyproject.toml; }
 
-stamped() { # NAME KEY: that step was finished, with exactly this key
-  [[ -x .venv/bin/python && -f .venv/$1.stamp && $(<".venv/$1.stamp") == "$2" ]]
+stamped() { # VENV NAME KEY: that step was finished, with exactly this key
+  [[ -x $1/bin/python && -f $1/$2.stamp && $(<"$1/$2.stamp") == "$3" ]]
+}
+
+set_up_packages() { # VENV LOCK
+  stamped "$1" packages "$(packages_key "$2")" && return
+  one_at_a_time
+  stamped "$1" packages "$(packages_key "$2")" && return
+  local python
+  python=$(find_python)
+  say "setting up $1 with $python (about a minute) …"
+  # From nothing each time: then it is the lock exactly, and what an interrupted set-up left behind does no harm.
+  # The stamps go first, so that a half-removed one does not look finished.
+  rm -f "$1"/*.stamp
+  rm -rf "$1"
+  "$python" -I -m venv "$1"
+  pip "$1" install --require-hashes -r "$2"
+  packages_key "$2" >"$1/packages.stamp"
 }
 
 set_up_venv() {
-  stamped packages "$(packages_key)" && stamped project "$(project_key)" && return
+  stamped .venv packages "$(packages_key requirements.lock)" || rm -f .jars/spark.jsa* # made of this .venv's jars
+  set_up_packages .venv requirements.lock
+  stamped .venv project "$(project_key)" && return
   one_at_a_time
-  if ! stamped packages "$(packages_key)"; then
-    local python
-    python=$(find_python)
-    say "setting up .venv with $python (about a minute) …"
-    # From nothing each time: then .venv is the lock exactly, and what an interrupted set-up left behind does no harm.
-    # The stamps go first, so that a half-removed .venv does not look finished.
-    rm -f .venv/*.stamp .jars/spark.jsa*
-    rm -rf .venv
-    "$python" -I -m venv .venv
-    pip install --require-hashes -r requirements.lock
-    packages_key >.venv/packages.stamp
-  fi
-  if ! stamped project "$(project_key)"; then
-    pip install --no-deps --no-build-isolation -e .
-    project_key >.venv/project.stamp
-  fi
+  stamped .venv project "$(project_key)" && return
+  pip .venv install --no-deps --no-build-isolation -e .
+  project_key >.venv/project.stamp
 }
+
+set_up_airflow() { set_up_packages .venv-airflow requirements-airflow.lock; }
 
 # ---- Java ----
 
@@ -162,7 +171,7 @@ set_up_class_archive() {
   archive_key >"$archive.key"
 }
 
-# ---- the lock file ----
+# ---- the lock files ----
 
 write_lock() {
   local python folder
@@ -172,8 +181,10 @@ write_lock() {
   trap "rm -rf '$folder'" EXIT
   "$python" -I -m venv "$folder"
   "$folder/bin/python" -I -m pip --disable-pip-version-check --quiet install uv
-  "$folder/bin/uv" --quiet pip compile pyproject.toml --group dev --universal --python-version 3.11 \
-    --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -o requirements.lock
+  local compile=("$folder/bin/uv" --quiet pip compile --universal --python-version 3.11
+    --generate-hashes --no-emit-index-url --no-emit-find-links --no-header)
+  "${compile[@]}" pyproject.toml --group dev -o requirements.lock
+  "${compile[@]}" --group airflow -o requirements-airflow.lock
 }
 
 case ${1-} in
@@ -188,6 +199,17 @@ case ${1-} in
     [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive
     ;;
   venv) set_up_venv ;;
+  airflow) set_up_airflow ;;
+  test)
+    java=$(java_command)
+    one_at_a_time # for both: each would wait for the other
+    set_up_airflow &
+    set_up_venv
+    set_up_jars delta Delta
+    set_up_class_archive
+    set_up_jars kafka Kafka
+    wait $!
+    ;;
   lock) write_lock ;;
-  *) fail 2 "no such target: $1; there are kafka, venv and lock, or none" ;;
+  *) fail 2 "no such target: $1; there are kafka, venv, airflow, test and lock, or none" ;;
 esac

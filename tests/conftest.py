@@ -21,7 +21,7 @@ Say: TypeAlias = Callable[[str], None]
 LINES: Final = pytest.StashKey[list[str]]()
 _LINES_OUTPUT: Final = "kidx_lines"
 #: The folders of such tests.
-_ON_SPARK: Final = ("docs", "jobs")
+_ON_SPARK: Final = ("airflow", "docs", "jobs")
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)

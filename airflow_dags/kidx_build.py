@@ -1,0 +1,85 @@
+"""A DAG for each catalog: build its indexes, audit them, compact them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import cleandoc
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, Param, chain
+
+from kidx_dags.catalogs import Catalog, read_catalogs
+from kidx_dags.params import conf_param, options_param
+from kidx_dags.spark_job import spark_job, task_defaults
+
+
+def _sources(params: Mapping[str, Any]) -> list[str]:
+    named = [word for source in params["sources"] for word in ("--source", source)]
+    return [*named, "--topics", params["topics"]]
+
+
+def build_dag(catalog: Catalog) -> DAG:
+    index_dir = ["--index-dir", catalog.at_home(catalog.index_dir)] if catalog.index_dir else []
+
+    with DAG(
+        f"kidx_{catalog.name}_build",
+        schedule=catalog.build_schedule,
+        start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        default_args=task_defaults(catalog),
+        tags=["kidx", catalog.name],
+        params={
+            "sources": Param(
+                catalog.sources,
+                type="array",
+                items={"type": "string"},
+                description="[NAME=]DIR of each source, one a line; none: the bundled sample.",
+            ),
+            "topics": Param(catalog.topics, type="string", description="Only topics whose full name matches."),
+            "build_options": options_param("build_index", catalog.build_options),
+            "audit_options": options_param("verify_index", catalog.audit_options),
+            "compact_options": options_param("compact_index", catalog.compact_options),
+            "conf": conf_param(catalog),
+        },
+        doc_md=cleandoc(f"""
+            Keeps the catalog `{catalog.at_home(catalog.catalog)}` up to date.
+
+            - **build** indexes what is new or has changed since the last run.
+            - **audit** holds every index to its log. If all is well, the asset `{catalog.asset.name}` is updated.
+            - **compact** makes the indexes of cold segments smaller.
+
+            A task that ends with `NotWellError` has done its work and found segments that are not well; its log names
+            them. It is not tried again, and nothing behind it runs. See docs/airflow.md.
+        """),
+    ) as dag:
+        build = spark_job(
+            catalog,
+            "build_index",
+            lambda context: [
+                *_sources(context["params"]),
+                *(index_dir or ["--in-place"]),
+                *context["params"]["build_options"],
+            ],
+            task_id="build",
+        )
+        audit = spark_job(
+            catalog,
+            "verify_index",
+            lambda context: [*_sources(context["params"]), *index_dir, *context["params"]["audit_options"]],
+            task_id="audit",
+            outlets=[catalog.asset],  # of what was only built nobody knows yet whether it is right
+        )
+        compact = spark_job(
+            catalog,
+            "compact_index",
+            lambda context: ["--topics", context["params"]["topics"], *context["params"]["compact_options"]],
+            task_id="compact",
+        )
+        chain(build, audit, compact)
+    return dag
+
+
+for each in read_catalogs():
+    build_dag(each)

@@ -1,0 +1,82 @@
+"""The catalogs that Airflow keeps, as `catalogs.toml` has them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from airflow.sdk import Asset
+
+_DAGS: Final = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """One catalog and how it is kept; docs/airflow.md explains each key.
+
+    Attributes:
+        name: the table's; the DAGs, the asset and the pool are named after it.
+    """
+
+    name: str
+    catalog: str
+    index_dir: str
+    sources: list[str] = field(default_factory=list)
+    topics: str = ".*"
+    settings: str = "conf/kidx.toml"
+    build_schedule: str = "0 * * * *"
+    build_options: list[str] = field(default_factory=list)
+    audit_options: list[str] = field(default_factory=list)
+    compact_options: list[str] = field(default_factory=lambda: ["--trim", "--apply"])
+    retention_schedule: str = "30 3 * * *"
+    retention_options: list[str] = field(default_factory=list)
+    tables_schedule: str = "30 4 * * 0"
+    tables_options: list[str] = field(default_factory=lambda: ["--apply"])
+    conn_id: str = "kidx_spark"
+    apply_conn_id: str = ""
+    conf: dict[str, str] = field(default_factory=dict)
+    py_files: str = ""
+    archives: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    home: str = str(_DAGS.parent)
+    owner: str = "kidx"
+    retries: int = 2
+    retry_minutes: float = 5
+    timeout_hours: float = 12
+    approval_hours: float = 24
+
+    def at_home(self, path: str) -> str:
+        """A path of the file: relative ones start at `home`, and URLs are left alone."""
+        return path if "://" in path else os.path.join(self.home, path)
+
+    @property
+    def pool(self) -> str:
+        return f"kidx_{self.name}"
+
+    @property
+    def asset(self) -> Asset:
+        """The catalog as others schedule on it."""
+        folder = self.at_home(self.catalog)
+        return Asset(name=f"kidx_{self.name}", uri=folder if "://" in folder else Path(folder).as_uri())
+
+
+def read_catalogs() -> list[Catalog]:
+    """All catalogs of the file.
+
+    Raises:
+        ValueError: a key is unknown, or one that is needed is missing. Airflow shows it as an import error.
+    """
+    path = Path(os.environ.get("KIDX_CATALOGS", _DAGS / "catalogs.toml"))
+    return [_catalog(path, name, keys) for name, keys in tomllib.loads(path.read_text()).items()]
+
+
+def _catalog(path: Path, name: str, keys: dict[str, Any]) -> Catalog:
+    known = {each.name: each for each in fields(Catalog) if each.name != "name"}
+    needed = {key for key, each in known.items() if each.default is MISSING and each.default_factory is MISSING}
+    for what, wrong in (("unknown", keys.keys() - known.keys()), ("missing", needed - keys.keys())):
+        if wrong:
+            raise ValueError(f"{path}: [{name}]: {what}: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}")
+    return Catalog(name=name, **keys)

@@ -1,0 +1,145 @@
+"""The project's jobs as tasks: submitted by the Spark provider, and their exit codes made outcomes."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from kidx_dags.catalogs import Catalog
+
+#: A job's options in a run.
+Options: TypeAlias = Callable[[Context], list[str]]
+
+#: The XCom that holds what a job said.
+SAID: Final = "said"
+
+_EXIT_CODE: Final = re.compile(r"Error code is: (-?\d+)\.")
+_WRONG_OPTIONS, _NOT_WELL = 2, 3
+#: Of what a job says, so many lines are kept, the last ones; tables are not.
+_LINES_KEPT: Final = 200
+_TABLE: Final = re.compile(r"[┏┃┡│└]")
+#: How the lines begin in which jobs name what is not well.
+_NAMES_SEGMENTS: Final = re.compile(
+    r"(truncated|quarantined|changed|unreadable|broken|safe|not ready for tiering|not well|disagreement|kept): |… and "
+)
+
+_log: Final = logging.getLogger(__name__)
+
+
+class WrongOptionsError(AirflowFailException):
+    """Options or inputs are wrong, nothing was done; trying again would not help."""
+
+
+class NotWellError(AirflowFailException):
+    """Done, but some segments are not well; trying again would find the same ones."""
+
+
+class SparkJob(SparkSubmitOperator):
+    """A job of the project. Its exit code decides what becomes of the task: 2 and 3 are not tried again, 1 and
+    whatever else are. What it says when all is well becomes the XCom `SAID`.
+    """
+
+    def execute(self, context: Context) -> None:
+        self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            # The provider tells the exit code in no other way.
+            found = _EXIT_CODE.search(str(error))
+            code = int(found[1]) if found else None
+            if code == _WRONG_OPTIONS:
+                raise WrongOptionsError(self._outcome("options or inputs are wrong", list(self._lines)[-5:])) from error
+            if code == _NOT_WELL:
+                named = [line for line in self._lines if _NAMES_SEGMENTS.match(line)]
+                raise NotWellError(self._outcome("some segments are not well", named)) from error
+            raise
+        context["ti"].xcom_push(key=SAID, value=list(self._lines))
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """The provider's hook, made to let us listen: by itself it passes on a job's last 20 lines, and only of a job
+        that failed.
+        """
+        hook = super()._get_hook()
+        process = hook._process_spark_submit_log
+        hook._process_spark_submit_log = lambda itr: process(self._listen(itr))  # type: ignore[method-assign]
+        return hook
+
+    def _listen(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if line.strip() and not _TABLE.match(line):
+                self._lines.append(line.rstrip())
+            yield line
+
+    def _outcome(self, what: str, lines: Iterable[str]) -> str:
+        return "\n".join([f"{self.name}: {what}", *(f"  {line}" for line in lines)])
+
+
+def spark_job(catalog: Catalog, job: str, options: Options, **of_operator: Any) -> SparkJob:
+    """A task that runs `jobs/JOB.py` under the real spark-submit, as `./spark-submit.sh JOB` would.
+
+    Args:
+        options: what the job is told besides the catalog, its settings file and the time.
+        of_operator: what the operator takes.
+    """
+    python = catalog.at_home(".venv/bin/python")
+
+    def arguments(context: Context, jinja_env: object) -> list[str]:
+        return [
+            *("--catalog", catalog.at_home(catalog.catalog), "--settings", catalog.at_home(catalog.settings)),
+            *("--now", context["dag_run"].run_after.isoformat()),
+            *options(context),
+        ]
+
+    def conf(context: Context, jinja_env: object) -> dict[str, str]:
+        return dict(context["params"]["conf"])
+
+    return SparkJob(
+        **{
+            "task_id": job,
+            "conn_id": catalog.conn_id,
+            "pool": catalog.pool,
+            "name": job,
+            "application": catalog.at_home(f"jobs/{job}.py"),
+            "application_args": arguments,
+            "spark_binary": catalog.at_home(".venv/bin/spark-submit"),
+            "jars": catalog.at_home(".jars/delta/*.jar"),
+            "py_files": catalog.py_files and catalog.at_home(catalog.py_files),
+            "archives": catalog.archives and catalog.at_home(catalog.archives),
+            "conf": conf,
+            "env_vars": {
+                "PYTHONPATH": catalog.home,
+                "PYTHONSAFEPATH": "1",  # Spark starts a script, whose folder would come first on the path
+                "PYSPARK_PYTHON": python,
+                "PYSPARK_DRIVER_PYTHON": python,
+                "SPARK_CONF_DIR": catalog.at_home("conf"),
+                **catalog.env,
+            },
+            **of_operator,
+        }
+    )
+
+
+def task_defaults(catalog: Catalog) -> dict[str, Any]:
+    """What all tasks of a catalog's DAGs have."""
+    return {
+        "owner": catalog.owner,
+        "retries": catalog.retries,
+        "retry_delay": timedelta(minutes=catalog.retry_minutes),
+        "execution_timeout": timedelta(hours=catalog.timeout_hours),
+        "on_failure_callback": say_what_failed,
+    }
+
+
+def say_what_failed(context: Context) -> None:
+    """Write one message to the task's log: which task of which run, and which segments."""
+    task = context["task_instance"]
+    _log.error("%s.%s of %s failed: %s", task.dag_id, task.task_id, task.run_id, context.get("exception"))

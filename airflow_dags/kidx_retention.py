@@ -1,0 +1,105 @@
+"""A DAG for each catalog: plan what retention would delete, and, by hand and once approved, delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from inspect import cleandoc
+from typing import Any
+
+import pendulum
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.python import ShortCircuitOperator
+from airflow.sdk import DAG, Asset, Context, Param, chain
+from airflow.sdk.exceptions import AirflowFailException
+
+from kidx_dags.catalogs import Catalog, read_catalogs
+from kidx_dags.params import conf_param, options_param
+from kidx_dags.spark_job import SAID, spark_job, task_defaults
+
+
+def _audited(asset: Asset) -> Callable[..., bool]:
+    """A schedule on the asset itself would be a plan an hour; so the DAG has a time of its own, and looks here."""
+
+    def audited(inlet_events: Any, dag_run: Any, ti: Any) -> bool:
+        if dag_run.run_type == "manual":
+            return True
+        audits = inlet_events[asset].limit(1)
+        if (last_run := ti.get_previous_dagrun(state="success")) is not None:
+            audits = audits.after(last_run.run_after.isoformat())
+        return len(audits) > 0
+
+    return audited
+
+
+def _to_apply(params: dict[str, Any], dag_run: Any) -> bool:
+    return bool(params["apply"]) and dag_run.run_type == "manual"
+
+
+def _apply_options(context: Context) -> list[str]:
+    """The plan that was approved is the one of this run, and no other."""
+    lines = context["ti"].xcom_pull(task_ids="plan", key=SAID)
+    plans = [line.removeprefix("plan ") for line in lines if line.startswith("plan ")]
+    if len(plans) != 1:
+        raise AirflowFailException(f"the task plan named {len(plans)} plans, expected one; it said: {lines}")
+    return ["--apply", "--plan", plans[0], *context["params"]["apply_options"]]
+
+
+def retention_dag(catalog: Catalog) -> DAG:
+    with DAG(
+        f"kidx_{catalog.name}_retention",
+        schedule=catalog.retention_schedule,
+        start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        default_args=task_defaults(catalog),
+        tags=["kidx", catalog.name],
+        params={
+            "apply": Param(
+                False,
+                type="boolean",
+                description="Carry the plan out, once it is approved; only in runs that are started by hand.",
+            ),
+            "retention_options": options_param("retention", catalog.retention_options),
+            "apply_options": options_param("retention --apply", []),
+            "conf": conf_param(catalog),
+        },
+        doc_md=cleandoc(f"""
+            Plans which segments of the catalog `{catalog.at_home(catalog.catalog)}` retention would delete.
+
+            - **audited** goes on if an audit has updated the asset `{catalog.asset.name}` since the last run, or if the
+              run was started by hand.
+            - **plan** records the plan in the table `retention_plans`. Nothing is deleted.
+            - **to_apply** goes on only in runs started by hand with the param `apply`.
+            - **approve** waits for a person, {catalog.approval_hours:g} hours at most, and shows what the plan says.
+            - **apply** carries out this very plan.
+
+            See docs/airflow.md.
+        """),
+    ) as dag:
+        audited = ShortCircuitOperator(
+            task_id="audited", python_callable=_audited(catalog.asset), inlets=[catalog.asset]
+        )
+        plan = spark_job(catalog, "retention", lambda context: context["params"]["retention_options"], task_id="plan")
+        to_apply = ShortCircuitOperator(task_id="to_apply", python_callable=_to_apply)
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject=f"kidx {catalog.name}: delete what this plan names?",
+            body=f"{{{{ ti.xcom_pull(task_ids='plan', key='{SAID}') | join('\n\n') }}}}",
+            retries=0,
+            execution_timeout=None,
+            response_timeout=timedelta(hours=catalog.approval_hours),
+        )
+        apply = spark_job(
+            catalog,
+            "retention",
+            _apply_options,
+            task_id="apply",
+            conn_id=catalog.apply_conn_id or catalog.conn_id,
+        )
+        chain(audited, plan, to_apply, approve, apply)
+    return dag
+
+
+for each in read_catalogs():
+    retention_dag(each)

@@ -1,0 +1,430 @@
+"""The DAGs in a real Airflow, of an environment of its own, with the real operator.
+
+Most runs start an executable in place of spark-submit that does what a job does on one machine: it is `kidx`, with its
+real exit codes and its real output. The run that docs/airflow.md shows is with Spark itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.docs.pages import PROJECT, blocks
+from tests.kidxlib.golden import SAMPLES
+from tests.support.build_job import clean_environment, rows
+
+PAGE: Final = "docs/airflow.md"
+DAGS: Final = PROJECT / "airflow_dags"
+AIRFLOW: Final = PROJECT / ".venv-airflow"
+#: Nothing here takes as long; what does, hangs.
+SECONDS_MAX: Final = 900
+RUN_AFTER: Final = "2026-11-25T00:00:00+00:00"
+PLAN: Final = "20261125T000000Z-0123abcd"
+
+#: In place of spark-submit: notes how it was called, and does what the scenario has for this job and try.
+SUBMIT: Final = """#!/bin/sh
+for word; do case $word in */jobs/*.py) job=${word##*/} ;; esac; done
+here=HERE
+echo "$@" >> "$here/$job.calls"
+env > "$here/environment"
+script=$here/$job.$(wc -l < "$here/$job.calls")
+[ -f "$script" ] || script=$here/$job
+exec sh "$script"
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run of a DAG ended.
+
+    Attributes:
+        tasks: state and number of tries of each task.
+        log: what Airflow logged.
+    """
+
+    state: str
+    tasks: dict[str, list[Any]]
+    events: list[list[str]]
+    log: str
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {name: state for name, (state, _) in self.tasks.items()}
+
+
+class Scenarios:
+    """Catalogs, each with jobs that do what its scenario says, and the runs of their DAGs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._catalogs: list[str] = []
+        self._runs: list[dict[str, Any]] = []
+        self._names: list[str] = []
+
+    def home(self, catalog: str) -> Path:
+        return self.root / catalog
+
+    def catalog(self, name: str, more_keys: str = "", **jobs: str) -> None:
+        """Add a catalog.
+
+        Args:
+            more_keys: of its table.
+            jobs: the command that each job is, by the job's name, `__2` behind it for the second try.
+        """
+        submit = self.home(name) / ".venv" / "bin" / "spark-submit"
+        submit.parent.mkdir(parents=True)
+        submit.write_text(SUBMIT.replace("HERE", str(self.home(name))))
+        submit.chmod(0o755)
+        for job, command in jobs.items():
+            job, _, number = job.partition("__")
+            (self.home(name) / f"{job}.py{number and '.'}{number}").write_text(command)
+        self._catalogs.append(
+            f'[{name}]\ncatalog = "catalog"\nindex_dir = "/indexes"\nsources = ["a=/logs/a", "b=s3a://logs/b"]\n'
+            f'home = "{self.home(name)}"\nretry_minutes = 0\nconf = {{ "spark.executor.memory" = "4g" }}\n{more_keys}\n'
+        )
+
+    def run(self, name: str, dag_id: str, **how: Any) -> None:
+        self._names.append(name)
+        self._runs.append({"dag_id": dag_id, **how})
+
+    def ended(self) -> dict[str, Run]:
+        """Run all that was asked for, in that order."""
+        catalogs, result = self.root / "catalogs.toml", self.root / "result.json"
+        catalogs.write_text("\n".join(self._catalogs))
+        output = in_airflow(self.root, result, self._runs, KIDX_CATALOGS=str(catalogs))
+        logs = re.split(r"^RUN \d+\n", output, flags=re.MULTILINE)[1:]
+        found = json.loads(result.read_text())["runs"]
+        return {
+            name: Run(each["state"], each["tasks"], each["events"], log)
+            for name, each, log in zip(self._names, found, logs, strict=True)
+        }
+
+    def calls(self, catalog: str, job: str) -> list[str]:
+        """How the job was submitted, a line for each time."""
+        calls = self.home(catalog) / f"{job}.py.calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+
+def in_airflow(home: Path, result: Path, runs: list[dict[str, Any]], **environment: str) -> str:
+    """Run `tests.airflow.in_airflow`: what it printed."""
+    process = subprocess.run(
+        [AIRFLOW / "bin" / "python", "-m", "tests.airflow.in_airflow", result],
+        input=json.dumps(runs),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+        env={
+            **clean_environment(),
+            "PYTHONPATH": str(PROJECT),
+            "AIRFLOW_HOME": str(home / "airflow"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW_CONN_KIDX_SPARK": '{"conn_type": "spark", "host": "local[2]"}',
+            **environment,
+        },
+    )
+    if process.returncode:
+        pytest.fail(f"it ended with {process.returncode}:\n{process.stdout}", pytrace=False)
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> Scenarios:
+    return Scenarios(tmp_path_factory.mktemp("airflow"))
+
+
+@pytest.fixture(scope="module")
+def ended(scenarios: Scenarios) -> dict[str, Run]:
+    """All runs, in one Airflow: each start costs seconds."""
+    kidx = f"{PROJECT}/.venv/bin/kidx"
+    root = scenarios.root
+    shutil.copytree(SAMPLES, root / "logs")
+    os.truncate(root / "logs" / "plain-zstd-0" / f"{13697:020d}.log", 466_975 + 100)
+    subprocess.run([kidx, "build", SAMPLES, "--index-dir", root / "indexes"], check=True, capture_output=True)
+    os.truncate(root / "indexes" / "plain-zstd-0" / f"{0:020d}.timeindex", 24)
+
+    damaged = f"{kidx} build {root}/logs --index-dir {root}/other"
+    unsound = f"{kidx} verify {SAMPLES} --index-dir {root}/indexes"
+    plan = f"echo 'plan {PLAN}'; echo '│ default │ a table │'; echo 'policy default: 7 of 12 segments go'"
+    scenarios.catalog("damaged", build_index=damaged)
+    scenarios.catalog("unsound", build_index="true", verify_index=unsound)
+    scenarios.catalog("wrong", build_index=f"{kidx} build {root}/nowhere --index-dir {root}/other")
+    scenarios.catalog("dead", build_index="echo no memory; kill -9 $$")
+    hangs = f"echo $$ > {scenarios.home('slow')}/pid; exec sleep {SECONDS_MAX}"
+    scenarios.catalog("slow", "retries = 0\ntimeout_hours = 0.0005", build_index=hangs)
+    scenarios.catalog(
+        "flaky",
+        build_index="exit 1",
+        build_index__3="true",
+        verify_index="true",
+        compact_index="true",
+        retention=plan,
+    )
+    scenarios.run("not audited yet", "kidx_flaky_retention", scheduled=True)
+    for name in ("damaged", "unsound", "wrong", "dead", "slow", "flaky"):
+        scenarios.run(name, f"kidx_{name}_build", run_after=RUN_AFTER, run_conf={"topics": "plain-.* (old)"})
+    scenarios.run("audited", "kidx_flaky_retention", scheduled=True, run_conf={"apply": True})
+    scenarios.run("not audited again", "kidx_flaky_retention", scheduled=True)
+    scenarios.run("planned by hand", "kidx_flaky_retention")
+    scenarios.run(
+        "applied by hand",
+        "kidx_flaky_retention",
+        run_after=RUN_AFTER,
+        run_conf={"apply": True, "apply_options": ["--delete-delay", "1s"]},
+        mark_success_pattern="^approve$",
+    )
+    scenarios.run("maintained", "kidx_flaky_tables", run_after=RUN_AFTER)
+    return scenarios.ended()
+
+
+def test_dags_load(tmp_path: Path) -> None:
+    """The project's own catalog: three DAGs, held to what docs/airflow.md says of them, read without Spark or jobs."""
+    output = in_airflow(tmp_path, tmp_path / "result.json", [])
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert found["import_errors"] == {}, output
+    assert sorted(Path(file).name for file in found["files"]) == [
+        "kidx_build.py",
+        "kidx_retention.py",
+        "kidx_tables.py",
+    ]
+    assert found["forbidden"] == []
+    dags = found["dags"]
+    assert {name: dag["schedule"] for name, dag in dags.items()} == {
+        "kidx_sample_build": "0 * * * *",
+        "kidx_sample_retention": "30 3 * * *",
+        "kidx_sample_tables": "30 4 * * 0",
+    }
+    assert {name: [task["id"] for task in dag["tasks"]] for name, dag in dags.items()} == {
+        "kidx_sample_build": ["build", "audit", "compact"],
+        "kidx_sample_retention": ["audited", "plan", "to_apply", "approve", "apply"],
+        "kidx_sample_tables": ["maintain"],
+    }
+    asset = ["kidx_sample", (PROJECT / "var/airflow/catalog").as_uri()]
+    tasks = {task["id"]: task for dag in dags.values() for task in dag["tasks"]}
+    assert {name: task["outlets"] for name, task in tasks.items() if task["outlets"]} == {"audit": [asset]}
+    assert {name: task["inlets"] for name, task in tasks.items() if task["inlets"]} == {"audited": [asset]}
+    jobs = {"build", "audit", "compact", "plan", "apply", "maintain"}
+    assert {name for name, task in tasks.items() if task["pool"] == "kidx_sample"} == jobs
+    assert {name for name, task in tasks.items() if not task["timeout"]} == {"approve"}
+    for name in jobs:
+        assert {"application_args", "conf", "env_vars"} <= set(tasks[name]["template_fields"])
+    for dag in dags.values():
+        assert (dag["catchup"], dag["max_active_runs"], dag["tags"]) == (False, 1, ["kidx", "sample"])
+        assert (
+            "docs/airflow.md" in dag["doc"]
+            and not dag["doc"].startswith(" ")
+            and {task["owner"] for task in dag["tasks"]} == {"kidx"}
+        )
+        assert all(len(task["downstream"]) == (task is not dag["tasks"][-1]) for task in dag["tasks"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ('index_dir = "/indexes"', "[fleet]: missing: catalog; known: apply_conn_id, "),
+        ('catalog = "/c"\nindex_dir = ""\nsource = "/logs"', "[fleet]: unknown: source; known: apply_conn_id, "),
+    ],
+)
+def test_a_wrong_key_is_an_import_error(keys: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "catalogs.toml").write_text(f"[fleet]\n{keys}\n")
+    in_airflow(tmp_path, tmp_path / "result.json", [], KIDX_CATALOGS=str(tmp_path / "catalogs.toml"))
+    errors = json.loads((tmp_path / "result.json").read_text())["import_errors"]
+    assert len(errors) == 3
+    assert all(f"{tmp_path}/catalogs.toml: {message}" in error for error in errors.values())
+
+
+def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[str, Run]) -> None:
+    """Options word by word, the time of the run, and what spark-submit.sh too gives to spark-submit."""
+    home = scenarios.home("flaky")
+    common = f"--catalog {home}/catalog --settings {home}/conf/kidx.toml --now {RUN_AFTER}"
+    sources = "--source a=/logs/a --source b=s3a://logs/b --topics plain-.* (old)"
+    options = {
+        "build_index": f"{sources} --index-dir /indexes",
+        "verify_index": f"{sources} --index-dir /indexes",
+        "compact_index": "--topics plain-.* (old) --trim --apply",
+    }
+    for job, expected in options.items():
+        assert scenarios.calls("flaky", job)[0] == (
+            f"--master local[2] --conf spark.executor.memory=4g --jars {home}/.jars/delta/*.jar --name {job} "
+            f"{home}/jobs/{job}.py {common} {expected}"
+        )
+    assert scenarios.calls("flaky", "compact_index")[1].endswith(f"{common} --tables --apply")
+    environment = (home / "environment").read_text().splitlines()
+    python = f"{home}/.venv/bin/python"
+    assert {
+        f"PYTHONPATH={home}",
+        "PYTHONSAFEPATH=1",
+        f"PYSPARK_PYTHON={python}",
+        f"PYSPARK_DRIVER_PYTHON={python}",
+        f"SPARK_CONF_DIR={home}/conf",
+    } <= set(environment)
+
+
+def test_segments_that_are_not_well_fail_the_task_once_and_are_named(
+    scenarios: Scenarios, ended: dict[str, Run]
+) -> None:
+    """Exit code 3 of a build: no second try, nothing behind it, and the callback says what the page shows."""
+    run = ended["damaged"]
+    assert (run.state, run.states) == (
+        "failed",
+        {"build": "failed", "audit": "upstream_failed", "compact": "upstream_failed"},
+    )
+    assert len(scenarios.calls("damaged", "build_index")) == 1 and run.events == []
+    (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("kidx_fleet_build.build of "))
+    for of_page, of_test in (
+        ("kidx_fleet", "kidx_damaged"),
+        ("scheduled__", "manual__"),
+        ("/mnt/b1/kafka-logs", f"{scenarios.root}/logs"),
+    ):
+        assert of_page in shown
+        shown = shown.replace(of_page, of_test)
+    assert shown.rstrip() in run.log, run.log
+
+
+def test_an_audit_that_finds_something_broken_does_not_update_the_asset(
+    scenarios: Scenarios, ended: dict[str, Run]
+) -> None:
+    """Exit code 3 of an audit, which prints more behind the lines that count than the provider keeps."""
+    run = ended["unsound"]
+    assert run.states == {"build": "success", "audit": "failed", "compact": "upstream_failed"}
+    assert len(scenarios.calls("unsound", "verify_index")) == 1 and run.events == []
+    assert re.search(
+        r"kidx_unsound_build\.audit of \S+ failed: verify_index: some segments are not well\n"
+        r"  broken: plain-zstd-0 0 \.timeindex: wrong-largest-timestamp: ",
+        run.log,
+    ), run.log
+
+
+def test_wrong_options_are_not_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
+    run = ended["wrong"]
+    assert run.states["build"] == "failed" and len(scenarios.calls("wrong", "build_index")) == 1
+    assert re.search(
+        rf"failed: build_index: options or inputs are wrong\n  error: {scenarios.root}/nowhere: ", run.log
+    ), run.log
+
+
+def test_what_failed_otherwise_is_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
+    """A job that is killed ends after three tries; one that gets well again goes on, and then the asset is updated."""
+    dead = ended["dead"]
+    assert dead.states["build"] == "failed" and len(scenarios.calls("dead", "build_index")) == 3
+    assert re.search(
+        r"kidx_dead_build\.build of \S+ failed: Cannot .*\. Error code is: -9\.\n.*\nno memory", dead.log
+    ), dead.log
+    flaky = ended["flaky"]
+    assert flaky.state == "success" and flaky.tasks["build"] == ["success", 3]
+    assert flaky.events == [["kidx_flaky", "kidx_flaky_build", "audit"]]
+    assert "failed: " not in flaky.log
+
+
+def test_a_job_that_takes_too_long_is_killed(scenarios: Scenarios, ended: dict[str, Run]) -> None:
+    assert ended["slow"].states["build"] == "failed"
+    assert not Path("/proc", (scenarios.home("slow") / "pid").read_text().strip()).exists()
+
+
+def test_a_schedule_plans_only_what_was_audited_since(ended: dict[str, Run]) -> None:
+    """And never applies, whatever its params say."""
+    skipped = dict.fromkeys(("plan", "to_apply", "approve", "apply"), "skipped")
+    for name in ("not audited yet", "not audited again"):
+        assert ended[name].state == "success" and ended[name].states == {"audited": "success", **skipped}, name
+    assert ended["audited"].states == {
+        **dict.fromkeys(("audited", "plan", "to_apply"), "success"),
+        **dict.fromkeys(("approve", "apply"), "skipped"),
+    }
+
+
+def test_a_plan_is_applied_by_hand_once_it_is_approved(scenarios: Scenarios, ended: dict[str, Run]) -> None:
+    """The plan of the same run, and none that nobody asked for."""
+    assert ended["planned by hand"].states["apply"] == "skipped"
+    assert set(ended["applied by hand"].states.values()) == {"success"}
+    calls = scenarios.calls("flaky", "retention")
+    assert len(calls) == 4 and [call for call in calls[:3] if "--apply" in call] == []
+    assert calls[3].endswith(f"--now {RUN_AFTER} --apply --plan {PLAN} --delete-delay 1s")
+
+
+def test_tables_are_maintained(ended: dict[str, Run]) -> None:
+    assert ended["maintained"].states == {"maintain": "success"}
+
+
+def test_the_keys_on_the_page_are_those_of_the_code() -> None:
+    page = (PROJECT / PAGE).read_text()
+    told = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?`) \|", page[page.index("## Keys") :], re.MULTILINE)))
+    fields = re.findall(r"^    (\w+): \w", (DAGS / "kidx_dags" / "catalogs.py").read_text(), re.MULTILINE)
+    assert sorted(told) == sorted(set(fields) - {"name"})
+
+
+def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
+    """What `Try it` says, as it stands, in a folder that looks like the repository: the jobs' results are there, they
+    print what the page shows, and the asset has its row.
+    """
+    for name in (".venv", ".venv-airflow", ".jars", "conf", "jobs", "kidxlib", "samples"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    shutil.copytree(DAGS, tmp_path / "airflow_dags")
+    script = tmp_path / "setup.sh"  # a link would not do: it takes the folder where it stands for the repository
+    script.write_text(f'#!/bin/sh\nexec "{PROJECT}/setup.sh" "$@"\n')
+    script.chmod(0o755)
+    page = blocks(PAGE)
+    (commands,) = (block.text for block in page if block.language == "shell")
+    printed = next(block.text for block in page if block.text.startswith("build 2"))
+    ended = subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+    for line in printed.splitlines():
+        shown = re.sub(r"\d{8}T\d{6}Z-[0-9a-f]{8}", "…", line)
+        assert re.search(".*".join(map(re.escape, shown.split("…"))), ended.stdout), line
+    with contextlib.closing(sqlite3.connect(tmp_path / "var" / "airflow" / "home" / "airflow.db")) as database:
+        tasks = dict(database.execute("SELECT task_id, state FROM task_instance").fetchall())
+        events = database.execute(
+            "SELECT name, uri, source_dag_id, source_task_id FROM asset_event JOIN asset ON asset.id = asset_id"
+        ).fetchall()
+        pools = database.execute("SELECT slots FROM slot_pool WHERE pool = 'kidx_sample'").fetchall()
+        (run_after,) = database.execute("SELECT run_after FROM dag_run").fetchone()
+    catalog = tmp_path / "var" / "airflow" / "catalog"
+    assert tasks == dict.fromkeys(("build", "audit", "compact"), "success")
+    assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_build", "audit")]
+    assert pools == [(1,)]
+    segments = rows(catalog, "SELECT status, interval_source FROM segments")
+    assert [row["status"] for row in segments] == ["ok"] * 12
+    assert [row["interval_source"] for row in segments].count("compaction") == 7
+    findings = rows(catalog, "SELECT verdict, audited_at FROM findings")
+    assert [row["verdict"] for row in findings] == ["identical"] * 26
+    (started_at,) = {row["started_at"] for row in rows(catalog, "SELECT started_at FROM builds")}
+    assert {row["audited_at"] for row in findings} == {started_at} == {as_utc(run_after)}
+
+
+def as_utc(stored: str) -> datetime:
+    """A time as Airflow's SQLite tables hold it."""
+    return datetime.fromisoformat(stored).replace(tzinfo=UTC)
+
+
+def test_a_dag_of_the_page_waits_for_the_catalog(tmp_path: Path) -> None:
+    """The example, beside the project's own DAGs: it is scheduled on the very asset that the audit updates."""
+    (source,) = (block.text for block in blocks(PAGE) if block.language == "py")
+    folder = shutil.copytree(DAGS, tmp_path / "dags")
+    (folder / "mine.py").write_text(source)
+    (folder / "catalogs.toml").write_text('[sample]\ncatalog = "/mnt/catalog"\nindex_dir = ""\n')
+    in_airflow(tmp_path, tmp_path / "result.json", [], AIRFLOW__CORE__DAGS_FOLDER=str(folder))
+    dags = json.loads((tmp_path / "result.json").read_text())["dags"]
+    (outlet,) = (task["outlets"] for task in dags["kidx_sample_build"]["tasks"] if task["outlets"])
+    assert dags["after_the_audit"]["waits_for"] == outlet
