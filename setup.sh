@@ -206,8 +206,9 @@ case ${1-} in
     set_up_airflow &
     set_up_venv
     set_up_jars delta Delta
-    set_up_class_archive
     set_up_jars kafka Kafka
+    set_up_jars s3proxy s3proxy
+    set_up_class_archive
     wait $!
     ;;
   lock) write_lock ;;
