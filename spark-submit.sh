@@ -58,6 +58,16 @@ quoted() { # WORD ...
   done
 }
 
+# Java takes classes from the archive that setup.sh has made (or makes it, for setup.sh) only where nothing but jars is on
+# the class path: Delta's jars go there, and conf/ leaves it (spark-env.sh sees to that), its files handed over by name.
+use_class_archive() {
+  local option=-XX:SharedArchiveFile=$root/.jars/spark.jsa
+  [[ -z ${KIDX_CLASS_ARCHIVE:-} ]] || option=-XX:ArchiveClassesAtExit=$KIDX_CLASS_ARCHIVE
+  SPARK_SUBMIT_OPTS="$(quoted "$option" "-Dlog4j2.configurationFile=$root/conf/log4j2.properties")${SPARK_SUBMIT_OPTS:-}"
+  export SPARK_SUBMIT_OPTS KIDX_CONF_BY_NAME=yes
+  options=(--properties-file "$root/conf/spark-defaults.conf" "${options[@]}")
+}
+
 (($#)) || { usage >&2 && exit 2; }
 job=$1
 shift
@@ -84,18 +94,18 @@ done
 
 # Spark's options go on as they are, but for those that this script has its own share in.
 # The 4: locally too a task is tried again, so that a worker which a vanishing file killed costs one attempt.
-master='local[*,4]' deploy_mode=client py_files='' options=(--name "$job")
-printf -v jars '%s,' "$root"/.jars/delta/*.jar
+master='local[*,4]' deploy_mode=client jars='' class_path='' py_files='' options=(--name "$job")
 while (($#)); do
   case $1 in
-    --master | --deploy-mode | --jars | --py-files | --conf | -c)
+    --master | --deploy-mode | --jars | --driver-class-path | --py-files | --conf | -c)
       (($# > 1)) || fail "$1 needs a value"
       set -- "${1/#-c/--conf}=$2" "${@:3}"
       continue
       ;;
     --master=* | --conf=spark.master=*) master=${1##*master=} ;;
     --deploy-mode=* | --conf=spark.submit.deployMode=*) deploy_mode=${1##*=} ;;
-    --jars=*) jars+=${1#*=}, ;;
+    --jars=*) jars+=,${1#*=} ;;
+    --driver-class-path=* | --conf=spark.driver.extraClassPath=*) class_path+=:${1##*=} ;;
     --py-files=*) py_files+=,${1#*=} ;;
     --conf=spark.pyspark.python=*) PYSPARK_PYTHON=${1##*=} options+=("$1") ;;
     --conf=spark.pyspark.driver.python=*) PYSPARK_DRIVER_PYTHON=${1##*=} options+=("$1") ;;
@@ -103,14 +113,18 @@ while (($#)); do
   esac
   shift
 done
-submit=(--master "$master" --deploy-mode "$deploy_mode" --jars "${jars%,}" "${options[@]}")
-
+delta=("$root"/.jars/delta/*.jar)
 if [[ $master == local* ]]; then
   export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} # no port open to others, no look-up of this machine's name
+  [[ -n ${SPARK_HOME:-}${SPARK_CONF_DIR:-} ]] || use_class_archive
+  class_path=$(IFS=: && echo "${delta[*]}")$class_path
 else
+  jars=,$(IFS=, && echo "${delta[*]}")$jars
   zip_modules "$root/.jars/kidx.zip"
-  submit+=(--py-files "$root/.jars/kidx.zip$py_files")
+  options+=(--py-files "$root/.jars/kidx.zip$py_files")
 fi
+submit=(--master "$master" --deploy-mode "$deploy_mode" ${jars:+--jars "${jars#,}"}
+  ${class_path:+--driver-class-path "${class_path#:}"} "${options[@]}")
 
 if [[ -z ${SPARK_HOME:-} ]]; then
   spark=("$root"/.venv/lib/python3.*/site-packages/pyspark)

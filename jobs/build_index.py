@@ -22,6 +22,7 @@ from jobs.common import shared_options
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs
 from jobs.common.finish_partitions import finish_on_executors
+from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import catalog_version, existing_catalog, find_catalog, make_tables
 from jobs.common.partitions import record_partitions
 from jobs.common.repair import repairs_of_last_audits
@@ -85,7 +86,8 @@ FIRST_WAVE_RATE: Final = 100_000_000
 @shared_options.settings_file
 @shared_options.time_to_record
 @shared_options.as_json
-def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
+@observed
+def build_index(dry_run: bool, as_json: bool, **options: Any) -> Ended:
     """Index raw Kafka segments: write .index, .timeindex and .txnindex byte for byte as Kafka's recovery would, without
     touching a log, and record every segment in Delta tables. Segments that have not changed since the last build are
     not read.
@@ -99,8 +101,8 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> ExitCode:
     return (_dry_run if dry_run else _build)(request, plan, as_json)
 
 
-def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
-    with session("build_index") as spark:
+def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
+    with session("build_index", request.where.event_log_dir) as spark:
         catalog = _catalog(request, spark)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
@@ -109,6 +111,8 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         last_rate = catalog.last_rate() if current else None
     log_bytes = sum(task.log_bytes for task in changes.to_read)
     seconds = log_bytes / last_rate if last_rate else None
+    counts = {"segments": len(changes.to_read), "unchanged": changes.unchanged, "gone": len(changes.gone)}
+    ended = Ended(code=ExitCode.OK, counts=counts, bytes=log_bytes)
     if as_json:
         shown = {
             "to_read": len(changes.to_read),
@@ -119,17 +123,17 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
             "estimated_seconds": seconds,
         }
         print_json(shown)
-        return ExitCode.OK
+        return ended
     print_line(f"would read {len(changes.to_read):,} segments, {decimal(log_bytes)}")
     print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
     print_line(f"gone:      {len(changes.gone):,} segments of the catalog")
     if not changes.to_read:
-        return ExitCode.OK
+        return ended
     if seconds is None:
         print_line("estimate:  none, as no build of this catalog has read anything yet")
     else:
         print_line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
-    return ExitCode.OK
+    return ended
 
 
 def _catalog(request: BuildRequest, spark: SparkSession) -> Catalog:
@@ -166,7 +170,7 @@ class _Scanned:
     rows_changed: int = 0
 
 
-def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
+def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
     start = time.monotonic()
     build_id = f"{request.where.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
     note(f"{len(plan.tasks):,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
@@ -174,7 +178,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
         if request.in_place:
             for log_dir in log_dirs_to_lock(plan):
                 stack.enter_context(locked(log_dir))
-        spark = stack.enter_context(session("build_index"))
+        spark = stack.enter_context(session("build_index", request.where.event_log_dir))
         if request.in_place and not str(spark.sparkContext.master).startswith("local"):
             raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
         catalog = _catalog(request, spark)
@@ -221,7 +225,19 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> ExitCode:
     else:
         _print(request, catalog, row, scanned.counts, notes)
     all_well = scanned.counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
-    return ExitCode.OK if all_well else ExitCode.NOT_WELL
+    return Ended(
+        code=ExitCode.OK if all_well else ExitCode.NOT_WELL,
+        run_id=build_id,
+        counts={
+            "partitions": len(plan.partitions),
+            "segments": scanned.counts.segments,
+            "unchanged": changes.unchanged,
+            "gone": len(changes.gone),
+            "rows_changed": marked + scanned.rows_changed + finished_rows,
+            "not_well": scanned.counts.not_well_count,
+        },
+        bytes=scanned.counts.log_bytes,
+    )
 
 
 def _sweep(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:

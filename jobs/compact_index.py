@@ -20,6 +20,7 @@ from jobs.common.compact_on_executors import compact_on_executors
 from jobs.common.compaction_report import Report, print_report, print_tables, report, report_as_json
 from jobs.common.compaction_request import CompactionRequest, GivenOptions, compaction_request
 from jobs.common.maintain_tables import MaintainedTable, maintain_tables
+from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.session import session
 from kidxlib.command import ExitCode, run
@@ -56,7 +57,8 @@ from kidxlib.objects import SCHEME
 @shared_options.settings_file
 @shared_options.time_to_decide_for
 @shared_options.as_json
-def compact_index(as_json: bool, **options: Any) -> ExitCode:
+@observed
+def compact_index(as_json: bool, **options: Any) -> Ended:
     """Make what is stored of indexes smaller: index files of segments that are not active are cut, or made anew with
     larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables are
     optimized. Nothing is changed but with --apply.
@@ -65,7 +67,7 @@ def compact_index(as_json: bool, **options: Any) -> ExitCode:
     1 failed.
     """
     request = compaction_request(GivenOptions(**options))
-    with session("compact_index") as spark, contextlib.ExitStack() as stack:
+    with session("compact_index", request.where.event_log_dir) as spark, contextlib.ExitStack() as stack:
         where = request.where
         catalog = existing_catalog(spark, where.catalog, where.database, bring_up_to_date=request.apply)
         changes, found = None, None
@@ -83,7 +85,12 @@ def compact_index(as_json: bool, **options: Any) -> ExitCode:
             )
         else:
             _print(request, found, tables)
-    return ExitCode.NOT_WELL if found is not None and found.not_well else ExitCode.OK
+    changed, kept, not_well = (found.changed[0], found.kept[0], found.not_well) if found is not None else (0, 0, 0)
+    return Ended(
+        code=ExitCode.NOT_WELL if not_well else ExitCode.OK,
+        counts={"changed": changed, "kept": kept, "not_well": not_well, "tables": len(tables)},
+        bytes=sum(topic.bytes_before - topic.bytes_after for topic in found.topics) if found is not None else 0,
+    )
 
 
 def _print(request: CompactionRequest, found: Report | None, tables: Sequence[MaintainedTable]) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from jobs.common import shared_options
 from jobs.common.apply_plan import Applied, apply_plan
 from jobs.common.catalog import Catalog
+from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.plan_partitions import plan_on_executors
 from jobs.common.retention_report import (
@@ -64,7 +65,8 @@ _LIMIT: Final = click.IntRange(-1, 2**63 - 1)
 @shared_options.settings_file
 @shared_options.time_to_decide_for
 @shared_options.as_json
-def retention(as_json: bool, **options: Any) -> ExitCode:
+@observed
+def retention(as_json: bool, **options: Any) -> Ended:
     """Plan which segments Kafka's retention would delete, with a reason for each, and record that in the catalog's
     table retention_plans. Nothing is deleted but with --apply.
 
@@ -72,7 +74,7 @@ def retention(as_json: bool, **options: Any) -> ExitCode:
     time indexes lead to other decisions; 1 failed.
     """
     request = retention_request(RetentionOptions(**options))
-    with session("retention") as spark:
+    with session("retention", request.where.event_log_dir) as spark:
         where = request.where
         catalog = existing_catalog(spark, where.catalog, where.database, bring_up_to_date=True)
         if isinstance(request, PlanRequest):
@@ -80,7 +82,7 @@ def retention(as_json: bool, **options: Any) -> ExitCode:
         return _apply(catalog, request, as_json)
 
 
-def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> ExitCode:
+def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> Ended:
     known = catalog.topics()
     for source in request.sources:
         if source not in known:
@@ -104,10 +106,21 @@ def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> ExitCode:
     if not as_json:
         print_report(plan_id, found)
         print_line(f"catalog: {catalog.path}, table {RETENTION_PLANS.name}")
-    return ExitCode.NOT_WELL if found.not_well[0] or found.disagreements[0] else ExitCode.OK
+    not_well, disagreements = found.not_well[0], found.disagreements[0]
+    return Ended(
+        code=ExitCode.NOT_WELL if not_well or disagreements else ExitCode.OK,
+        run_id=plan_id,
+        counts={
+            "segments": sum(topic.segments for topic in found.topics),
+            "deleted": sum(topic.deleted for topic in found.topics),
+            "not_well": not_well,
+            "disagreements": disagreements,
+        },
+        bytes=sum(topic.freed for topic in found.topics),
+    )
 
 
-def _apply(catalog: Catalog, request: ApplyRequest, as_json: bool) -> ExitCode:
+def _apply(catalog: Catalog, request: ApplyRequest, as_json: bool) -> Ended:
     if not str(catalog.spark.sparkContext.master).startswith("local"):
         raise UsageError("--apply: only with a local master, so that the log dir's lock covers every writer")
     applied = Applied(request.plan_id, apply_plan(catalog, request))
@@ -115,7 +128,12 @@ def _apply(catalog: Catalog, request: ApplyRequest, as_json: bool) -> ExitCode:
         print_json(applied.as_json())
     else:
         applied.show()
-    return ExitCode.OK if applied.all_well else ExitCode.NOT_WELL
+    return Ended(
+        code=ExitCode.OK if applied.all_well else ExitCode.NOT_WELL,
+        run_id=applied.plan_id,
+        counts=applied.by_outcome,
+        bytes=applied.deleted_bytes,
+    )
 
 
 def _new_id(now: datetime) -> str:

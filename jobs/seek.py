@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from jobs.common import shared_options
 from jobs.common.answer_files import Format, refuse_existing, reset_offsets, write_answers
 from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.queries import Asked, asked, one_query, read_queries
 from jobs.common.request import Where, absolute
@@ -78,7 +79,8 @@ class SeekRequest:
 )
 @shared_options.settings_file
 @shared_options.as_json
-def seek(catalog: str | None, database: str | None, settings_file: Path, as_json: bool, **options: Any) -> ExitCode:
+@observed
+def seek(catalog: str | None, database: str | None, settings_file: Path, as_json: bool, **options: Any) -> Ended:
     """Say which batch holds an offset, and which record is the first of a time, as a broker would.
 
     Exit codes: 0 answered; 2 wrong options or inputs, nothing done; 3 answered, but files are not as they should be,
@@ -87,7 +89,7 @@ def seek(catalog: str | None, database: str | None, settings_file: Path, as_json
     request = _request(**options)
     where = Where.of(read_settings(settings_file), catalog, database, now=None)
     start = time.monotonic()
-    with session("seek") as spark:
+    with session("seek", where.event_log_dir) as spark:
         if request.output is not None:
             refuse_existing(spark, request.output)
         opened = existing_catalog(spark, where.catalog, where.database)
@@ -191,7 +193,7 @@ def _answer(
     partitions: Partitions,
     start: float,
     as_json: bool,
-) -> ExitCode:
+) -> Ended:
     """Answer, write, and say what came of it."""
     counted = Observation()
     answers = answers.observe(
@@ -208,10 +210,17 @@ def _answer(
         write_answers(answers, request.output)
     if request.consumer_group_csv is not None:
         _write_reset_offsets(request.consumer_group_csv, rows, partitions)
+    found = dict(counted.get)
+    ended = Ended(
+        code=ExitCode.NOT_WELL if found["trouble"] else ExitCode.OK,
+        counts={name: found[name] for name in ("answers", "found", "trouble")},
+        bytes=found["bytes_read"] or 0,
+    )
     if request.question is not None:
-        return show_answers(rows, as_json)
+        show_answers(rows, as_json)
+        return ended
     counts: dict[str, Any] = {
-        **counted.get,
+        **found,
         "seconds": round(time.monotonic() - start, 3),
         "output": request.output,
         "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
@@ -226,7 +235,7 @@ def _answer(
         for name in ("output", "consumer_group_csv"):
             if counts[name] is not None:
                 print_line(f"{name.replace('_', ' ')}: {counts[name]}")
-    return ExitCode.NOT_WELL if counts["trouble"] else ExitCode.OK
+    return ended
 
 
 def _write_reset_offsets(path: Path, rows: Sequence[Mapping[str, Any]], partitions: Partitions) -> None:

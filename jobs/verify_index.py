@@ -19,9 +19,11 @@ from jobs.common.audit_report import all_rows, summarise
 from jobs.common.audit_request import AuditRequest, audit_request
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, refuse_unseen_logs
+from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import find_catalog, make_tables
 from jobs.common.session import session
 from jobs.common.tables import FINDINGS
+from kidxlib.audit import Verdict
 from kidxlib.build import BuildTask
 from kidxlib.cli.audit_options import AuditOptions, audit_options
 from kidxlib.command import ExitCode, run
@@ -51,6 +53,7 @@ _Materialise: TypeAlias = Callable[[DataFrame, str], DataFrame]
 @shared_options.settings_file
 @shared_options.time_to_record
 @shared_options.as_json
+@observed
 def verify_index(
     as_json: bool,
     deep_iteration: bool,
@@ -59,7 +62,7 @@ def verify_index(
     shutdown: str | None,
     start_rate: int,
     **options: Any,
-) -> ExitCode:
+) -> Ended:
     """Hold each side file to what Kafka's recovery would write; say what a wrong one leads to, and what a broker would
     do at its next start. Nothing is written beside the source.
 
@@ -77,13 +80,13 @@ def verify_index(
     return _audit(request, asked, plan, as_json)
 
 
-def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool) -> ExitCode:
+def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool) -> Ended:
     audits, notes = partition_audits(
         plan, request.recover_options, clean_shutdown=asked.clean_shutdown, tiering=asked.tiering
     )
     for text in notes:
         warn(text)
-    with session("verify_index") as spark, contextlib.ExitStack() as stack:
+    with session("verify_index", request.where.event_log_dir) as spark, contextlib.ExitStack() as stack:
         catalog = find_catalog(spark, request.where.catalog, request.where.database) if request.has_catalog else None
         if catalog is not None:
             make_tables(catalog, request.where.database)
@@ -109,7 +112,15 @@ def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool
             show_summary(f"audit {request.audit_id}", summary, asked.start_rate)
             if catalog is not None:
                 print_line(f"catalog: {catalog.path}, table {FINDINGS.name}")
-    return ExitCode.NOT_WELL if plan.unlistable else summary.exit_code(asked.fail_on)
+    counts = {"partitions": len(plan.partitions), "segments": len(plan.tasks), "not_ready": summary.not_ready_count}
+    for verdict in Verdict:
+        counts[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)
+    return Ended(
+        code=ExitCode.NOT_WELL if plan.unlistable else summary.exit_code(asked.fail_on),
+        run_id=request.audit_id,
+        counts=counts,
+        bytes=plan.log_bytes,
+    )
 
 
 @contextlib.contextmanager

@@ -134,12 +134,20 @@ class Applied:
     def all_well(self) -> bool:
         return not any(found.outcome in NOT_WELL for found in self.retired)
 
+    @property
+    def by_outcome(self) -> Counter[str]:
+        return Counter(found.outcome.value for found in self.retired)
+
+    @property
+    def deleted_bytes(self) -> int:
+        return _bytes(self.retired, Outcome.DELETED)
+
     def as_json(self) -> dict[str, Any]:
         not_well = [found for found in self.retired if found.outcome in NOT_WELL]
         return {
             "plan_id": self.plan_id,
-            "by_outcome": Counter(found.outcome.value for found in self.retired),
-            "deleted_bytes": _bytes(self.retired, Outcome.DELETED),
+            "by_outcome": self.by_outcome,
+            "deleted_bytes": self.deleted_bytes,
             "not_well_count": len(not_well),
             "not_well": [
                 {

@@ -74,7 +74,7 @@ def audit_request(
         UsageError: the settings file or an option is wrong, or two options contradict each other.
     """
     settings = read_settings(settings_file)
-    where = Where.given(catalog, database, now)
+    where = Where.given(settings, catalog, database, now)
     found = sources_or_sample(sources)
     refuse_overlap(None, where.catalog, found)
     if where.catalog is not None:

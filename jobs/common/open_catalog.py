@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from delta.tables import DeltaTable
@@ -23,8 +22,6 @@ from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
 from kidxlib.errors import CatalogError, UsageError
 
 VERSION_PROPERTY: Final = "kidx.catalogVersion"
-
-_R = TypeVar("_R")
 
 _log = logging.getLogger(__name__)
 
@@ -101,11 +98,16 @@ def refuse_unusable(path: str) -> None:
 def catalog_version(catalog: Catalog) -> int | None:
     """The version of a catalog's columns; None where not all of its tables are there. Nothing is changed.
 
+    It is that of `segments`, which is made and brought up to date last: to ask each table takes seconds.
+
     Raises:
-        CatalogError: something else stands where a table should be, or a newer version wrote it.
+        CatalogError: something else stands where that table should be, or a newer version wrote it.
     """
-    versions = _for_each_table(lambda table: _version(catalog.spark, catalog.table_path(table)))
-    return None if None in versions else min(version for version in versions if version is not None)
+    for table in TABLES:
+        folder, file_system = hadoop_path(catalog.spark, f"{catalog.table_path(table)}/_delta_log")
+        if not file_system.exists(folder):
+            return None
+    return _version(catalog.spark, catalog.table_path(SEGMENTS))
 
 
 def make_tables(catalog: Catalog, database: str | None) -> bool:
@@ -118,25 +120,22 @@ def make_tables(catalog: Catalog, database: str | None) -> bool:
         CatalogError: something else stands where a table should be, or a newer version wrote it.
     """
     found = catalog_version(catalog)
-    is_new = not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
+    is_new = found is None and not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
 
     def make(table: Table) -> None:
         location = catalog.table_path(table)
         while_others_commit(location, partial(_make_or_upgrade, catalog.spark, location, table))
 
     if found is None or found < CATALOG_VERSION:
-        _for_each_table(make)
+        others = [table for table in TABLES if table is not SEGMENTS]
+        with ThreadPoolExecutor(len(others)) as threads:  # most of it is waiting
+            list(threads.map(make, others))
+        make(SEGMENTS)
     if database is not None:
         for table in TABLES:
             name, location = f"`{database}`.`{table.name}`", _sql_text(catalog.table_path(table))
             catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
     return is_new
-
-
-def _for_each_table(do: Callable[[Table], _R]) -> list[_R]:
-    """Do it for all tables at the same time: most of it is waiting."""
-    with ThreadPoolExecutor(len(TABLES)) as threads:
-        return list(threads.map(do, TABLES))
 
 
 def _version(spark: SparkSession, location: str) -> int | None:

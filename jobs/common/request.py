@@ -34,19 +34,21 @@ SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """The catalog, and the time it is.
+    """The catalog, the time it is, and the place of Spark's event logs.
 
     Attributes:
         catalog: absolute path or URL of its folder; None where `database` names it, or there is none.
+        event_log_dir: absolute path or URL of a folder; None where no logs are wanted.
     """
 
     catalog: str | None
     database: str | None
     now: datetime
+    event_log_dir: str | None
 
     @classmethod
-    def given(cls, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """What options say; there may be no catalog.
+    def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+        """Of options and settings, but the catalog of options alone: there may be none.
 
         Raises:
             UsageError: both name a catalog, or `now` is no time.
@@ -57,12 +59,13 @@ class Where:
             catalog=None if catalog is None else absolute(catalog),
             database=database,
             now=datetime.now(UTC) if now is None else parse_time(now),
+            event_log_dir=absolute(settings.spark.event_log_dir) if settings.spark.event_log_dir else None,
         )
 
     @classmethod
     def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """Likewise, but where they name no catalog it is that of the settings."""
-        return cls.given(catalog or (None if database else settings.build.catalog), database, now)
+        """Likewise, but where options name no catalog it is that of the settings."""
+        return cls.given(settings, catalog or (None if database else settings.build.catalog), database, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
@@ -23,14 +24,17 @@ _OUR_ERROR: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+
 
 
 @contextlib.contextmanager
-def session(job: str) -> Iterator[SparkSession]:
+def session(job: str, event_log_dir: str | None = None) -> Iterator[SparkSession]:
     """The session of one job, stopped at the end.
+
+    Args:
+        event_log_dir: absolute path or URL of a folder for Spark's history server; None for no logs.
 
     Raises:
         UsageError: Spark does not take its options.
         KidxError: what a task on an executor raised as one, without Spark's stack trace around it.
     """
-    spark = _start(job)
+    spark = _start(job, event_log_dir)
     try:
         yield spark
     except (PySparkException, Py4JJavaError) as error:
@@ -42,7 +46,7 @@ def session(job: str) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _start(job: str) -> SparkSession:
+def _start(job: str, event_log_dir: str | None) -> SparkSession:
     builder = (
         SparkSession.builder.appName(f"kidx {job}")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
@@ -56,9 +60,22 @@ def _start(job: str) -> SparkSession:
     for name in _STORE:
         if name in os.environ:
             builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
+    if event_log_dir is not None:
+        builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", _made(event_log_dir))
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise UsageError("Spark did not start; what it said of its options stands above") from error
+
+
+def _made(folder: str) -> str:
+    """The URL of a folder, which Spark expects to be there."""
+    if "://" in folder:
+        return folder
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"spark.event_log_dir {folder}: cannot be made: {error.strerror}") from error
+    return Path(folder).as_uri()

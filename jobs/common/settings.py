@@ -60,10 +60,17 @@ class TopicSettings(_Strict):
     max_index_bytes: MaxIndexBytes | None = None
 
 
+class SparkSettings(_Strict):
+    """`[spark]`: what the jobs tell Spark, besides `spark-defaults.conf`."""
+
+    event_log_dir: str = ""
+
+
 class Settings(_Strict):
     """The whole file."""
 
     build: BuildSettings = BuildSettings()
+    spark: SparkSettings = SparkSettings()
     topic: tuple[TopicSettings, ...] = Field(default=(), strict=False)
 
 
@@ -83,7 +90,9 @@ def read_settings(path: Path) -> Settings:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            known = [name for model in (BuildSettings, TopicSettings, Settings) for name in model.model_fields]
+            known = [
+                name for model in (BuildSettings, SparkSettings, TopicSettings, Settings) for name in model.model_fields
+            ]
             nearest = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else f"; known: {', '.join(sorted(set(known)))}"
             raise UsageError(f"{path}: unknown setting {where}{hint}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from jobs.common.session import session
 from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
 from kidxlib.formats import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.reference import read_control_batch
-from tests.docs.conftest import Workspace
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
 from tests.kidxlib.golden import SAMPLES
@@ -54,11 +52,11 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    workspace.run_until("README.md")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("catalog")
     catalog, broker, volume = folder / "catalog", folder / "broker", folder / "volume"
-    shutil.copytree(workspace.folder / "var" / "catalog", catalog)
+    of_sample = ("--source", f"sample={SAMPLES}", "--index-dir", folder / "index-of-sample", "--catalog", catalog)
+    assert build_here(*of_sample).code == 0
     make_broker(broker)
     make_volume(volume)
     second_at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)

@@ -42,12 +42,12 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def newer(spark: SparkSession, catalog: Path) -> None:
-    spark.sql(f"ALTER TABLE delta.`{catalog}/builds` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '99')")
+    spark.sql(f"ALTER TABLE delta.`{catalog}/segments` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '99')")
 
 
 def foreign(spark: SparkSession, catalog: Path) -> None:
-    shutil.rmtree(catalog / "partitions")
-    spark.sql(f"CREATE TABLE delta.`{catalog}/partitions` (customer STRING) USING delta")
+    shutil.rmtree(catalog / "segments")
+    spark.sql(f"CREATE TABLE delta.`{catalog}/segments` (customer STRING) USING delta")
 
 
 def no_delta_table(spark: SparkSession, catalog: Path) -> None:
@@ -59,8 +59,8 @@ def no_delta_table(spark: SparkSession, catalog: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (newer, f"builds: written with catalog version 99, this code has {CATALOG_VERSION}; use a newer release"),
-        (foreign, "partitions: a Delta table, but not one of this project's; give --catalog another folder"),
+        (newer, f"segments: written with catalog version 99, this code has {CATALOG_VERSION}; use a newer release"),
+        (foreign, "segments: a Delta table, but not one of this project's; give --catalog another folder"),
         (no_delta_table, "give --catalog a new or empty folder"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

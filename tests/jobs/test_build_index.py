@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -377,18 +378,24 @@ def test_a_dry_run_writes_nothing_and_says_what_would_be_read(place: Place, log_
 
 
 def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(place: Place, log_dir: Path) -> None:
-    """Through ./spark-submit.sh: standard output is one object, all else is on standard error, exit code 3."""
+    """Through ./spark-submit.sh: standard output is one object, all else is on standard error, exit code 3.
+
+    Java takes most classes from the archive that setup.sh has made.
+    """
     (log_dir / "compacted-0" / "wrong.log").touch()
     (log_dir / "compacted-0" / "00000000000000000007.log").symlink_to("nowhere")
     (log_dir / "orders").mkdir()
     arguments = ("--source", log_dir, "--index-dir", place.index_dir, "--catalog", place.catalog)
-    ended = build(*arguments, "--json")
+    loaded = place.index_dir.with_name("classes.log")
+    ended = build(*arguments, "--json", "--", "--driver-java-options", f"-Xlog:class+load:file={loaded}")
     assert ended.code == 3, ended.err
     assert ended.json["by_status"] == {"ok": 12, "unreadable": 1}
+    classes = loaded.read_text().splitlines()
+    assert sum("source: shared objects file (top)" in line for line in classes) > len(classes) / 2
     [dangling] = ended.json["not_well"]
     assert (dangling["base_offset"], dangling["reason_detail"]) == (7, "No such file or directory")
     warnings = [line for line in ended.err.splitlines() if not re.match(r"\d+ (of \d+ )?segments, ", line)]
-    assert len(warnings) == 2, ended.err
+    assert len(warnings) == 3 and json.loads(warnings[-1])["status"] == "not_well", ended.err
     assert "wrong.log: left alone" in ended.err and "orders: left alone" in ended.err
 
 
