@@ -98,9 +98,6 @@ class ObjectPath:
     def is_file(self) -> bool:
         return self.listed is not None or self._info().type.name == "File"
 
-    def is_symlink(self) -> bool:
-        return False
-
     def iterdir(self) -> Iterator[ObjectPath]:
         """In the order of names. One request for a thousand of them.
 
@@ -208,7 +205,8 @@ def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) ->
     try:
         return bytes(file.read_at(size, position))  # type: ignore[call-arg]  # the stubs lack the position
     except OSError as error:
-        open_object(path)  # says it better where it is gone
+        if _ends_before(path, position):
+            return b""
         raise _plain(error, path) from error
 
 
@@ -221,7 +219,8 @@ def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: ND
     try:
         return int(file.get_stream(position, len(room)).readinto(room.data))
     except OSError as error:
-        open_object(path)
+        if _ends_before(path, position):
+            return 0
         raise _plain(error, path) from error
 
 
@@ -252,6 +251,11 @@ def delete_object(path: ObjectPath) -> None:
         return
     except OSError as error:
         raise _plain(error, path) from error
+
+
+def _ends_before(path: ObjectPath, position: int) -> bool:
+    """Whether that is why nothing could be read there; where the object is gone, that is raised."""
+    return open_object(path)[1].st_size <= position
 
 
 def _store() -> S3FileSystem:

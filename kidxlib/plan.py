@@ -199,14 +199,14 @@ def log_dirs_to_lock(plan: Plan) -> list[Path]:
     """
     log_dirs = set()
     for partition in plan.partitions:
-        path, log_dir = partition.folder.path, partition.folder.log_dir
-        if not isinstance(log_dir, Path):
+        path = partition.folder.path
+        if not isinstance(path, Path):
             raise UsageError(
                 f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"
             )
         if path.is_symlink():
             raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the folder it leads to")
-        log_dirs.add(log_dir)
+        log_dirs.add(path.parent)
     return sorted(log_dirs)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError
-from kidxlib.objects import Location, ObjectPath, ObjectStatus, is_object, open_object, read_object, read_object_into
+from kidxlib.objects import ObjectPath, ObjectStatus, is_object, open_object, read_object, read_object_into
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -56,15 +56,6 @@ class FileVersion:
     @classmethod
     def of_object(cls, status: ObjectStatus) -> FileVersion:
         return cls(status.st_size, status.st_mtime_ns, None)
-
-    @classmethod
-    def at(cls, path: Location) -> FileVersion:
-        """Of what stands there.
-
-        Raises:
-            OSError: it cannot be looked at.
-        """
-        return cls.of_object(path.stat()) if isinstance(path, ObjectPath) else cls.of(os.stat(path))
 
 
 class LogBytes(Protocol):

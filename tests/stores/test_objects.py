@@ -20,7 +20,7 @@ from kidxlib.objects import Location, ObjectPath, open_object
 from kidxlib.plan import Target, find_segments, parse_topics
 from kidxlib.publish import Folder, Published, Publisher, read_end, read_file
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
-from kidxlib.storage import RANGES_AHEAD, ObjectLog, ObjectReads, WholeLog, opened_log
+from kidxlib.storage import RANGES_AHEAD, LogChangedError, ObjectLog, ObjectReads, WholeLog, opened_log
 from tests.conftest import Say
 from tests.faults.trees import indexes, small_log
 from tests.kidxlib import golden
@@ -165,17 +165,29 @@ def _once(store: ObjectStore, key: str, do: Callable[[], None], method: str = "G
     store.before = before
 
 
-@pytest.mark.parametrize("shorter", [True, False])
-def test_an_object_that_is_replaced_while_it_is_read_is_changed(store: ObjectStore, shorter: bool) -> None:
-    """Also by one of the same length and within the same second."""
-    key, mirror = f"replaced/{shorter}/topic-0/{_LOG}", ObjectPath(f"{BUCKET}/replaced/{shorter}/index")
-    store.put(key, small_log())
-    tasks = _tasks(f"s3://{BUCKET}/replaced/{shorter}/topic-0", mirror)
-    other = small_log()[:-1] if shorter else bytes(len(small_log()))
-    _once(store, key, lambda: store.put(key, other))
+@pytest.mark.parametrize("left", [0, 1, 1_000])
+def test_an_object_that_is_replaced_while_it_is_read_is_changed(store: ObjectStore, left: int) -> None:
+    """By a shorter one, whose first ranges are there or not, or by one of the same length within the same second."""
+    key, mirror = f"replaced/{left}/topic-0/{_LOG}", ObjectPath(f"{BUCKET}/replaced/{left}/index")
+    store.put(key, bytes(1_000))
+    tasks = _tasks(f"s3://{BUCKET}/replaced/{left}/topic-0", mirror)
+    _once(store, key, lambda: store.put(key, bytes([1]) * left))
     [segment] = build(tasks, may_map=True)
     assert (segment.end.status, segment.end.reason) == (Status.CHANGED, "log-changed")
-    assert store.contents(f"replaced/{shorter}/index") == {}
+    assert store.contents(f"replaced/{left}/index") == {}
+
+
+def test_a_range_behind_the_end_of_what_is_there_by_now_is_a_change(store: ObjectStore) -> None:
+    store.put("shorter/log", bytes(1_000))
+    with opened_log(f"s3://{BUCKET}/shorter/log") as opened:
+        log = opened.log(may_map=False, chunk_bytes=100)
+        log.window(0)
+        store.put("shorter/log", b"1")
+        for read in (partial(log.window, 500), partial(log.read, 500, 200)):
+            with pytest.raises(LogChangedError, match="object ends at byte 500, it had 1000 bytes when opened"):
+                read()
+        with pytest.raises(LogChangedError, match="1000 bytes before the scan, 1 after; the object was replaced"):
+            opened.refuse_changed()
 
 
 def test_an_object_that_goes_before_or_while_it_is_read_is_gone(store: ObjectStore) -> None:
