@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Runs one of the project's jobs on Spark: ./spark-submit.sh JOB [job options] [-- spark-submit options]
 #
+#   ./spark-submit.sh package [--folder DIR]     make what a cluster's nodes need: docs/clusters.md
+#   ./spark-submit.sh --dry-run JOB …            print the command and its environment, and start nothing
+#   ./spark-submit.sh --in-image DIR JOB …       where the containers of a Kubernetes cluster have this folder
+#
 # Unless told otherwise Spark runs on this machine, with all its cores. SPARK_HOME, SPARK_CONF_DIR, SPARK_LOCAL_IP,
 # PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are respected where they are set.
 #
@@ -26,27 +30,15 @@ list_jobs() {
 
 usage() {
   local job
-  printf 'Usage: ./spark-submit.sh JOB [job options] [-- spark-submit options]\n\nJobs, each with its own --help:\n'
+  printf 'Usage: ./spark-submit.sh [--dry-run] [--in-image DIR] JOB [job options] [-- spark-submit options]\n'
+  printf '       ./spark-submit.sh package [--folder DIR]\n\nJobs, each with its own --help:\n'
   for job in $(list_jobs); do
     # The docstring's first line stands beside the quotes or below them.
     printf '  %-15s %s\n' "$job" "$(sed -n '/^"""/{s/^"""\\\{0,1\}//;/^$/n;s/""".*//;p;q;}' "$root/jobs/$job.py")"
   done
+  printf '\n  %-15s %s\n' package "make what a cluster's nodes need: the modules and an environment of Python packages"
   printf '\nFor a cluster, for example: -- --master spark://host:7077 --conf spark.executor.memory=4g\n'
-}
-
-# The project's modules, for executors elsewhere. ZipInfo's date is a fixed one: same sources, same bytes.
-zip_modules() { # TARGET
-  "$python" -I - "$root" "$1" <<'END'
-import os, sys, zipfile
-from pathlib import Path
-
-root, target = map(Path, sys.argv[1:])
-part = target.with_name(f"{target.name}.{os.getpid()}.part")
-with zipfile.ZipFile(part, "w") as archive:
-    for source in sorted([*root.glob("kidxlib/**/*.py"), *root.glob("jobs/**/*.py")]):
-        archive.writestr(zipfile.ZipInfo(source.relative_to(root).as_posix()), source.read_bytes())
-part.replace(target)
-END
+  printf 'With --dry-run the command is printed in place of being run.\n'
 }
 
 # pyspark splits PYSPARK_SUBMIT_ARGS with Python's shlex, which knows these quotes but not those of bash's printf %q.
@@ -64,26 +56,55 @@ use_class_archive() {
   local option=-XX:SharedArchiveFile=$root/.jars/spark.jsa
   [[ -z ${KIDX_CLASS_ARCHIVE:-} ]] || option=-XX:ArchiveClassesAtExit=$KIDX_CLASS_ARCHIVE
   SPARK_SUBMIT_OPTS="$(quoted "$option" "-Dlog4j2.configurationFile=$root/conf/log4j2.properties")${SPARK_SUBMIT_OPTS:-}"
-  export SPARK_SUBMIT_OPTS KIDX_CONF_BY_NAME=yes
+  KIDX_CONF_BY_NAME=yes
   options=(--properties-file "$root/conf/spark-defaults.conf" "${options[@]}")
 }
 
+# As bash reads it: words with other characters than these in single quotes.
+print_words() { # WORD ...
+  local word mark="'"
+  for word; do
+    if [[ -z $word || $word == *[!a-zA-Z0-9_./:,=@%+-]* ]]; then
+      word=$mark${word//$mark/$mark\\$mark$mark}$mark
+    fi
+    printf ' %s' "$word"
+  done
+}
+
+dry_run='' image=''
+while (($#)); do
+  case $1 in
+    --dry-run) dry_run=yes ;;
+    --in-image)
+      [[ ${2-} == /* ]] || fail "--in-image: ${2:-nothing}; expected the folder's path in the image, from / on"
+      image=${2%/}
+      shift
+      ;;
+    *) break ;;
+  esac
+  shift
+done
 (($#)) || { usage >&2 && exit 2; }
 job=$1
 shift
 [[ $job != -h && $job != --help ]] || { usage && exit; }
+python=$root/.venv/bin/python
+export PYTHONSAFEPATH=1 # paths in options start at the caller's folder, imports do not
+
+if [[ $job == package ]]; then
+  [[ -z $dry_run$image ]] || fail "package has no such option; there is --folder"
+  "$root/setup.sh" venv
+  PYTHONPATH=$root exec "$python" -m jobs.common.package "$@"
+fi
 [[ $job != *[!a-z0-9_]* && $job != __init__ && -f $root/jobs/$job.py ]] ||
   fail "no such job: $job; there are: $(list_jobs | paste -sd ' ' -)"
 
-python=$root/.venv/bin/python
-export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
-export PYTHONSAFEPATH=1 # paths in options start at the caller's folder, imports do not
-
+python_path=$root${PYTHONPATH:+:$PYTHONPATH}
 command=(-m "jobs.$job")
 while (($#)) && [[ $1 != -- ]]; do
   if [[ $1 == --help ]]; then
     "$root/setup.sh" venv
-    exec "$python" "${command[@]}" --help
+    PYTHONPATH=$python_path exec "$python" "${command[@]}" --help
   fi
   command+=("$1")
   shift
@@ -113,31 +134,61 @@ while (($#)); do
   esac
   shift
 done
+[[ -z $image || $master == k8s://* ]] || fail "--in-image: only with --master k8s://…, not $master"
+own=${image:+local://$image}
+own=${own:-$root}
 delta=("$root"/.jars/delta/*.jar)
+delta=("${delta[@]/#"$root"/$own}")
 if [[ $master == local* ]]; then
-  export SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} # no port open to others, no look-up of this machine's name
+  SPARK_LOCAL_IP=${SPARK_LOCAL_IP:-127.0.0.1} # no port open to others, no look-up of this machine's name
   [[ -n ${SPARK_HOME:-}${SPARK_CONF_DIR:-} ]] || use_class_archive
   class_path=$(IFS=: && echo "${delta[*]}")$class_path
 else
   jars=,$(IFS=, && echo "${delta[*]}")$jars
-  zip_modules "$root/.jars/kidx.zip"
-  options+=(--py-files "$root/.jars/kidx.zip$py_files")
+  if [[ -n $image ]]; then
+    options+=(--conf "spark.pyspark.python=$image/.venv/bin/python")
+  elif [[ ,$py_files != */kidx.zip* ]]; then
+    PYTHONPATH=$python_path "$python" -c 'import pathlib, sys; from jobs.common.package import zip_modules
+zip_modules(pathlib.Path(sys.argv[1]))' "$root/.jars/kidx.zip"
+    py_files=,$root/.jars/kidx.zip$py_files
+  fi
 fi
 submit=(--master "$master" --deploy-mode "$deploy_mode" ${jars:+--jars "${jars#,}"}
-  ${class_path:+--driver-class-path "${class_path#:}"} "${options[@]}")
+  ${py_files:+--py-files "${py_files#,}"} ${class_path:+--driver-class-path "${class_path#:}"} "${options[@]}")
 
 if [[ -z ${SPARK_HOME:-} ]]; then
   spark=("$root"/.venv/lib/python3.*/site-packages/pyspark)
-  export SPARK_HOME=${spark[0]} SPARK_CONF_DIR=${SPARK_CONF_DIR:-$root/conf}
+  SPARK_HOME=${spark[0]} SPARK_CONF_DIR=${SPARK_CONF_DIR:-$root/conf}
 elif [[ -f $SPARK_HOME/python/pyspark/__init__.py ]]; then
   # A Spark with a Python side of its own: both sides must be of one version.
   py4j=("$SPARK_HOME"/python/lib/py4j-*-src.zip)
-  PYTHONPATH=$SPARK_HOME/python:${py4j[0]}:$PYTHONPATH
+  python_path=$SPARK_HOME/python:${py4j[0]}:$python_path
 fi
-export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python} PYSPARK_DRIVER_PYTHON=${PYSPARK_DRIVER_PYTHON:-$python}
 
+environment=() names=(HADOOP_CONF_DIR YARN_CONF_DIR SPARK_HOME SPARK_CONF_DIR SPARK_LOCAL_IP SPARK_SUBMIT_OPTS
+  KIDX_CONF_BY_NAME JAVA_HOME)
 if [[ $deploy_mode == cluster ]]; then
-  exec "$SPARK_HOME/bin/spark-submit" "${submit[@]}" "$root/jobs/$job.py" "${command[@]:2}"
+  # The driver too runs elsewhere, with the Python of the executors: YARN hands it these two variables.
+  PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python}
+  names+=(PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON)
+  command=("$SPARK_HOME/bin/spark-submit" "${submit[@]}" "$own/jobs/$job.py" "${command[@]:2}")
+else
+  PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python} PYSPARK_DRIVER_PYTHON=${PYSPARK_DRIVER_PYTHON:-$python}
+  PYTHONPATH=$python_path PYTHONHASHSEED=${PYTHONHASHSEED:-0} # as spark-submit has it
+  PYSPARK_SUBMIT_ARGS="$(quoted "${submit[@]}")pyspark-shell"
+  names+=(PYTHONPATH PYTHONSAFEPATH PYTHONHASHSEED PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS)
+  command=("$PYSPARK_DRIVER_PYTHON" "${command[@]}")
 fi
-export PYTHONHASHSEED=${PYTHONHASHSEED:-0} # as spark-submit has it
-PYSPARK_SUBMIT_ARGS="$(quoted "${submit[@]}")pyspark-shell" exec "$PYSPARK_DRIVER_PYTHON" "${command[@]}"
+for name in "${names[@]}"; do
+  [[ -z ${!name:-} ]] || environment+=("$name=${!name}")
+done
+
+if [[ -n $dry_run ]]; then
+  printf 'env'
+  for variable in "${environment[@]}"; do
+    print_words "$variable" && printf ' \\\n   '
+  done
+  print_words "${command[@]}" && echo
+  exit
+fi
+exec env "${environment[@]}" "${command[@]}"

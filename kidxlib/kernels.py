@@ -21,10 +21,11 @@ from typing import Any, Final
 
 import numpy as np
 from llvmlite import binding
-from numba import from_dtype, njit, types
+from numba import from_dtype, types
 
 from kidxlib import formats
 from kidxlib.checksums import CRC32, CRC32C
+from kidxlib.compiled import njit
 from kidxlib.wire_numbers import TOO_LONG, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
 
 # A compiled function loaded from numba's cache calls these symbols by name, so they must be known before any is loaded.

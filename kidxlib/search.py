@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
 from kidxlib import formats
+from kidxlib.compiled import njit
 from kidxlib.wire_numbers import int32, int64
 
 #: Bytes at the end of an index that are searched first (`AbstractIndex.warmEntries`).

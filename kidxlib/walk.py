@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import numpy as np
-from numba import from_dtype, njit, types
+from numba import from_dtype, types
 from numpy.typing import NDArray
 
 from kidxlib import formats
+from kidxlib.compiled import njit
 from kidxlib.storage import LogBytes
 from kidxlib.wire_numbers import int32, int64, skip_bytes, skip_headers, varint, varlong
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
+
+from kidxlib.compiled import njit
 
 UNDERFLOW: Final = -1
 TOO_LONG: Final = -2

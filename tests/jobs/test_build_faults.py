@@ -9,19 +9,19 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from jobs.common.settings import SETTINGS_FILE
 from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session, stopped
 from tests.faults.trees import indexes, slow_log, small_log, write_log
 from tests.kidxlib import golden
-from tests.support.build_job import build, rows, start
+from tests.support.build_job import Place, build, start
 from tests.support.opened_files import OpenedFiles
+from tests.support.spark_processes import processes_of, worker
 
 COPIES = 3
 #: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
@@ -51,36 +51,6 @@ def settings(log_dir: Path) -> Path:
     return path
 
 
-class Place:
-    """Where one run builds to, and the state that it leaves there."""
-
-    def __init__(self, folder: Path, log_dir: Path, settings: Path = SETTINGS_FILE) -> None:
-        self.index_dir, self.catalog = folder / "index", folder / "catalog"
-        self.arguments = (
-            *("--source", f"broker={log_dir}", "--settings", settings),
-            *("--index-dir", self.index_dir, "--catalog", self.catalog, "--json"),
-        )
-
-    def state(self) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-        """Every index file, and every row without what is different in each run."""
-        found = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
-        for row in found:
-            row["index_folder"] = str(Path(row["index_folder"]).relative_to(self.index_dir))
-            del row["build_id"]
-        files = {
-            str(path.relative_to(self.index_dir)): path.read_bytes()
-            for path in self.index_dir.rglob("*")
-            if path.is_file() and not path.name.startswith(".kidx-")
-        }
-        return files, found
-
-    def recorded(self) -> set[str]:
-        """The logs that have a row, as the catalog says at this moment; none before there is a table."""
-        with contextlib.suppress(Exception):  # the table is being made
-            return {row["log_path"] for row in rows(self.catalog, "SELECT log_path FROM segments")}
-        return set()
-
-
 @pytest.fixture(scope="module")
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, log_dir: Path, settings: Path
@@ -93,28 +63,12 @@ def undisturbed(
     return place.state()
 
 
-def processes_of(job: subprocess.Popen[str]) -> Iterator[tuple[int, int, str]]:
-    """Process id, parent and command line of everything that a job has started."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == job.pid:  # the session that start() gave it
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                yield int(folder.name), int(fields[1]), command
-
-
 def driver(job: subprocess.Popen[str]) -> list[int]:
     return [pid for pid, _, command in processes_of(job) if "-m jobs.build_index" in command]
 
 
 def jvm(job: subprocess.Popen[str]) -> list[int]:
     return [pid for pid, _, command in processes_of(job) if "org.apache.spark.deploy.SparkSubmit" in command]
-
-
-def worker(job: subprocess.Popen[str]) -> list[int]:
-    """Python workers are forks of pyspark's daemon."""
-    daemons = {pid: parent for pid, parent, command in processes_of(job) if "pyspark.daemon" in command}
-    return [pid for pid, parent in daemons.items() if parent in daemons]
 
 
 def kill_one(job: subprocess.Popen[str], find: Callable[[subprocess.Popen[str]], list[int]]) -> bool:

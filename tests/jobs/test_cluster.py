@@ -1,17 +1,283 @@
-"""The build job on a real cluster: a master, a worker and executors of their own, the modules sent along."""
+"""The build job on real clusters: a master, workers and executors of their own, modules and packages sent along."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import shlex
 import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final, Self
 
 import pytest
 
 from kidxlib.command import ExitCode
-from tests.faults.trees import indexes, kafkas_indexes, link_samples
-from tests.support.build_job import Ended, build, rows
-from tests.support.cluster import NODE, Cluster, cluster
+from kidxlib.names import segment_file
+from tests.conftest import Say
+from tests.faults.processes import (
+    Running,
+    TooLateError,
+    again_if_too_late,
+    end_gently,
+    kidx,
+    wait_for_end,
+    while_it_runs,
+)
+from tests.faults.trees import age, indexes, kafkas_indexes, link_samples, slow_log, small_log, staging_files, write_log
+from tests.faults.watching import Did, Watch
+from tests.support.build_job import Ended, Place, build, clean_environment, printed, rows, run_submit
+from tests.support.cluster import HOSTS, NODE, Cluster, cluster, cluster_elsewhere
+
+#: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
+SLOW: Final = 1 << 30
+BEHIND: Final = 1 << 21
+#: Each in a wave of its own.
+SLOW_PARTITIONS: Final = ("slow-0", "slow-1", "slow-2")
+#: No step of a job on Spark takes as long; what does, hangs.
+DEADLINE_SECONDS: Final = 300.0
+#: Tables that a build writes, and what is different in each run, or says when and where it was.
+TABLES: Final = ("segments", "partitions", "producer_events", "aborted_transactions")
+OF_A_RUN: Final = frozenset(["build_id", "index_folder"])
+#: The session of a job wants no task to run twice; one that is there already stays as it is.
+IN_A_SESSION: Final = """
+from pyspark.sql import SparkSession
+SparkSession.builder.getOrCreate()
+from jobs.build_index import build_index
+from kidxlib.command import run
+run(build_index, "build_index")
+"""
+#: A second copy of any task that takes longer than others, and long.
+TWICE: Final = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.minTaskRuntime": "5s",
+}
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("two-workers")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's partitions, and three with a slow segment each, and one behind it: an active one is not mapped."""
+    folder = link_samples(tmp_path_factory.mktemp("logs") / "kafka-logs", 1)
+    for name in SLOW_PARTITIONS:
+        slow_log(folder / name, 0, SLOW, small_log(100))
+        write_log(folder / name, BEHIND, small_log(base_offset=BEHIND))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(log_dir: Path) -> Path:
+    """A wave for each slow segment, with small ones beside it."""
+    path = log_dir.with_name("settings.toml")
+    path.write_text(f"[build]\nwave_bytes = {SLOW + (SLOW >> 1)}\n")
+    return path
+
+
+def recorded(place: Place) -> dict[str, list[dict[str, Any]]]:
+    """All that the catalog says, but what is of the run."""
+    found = {}
+    for table in TABLES:
+        kept = [
+            {name: value for name, value in row.items() if name not in OF_A_RUN}
+            for row in rows(place.catalog, f"SELECT * FROM {table}")
+        ]
+        found[table] = sorted(kept, key=repr)
+    return found
+
+
+class Packed:
+    """A build with all that `./spark-submit.sh package` has made, and what it left on the nodes."""
+
+    def __init__(self, folder: Path, place: Place, on: Cluster) -> None:
+        self.place = place
+        package = ("package", "--folder", folder)
+        self.said = run_submit(*package, cwd=folder)
+        assert self.said.code == ExitCode.OK, self.said
+        self.made = {path.name: path.stat() for path in folder.iterdir()}
+        self.said_again = run_submit(*package, cwd=folder)
+        options = next(line for line in self.said.out.splitlines() if line.startswith("  --archives")).split()
+        options[1] = f"{folder}/{options[1]}"
+        with tarfile.open(folder / "environment.tar.gz") as archive:
+            self.names = archive.getnames()
+        self.ended = build(*place.arguments, "--", *on.options, *options)
+        self.environments = [path for host in HOSTS for path in on.work(host).glob("app-*/*/environment")]
+        self.compiled = [
+            {str(path.relative_to(environment)) for path in environment.glob("kidx-compiled/*/*")}
+            for environment in self.environments
+        ]
+        self.after = {path.name: path.stat() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def packed(
+    tmp_path_factory: pytest.TempPathFactory, two_workers: Cluster, log_dir: Path, settings: Path
+) -> Iterator[Packed]:
+    folder = tmp_path_factory.mktemp("packed")
+    yield Packed(folder, Place(tmp_path_factory.mktemp("undisturbed"), log_dir, settings), two_workers)
+    shutil.rmtree(folder)
+
+
+def test_executors_of_two_workers_bring_nothing_but_spark(packed: Packed, log_dir: Path) -> None:
+    """Modules and packages are sent along, pyspark is Spark's own: Kafka's bytes, and nothing compiled anew."""
+    assert packed.ended.code == ExitCode.OK, packed.ended
+    assert packed.ended.json["waves"] == len(SLOW_PARTITIONS)
+    assert indexes(packed.place.index_dir).items() >= kafkas_indexes(log_dir).items()
+    assert not [name for name in packed.names if "site-packages/pyspark/" in name or "deltalake" in name]
+    assert len(packed.environments) == len(HOSTS)
+    sent = {name for name in packed.names if name.startswith("kidx-compiled/") and not name.endswith("/")}
+    assert packed.compiled == [{name for name in sent if name.count("/") == 2}] * len(HOSTS)
+
+
+def test_a_package_that_is_up_to_date_stays_as_it_is(packed: Packed) -> None:
+    assert packed.said_again == Ended(ExitCode.OK, packed.said.out, "")
+    unchanged = ("environment.tar.gz", "environment.stamp")
+    assert set(packed.after) == {*unchanged, "kidx.zip"}
+    for name in unchanged:
+        assert (packed.made[name].st_ino, packed.made[name].st_mtime_ns) == (
+            packed.after[name].st_ino,
+            packed.after[name].st_mtime_ns,
+        )
+
+
+@contextlib.contextmanager
+def running(command: str, on: Cluster) -> Iterator[Running]:
+    """A driver to be disturbed; it does not outlive the context."""
+    with subprocess.Popen(
+        ["bash", "-c", f"exec {command}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=clean_environment(),
+    ) as process:
+        try:
+            yield Running(process, lambda _: list(on.python_workers()), DEADLINE_SECONDS)
+        finally:
+            end_gently(process)
+
+
+class Disturbed:
+    """A build on a cluster, and what can happen to it while it reads a slow segment."""
+
+    def __init__(self, on: Cluster, driver: Running, index_dir: Path, watch: Watch) -> None:
+        self._cluster, self._driver, self._index_dir = on, driver, index_dir
+        self._ended = os.pidfd_open(driver.process.pid)
+        self._events = watch.events(self._ended)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._ended)
+
+    def runs_twice(self, log: Path) -> None:
+        """Two attempts read at the same time, both publish, and the one that came too late has the last word."""
+        first = self._driver.mapping(log)
+        os.kill(first, signal.SIGSTOP)
+        hosts = self._cluster.python_workers
+        others = Running(self._driver.process, lambda _: [pid for pid in hosts() if pid != first], DEADLINE_SECONDS)
+        second = others.reading(log)
+        os.kill(second, signal.SIGSTOP)
+        assert hosts()[first] != hosts()[second]
+        os.kill(first, signal.SIGCONT)
+        self._stop_when_staged(first, log)
+        os.kill(second, signal.SIGCONT)
+        self._wait_for(log, Did.RENAME_HERE, f"{log.stem}.index")  # the last one
+        os.kill(first, signal.SIGCONT)
+        self._wait_for(log, Did.RENAME_HERE, f"{log.stem}.")
+
+    def loses_executor(self, log: Path) -> None:
+        """All processes of an executor are killed while files are staged and not yet in place."""
+        victim = self._driver.mapping(log)
+        executor = self._cluster.executor(victim)
+        self._stop_when_staged(victim, log)
+        for pid in executor:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def loses_worker(self, log: Path) -> None:
+        """A worker is killed, and nothing else; its executor then ends itself."""
+        victim = self._driver.mapping(log)
+        os.kill(victim, signal.SIGSTOP)
+        host = self._cluster.python_workers()[victim]
+        executor, *_ = self._cluster.executor(victim)
+        self._cluster.kill_worker(host)
+        assert wait_for_end(executor, DEADLINE_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGCONT)
+        assert wait_for_end(victim, DEADLINE_SECONDS)
+
+    def _stop_when_staged(self, python_worker: int, log: Path) -> None:
+        self._wait_for(log, Did.CREATE, f"-{log.stem}.")
+        os.kill(python_worker, signal.SIGSTOP)
+        # It stops when the kernel has done what it is at, and that may be the very rename.
+        state = Path(f"/proc/{python_worker}/stat")
+        while_it_runs(self._driver.process, lambda: state.read_text().rpartition(")")[2].split()[0] == "T" or None)
+        if (self._index_dir / log.parent.name / f"{log.stem}.index").exists():
+            raise TooLateError
+
+    def _wait_for(self, log: Path, did: Did, part_of_name: str) -> None:
+        for event in self._events:
+            if event.folder.name == log.parent.name and event.did & did and part_of_name in event.name:
+                return
+        raise TooLateError
+
+
+@again_if_too_late
+def disturb(on: Cluster, folder: Path, log_dir: Path, settings: Path, packed: Packed) -> None:
+    place = Place(Path(tempfile.mkdtemp(dir=folder)), log_dir, settings)
+    logs = [log_dir / name / segment_file(0, ".log") for name in SLOW_PARTITIONS]
+    watched = [place.index_dir / log.parent.name for log in logs]
+    for made in watched:
+        made.mkdir(parents=True)
+    twice = [word for name, value in TWICE.items() for word in ("--conf", f"{name}={value}")]
+    command = printed("build_index", *place.arguments, "--", *on.options, *twice)
+    command = command.replace("-m jobs.build_index", f"-c {shlex.quote(IN_A_SESSION)}")
+    try:
+        with Watch(watched) as watch, running(command, on) as driver:
+            with Disturbed(on, driver, place.index_dir, watch) as disturbed:
+                disturbed.runs_twice(logs[0])
+                disturbed.loses_executor(logs[1])
+                disturbed.loses_worker(logs[2])
+            out, messages = driver.process.communicate(timeout=DEADLINE_SECONDS)
+    finally:
+        on.mend()
+
+    assert driver.process.returncode == ExitCode.OK and "Traceback" not in messages, messages
+    assert set(json.loads(out)["by_status"]) == {"ok"}
+    assert indexes(place.index_dir) == indexes(packed.place.index_dir)
+    assert recorded(place) == recorded(packed.place)
+    left = staging_files(place.index_dir)
+    assert {path.parent for path in left} == {watched[1]}, left
+    age(left)
+    assert kidx("build", log_dir, "--index-dir", place.index_dir).code == ExitCode.OK
+    assert staging_files(place.index_dir) == []
+    assert indexes(place.index_dir) == indexes(packed.place.index_dir)
+
+
+def test_a_task_that_runs_twice_a_lost_executor_and_a_lost_worker_change_nothing(
+    two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed, exhaustive: bool, say: Say
+) -> None:
+    """All three happen to one build, wave after wave: the same bytes, the same rows, and what a killed executor had
+    staged is swept by a later run.
+    """
+    times = 10 if exhaustive else 1
+    for _ in range(times):
+        disturb(two_workers, tmp_path, log_dir, settings, packed)
+    say(f"{times} builds disturbed three times each")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +296,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark_cluster(root: Path, pytestconfig: pytest.Config) -> Iterator[Cluster]:
     if not pytestconfig.getoption("exhaustive"):
         pytest.skip("with --exhaustive: takes minutes")
-    with cluster(
+    with cluster_elsewhere(
         root, [root / "absent", root / "empty" / "kafka-logs", root / "other" / "kafka-logs" / "txn-mixed-0"]
     ) as started:
         yield started

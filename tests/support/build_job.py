@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ import pyspark
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs.build_index import build_index
+from jobs.common.settings import SETTINGS_FILE
 from jobs.common.tables import TABLES
 from jobs.compact_index import compact_index
 from jobs.retention import retention
@@ -27,6 +29,7 @@ from jobs.verify_index import verify_index
 from kidxlib.command import run
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
+NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,30 @@ def build(*arguments: str | Path) -> Ended:
     return Ended(process.returncode, out, err)
 
 
+def run_submit(*arguments: str | Path, cwd: Path | None = None, variables: Mapping[str, str] = NO_VARIABLES) -> Ended:
+    """Run ./spark-submit.sh to its end.
+
+    Args:
+        variables: more, for its environment.
+    """
+    ended = subprocess.run(
+        [PROJECT / "spark-submit.sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**clean_environment(), **variables},
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def printed(*arguments: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> str:
+    """What ./spark-submit.sh --dry-run prints: the command that it would run."""
+    ended = run_submit("--dry-run", *arguments, variables=variables)
+    assert ended.code == 0, ended
+    return ended.out
+
+
 def clean_environment() -> dict[str, str]:
     """This process's environment without what `build_here` adds."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
@@ -115,6 +142,36 @@ def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
     for table in TABLES:
         query = query.register(table.name, DeltaTable(catalog / table.name))
     return pyarrow.table(query.execute(sql).read_all()).to_pylist()
+
+
+class Place:
+    """Where one run builds to, and the state that it leaves there."""
+
+    def __init__(self, folder: Path, log_dir: Path, settings: Path = SETTINGS_FILE) -> None:
+        self.index_dir, self.catalog = folder / "index", folder / "catalog"
+        self.arguments = (
+            *("--source", f"broker={log_dir}", "--settings", settings),
+            *("--index-dir", self.index_dir, "--catalog", self.catalog, "--json"),
+        )
+
+    def state(self) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+        """Every index file, and every row without what is different in each run."""
+        found = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
+        for row in found:
+            row["index_folder"] = str(Path(row["index_folder"]).relative_to(self.index_dir))
+            del row["build_id"]
+        files = {
+            str(path.relative_to(self.index_dir)): path.read_bytes()
+            for path in self.index_dir.rglob("*")
+            if path.is_file() and not path.name.startswith(".kidx-")
+        }
+        return files, found
+
+    def recorded(self) -> set[str]:
+        """The logs that have a row, as the catalog says at this moment; none before there is a table."""
+        with contextlib.suppress(Exception):  # the table is being made
+            return {row["log_path"] for row in rows(self.catalog, "SELECT log_path FROM segments")}
+        return set()
 
 
 @functools.cache
