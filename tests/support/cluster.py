@@ -65,7 +65,6 @@ class Cluster:
         confs = {
             "spark.driver.host": HOSTS[0],
             "spark.driver.bindAddress": HOSTS[0],
-            "spark.local.dir": str(self._temporary),
             "spark.executor.memory": "1g",
             "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={self._temporary} {_JAVA}",
         }
