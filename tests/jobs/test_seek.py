@@ -260,11 +260,11 @@ def test_one_question_to_several_sources(held: Held) -> None:
     assert tuple(answers[0]) == RESULT_COLUMNS
     for answer in answers:
         check_timestamp(held.sources("compacted", 0)[answer["source"]], -2, answer)
-    assert run_here(kidx_seek, "--catalog", held.catalog, *question, "--json") == ended
+    assert run_here(kidx_seek, "--catalog", held.catalog, *question, "--json").out == ended.out
 
     picked = held.ask(*question, "--source", "sample")
     assert (picked.code, "rest" in picked.out, "sample" in picked.out) == (0, False, True)
-    assert run_here(kidx_seek, "--catalog", held.catalog, *question, "--source", "sample") == picked
+    assert run_here(kidx_seek, "--catalog", held.catalog, *question, "--source", "sample").out == picked.out
 
 
 def test_skewed_questions_are_spread(held: Held, spark: SparkSession) -> None:
