@@ -133,7 +133,8 @@ def printed(*arguments: str | Path, variables: Mapping[str, str] = NO_VARIABLES)
 
 def clean_environment() -> dict[str, str]:
     """This process's environment without what `build_here` adds."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    added = ("SPARK_", "PYSPARK_", "PYTHONPATH")
+    return {name: value for name, value in os.environ.items() if not name.startswith(added)}
 
 
 def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
