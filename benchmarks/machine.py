@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 #: The packages that decide how fast the scan is.
-_PACKAGES = ("numpy", "numba", "llvmlite", "google-crc32c", "deflate")
+_PACKAGES = ("numpy", "numba", "llvmlite", "isal")
 
 
 def describe() -> dict[str, str | int]:

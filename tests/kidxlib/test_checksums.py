@@ -16,7 +16,7 @@ CRC32C_OF_CHECKED = 0xE3069283
 
 
 def crc32c(data: bytes) -> int:
-    return int(checksums.CRC32C(data, c_size_t(len(data)))) & 0xFFFFFFFF
+    return ~int(checksums.CRC32C(data, len(data), 0xFFFFFFFF)) & 0xFFFFFFFF
 
 
 def crc32(data: bytes) -> int:
