@@ -18,9 +18,10 @@ from kidxlib import formats
 from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.objects import is_object
+from kidxlib.pieces import recover_in_pieces
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
-from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
-from kidxlib.storage import FileVersion, LogChangedError, ObjectReads, opened_log
+from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status
+from kidxlib.storage import FileVersion, LogBytes, LogChangedError, ObjectReads, opened_log
 
 
 class IntervalSource(enum.StrEnum):
@@ -48,6 +49,7 @@ class BuildTask:
         in_place: that is the segment's own folder, so new files take the log's owner, group and mode.
         publish_truncated: publish the index of a valid prefix too.
         only: names of the files that may be written; None for all.
+        threads: how many may work on it at the same time.
     """
 
     segment: SegmentFile
@@ -58,6 +60,7 @@ class BuildTask:
     in_place: bool
     publish_truncated: bool
     only: frozenset[str] | None = None
+    threads: int = 1
 
     @property
     def repairs_indexes(self) -> bool:
@@ -136,12 +139,25 @@ def build(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[BuiltSegment]:
         yield from waiting
 
 
+def recover_task(log: LogBytes, task: BuildTask) -> RecoveredSegment:
+    """Scan a segment's log, with as many threads as may work on it.
+
+    Raises:
+        LogChangedError: the log shrank while it was read in chunks.
+    """
+    base_offset, offset_index = task.segment.base_offset, None
+    threads = min(task.threads, len(os.sched_getaffinity(0)))
+    if threads > 1:
+        offset_index = read_file(task.index_folder, segment_file(base_offset, OFFSET_INDEX_SUFFIX))
+    return recover_in_pieces(log, base_offset, task.options, threads, offset_index)
+
+
 def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSegment:
     version, reads = task.segment.version, None
     try:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
-            recovered = recover(opened.log(may_map=may_map), task.segment.base_offset, task.options)
+            recovered = recover_task(opened.log(may_map=may_map), task)
             owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.refuse_changed()
     except (LogChangedError, OSError) as error:

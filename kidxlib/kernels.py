@@ -218,13 +218,18 @@ def new_state(base_offset: int) -> np.ndarray[Any, Any]:
 
 
 @njit(inline="always")
-def _crc32c(address, size):
-    return np.int64(~_iscsi_crc32c(np.uintp(address), np.int32(size), np.uint32(0xFFFFFFFF)))
+def _stored_checksum(data, at, magic):
+    """What the header of a batch says; zero-extended, as the computed one."""
+    return np.int64(np.uint32(int32(data, at + (_V2_CRC_AT if magic >= _MAGIC_V2 else _V1_CRC_AT))))
 
 
 @njit(inline="always")
-def _crc32(address, size):
-    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(address), np.uint64(size)))
+def _checksum(address, batch_bytes, magic):
+    """The checksum of a whole batch at an address: CRC-32C from magic 2 on, CRC-32 before."""
+    if magic >= _MAGIC_V2:
+        covered, size = np.uintp(address + _V2_ATTRIBUTES_AT), np.int32(batch_bytes - _V2_ATTRIBUTES_AT)
+        return np.int64(~_iscsi_crc32c(covered, size, np.uint32(0xFFFFFFFF)))
+    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(address + _MAGIC_AT), np.uint64(batch_bytes - _MAGIC_AT)))
 
 
 @intrinsic
@@ -379,7 +384,7 @@ def _note_producer(
         types.int64,
         types.int64,
         types.int64,
-        types.boolean,
+        types.int64,
         types.Array(from_dtype(SCAN_STATE), 1, "C"),
         types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
         types.Array(from_dtype(TIME_ENTRY), 1, "C"),
@@ -399,7 +404,7 @@ def scan(
     interval_bytes,
     max_offset_entries,
     max_time_entries,
-    verify_crc,
+    trusted_to,
     states,
     offset_entries,
     time_entries,
@@ -416,7 +421,7 @@ def scan(
         base_offset: the segment's base offset.
         interval_bytes: `index.interval.bytes`.
         max_offset_entries, max_time_entries: entries that Kafka's index files have room for.
-        verify_crc: False trusts the checksums and reads headers only.
+        trusted_to: the checksums of batches that start before this file position are trusted, not computed.
         states: one `SCAN_STATE`; on return its `end` is an `EndReason`. `NEEDS_BYTES`: call again with a chunk that
             holds `needed` bytes from `position` on, or (unless `needs_whole_batch`) with the checksum of that one batch
             in `checked_*`. `NEEDS_ROOM`: call again with more room in `producer_events` and `leader_epochs`.
@@ -466,22 +471,15 @@ def scan(
             state.found, state.expected = batch_bytes, _BATCH_V2_BYTES_MIN
             end = EndReason.BATCH_TOO_SMALL
             break
-        crc_known = not verify_crc or position == state.checked_position
+        is_trusted = position < trusted_to
+        crc_known = is_trusted or position == state.checked_position
         needed = min(batch_bytes, _BATCH_V2_BYTES_MIN) if crc_known else batch_bytes
         if position + needed > chunk_end:
             state.needed, state.needs_whole_batch = needed, 0
             break
-        if verify_crc:
-            if magic >= _MAGIC_V2:
-                stored = np.int64(np.uint32(int32(chunk, at + _V2_CRC_AT)))
-                computed = state.checked_crc
-                if not crc_known:
-                    computed = _crc32c(address + at + _V2_ATTRIBUTES_AT, batch_bytes - _V2_ATTRIBUTES_AT)
-            else:
-                stored = np.int64(np.uint32(int32(chunk, at + _V1_CRC_AT)))
-                computed = state.checked_crc
-                if not crc_known:
-                    computed = _crc32(address + at + _MAGIC_AT, batch_bytes - _MAGIC_AT)
+        if not is_trusted:
+            stored = _stored_checksum(chunk, at, magic)
+            computed = state.checked_crc if crc_known else _checksum(address + at, batch_bytes, magic)
             if computed != stored:
                 state.found, state.expected = computed, stored
                 end = EndReason.CRC_MISMATCH
@@ -600,6 +598,66 @@ def scan(
         end = EndReason.TIME_INDEX_OFFSET_DECREASING
     state.position = position
     state.end = end
+
+
+@njit(
+    types.int64(types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def check_batches(data, start, stop):
+    """Check the checksums of the batches from `start` on: the position of the first that starts at `stop` or behind it,
+    or before that of the first that is not whole and right.
+
+    Args:
+        data: the whole log, read-only uint8.
+    """
+    address = np.int64(data.ctypes.data)
+    position = start
+    while position < stop and position + _BATCH_BYTES_MIN <= len(data):
+        batch_bytes = _LOG_OVERHEAD + np.int64(int32(data, position + _SIZE_AT))
+        magic = np.int64(np.int8(data[position + _MAGIC_AT]))
+        smallest = _BATCH_V2_BYTES_MIN if magic >= _MAGIC_V2 else _BATCH_BYTES_MIN
+        if batch_bytes < smallest or position + batch_bytes > len(data):
+            break
+        if _checksum(address + position, batch_bytes, magic) != _stored_checksum(data, position, magic):
+            break
+        position += batch_bytes
+    return position
+
+
+@njit(
+    types.int64(types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def find_batch(data, start, stop):
+    """The first position from `start` on, and before `stop`, at which a batch of magic 2 seems to start, as its header
+    and its checksum say; −1 where there is none.
+
+    Args:
+        data: the whole log, read-only uint8.
+    """
+    address = np.int64(data.ctypes.data)
+    for position in range(start, min(stop, len(data) - _BATCH_V2_BYTES_MIN + 1)):
+        if data[position + _MAGIC_AT] != _MAGIC_V2:
+            continue
+        # Cheap conditions first: what looks like a size in the midst of records may be that of a gigabyte.
+        batch_bytes = _LOG_OVERHEAD + np.int64(int32(data, position + _SIZE_AT))
+        is_header = (
+            int64(data, position) >= 0
+            and _BATCH_V2_BYTES_MIN <= batch_bytes <= len(data) - position
+            and data[position + _V2_ATTRIBUTES_AT] == 0
+            and int32(data, position + _V2_LAST_OFFSET_DELTA_AT) >= 0
+            and int32(data, position + _V2_RECORDS_COUNT_AT) >= 0
+        )
+        if is_header and _checksum(address + position, batch_bytes, np.int64(_MAGIC_V2)) == _stored_checksum(
+            data, position, np.int64(_MAGIC_V2)
+        ):
+            return position
+    return np.int64(-1)
 
 
 @njit(

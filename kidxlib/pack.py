@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from kidxlib.build import BuildTask
@@ -17,9 +18,12 @@ BINS_PER_CORE: Final = 4
 def pack(tasks: Iterable[BuildTask], cores: int) -> list[list[BuildTask]]:
     """Bins of work: the biggest segments first, small ones together.
 
-    Starting with the biggest keeps a large segment from running on alone at the end.
+    Starting with the biggest keeps a large segment from running on alone at the end; where there are fewer segments
+    than cores, several work on each.
     """
     ordered = sorted(tasks, key=lambda task: task.log_bytes, reverse=True)
+    if ordered and (threads := cores // len(ordered)) > 1:
+        ordered = [replace(task, threads=threads) for task in ordered]
     total_bytes = sum(task.log_bytes for task in ordered)
     bins_wanted = cores * BINS_PER_CORE
     bin_bytes = min(BIN_BYTES, total_bytes // bins_wanted + 1)

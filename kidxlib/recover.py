@@ -231,13 +231,14 @@ _ENDS: Final = {
 }
 
 
-def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> RecoveredSegment:
+def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to: int = 0) -> RecoveredSegment:
     """Scan a segment's log as `LogSegment.recover` does, without changing it.
 
     Args:
         log: the bytes of the `.log`.
         base_offset: the segment's base offset, from its file name.
         options: what else the indexes depend on.
+        checked_to: the checksums of all batches that start before this position are known to be right.
 
     Raises:
         LogChangedError: the log shrank while it was read in chunks.
@@ -283,7 +284,7 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions) -> Recover
             options.interval_bytes,
             max_offset_entries,
             max_time_entries,
-            options.verify_crc,
+            checked_to if options.verify_crc else log.size,
             states,
             offset_entries,
             time_entries,

@@ -20,14 +20,14 @@ from kidxlib.audit import Finding, Verdict, audit_offset_index, audit_time_index
 from kidxlib.audit_records import audit_records
 from kidxlib.audit_state import audit_epochs, audit_snapshot
 from kidxlib.audit_transactions import TransactionsOfSegment, audit_transaction_index, markers_in
-from kidxlib.build import BuildTask, why_not_read
+from kidxlib.build import BuildTask, recover_task, why_not_read
 from kidxlib.epochs import LeaderEpochs
 from kidxlib.fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.log_dir import CheckpointError, read_leader_epochs
 from kidxlib.objects import Location, location
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.plan import PartitionKey, Plan
-from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
+from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status
 from kidxlib.startup import Forecast, PartitionStop, Recovery, forecast, last_stop
 from kidxlib.storage import LogBytes, LogChangedError, opened_log
 from kidxlib.tiering import NotReady, not_ready_for_tiering
@@ -140,7 +140,7 @@ def audit_segment(task: BuildTask, may_map: bool, *, deep: bool) -> AuditedSegme
     try:
         with opened_log(segment.path) as opened:
             log = opened.log(may_map=may_map)
-            recovered = recover(log, base_offset, task.options)
+            recovered = recover_task(log, task)
             valid = opened.log(recovered.end.position, may_map=may_map)
             findings = list(_indexes(valid, recovered, task, may_map))
             if deep and recovered.end.status is not Status.QUARANTINED:
