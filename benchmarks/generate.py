@@ -33,6 +33,10 @@ _MESSAGE_V0: Final = np.dtype(
 _HEADERS: Final = {0: _MESSAGE_V0, 1: formats.MESSAGE_V1, formats.MAGIC_V2: formats.BATCH_V2}
 
 
+#: Those that Arrow writes as Kafka does; its snappy has no frames.
+Codec = Literal["none", "gzip", "lz4", "zstd"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentContent:
     """What a generated segment holds. The same content and size give the same bytes.
@@ -40,13 +44,16 @@ class SegmentContent:
     Attributes:
         magic: 0, 1 or 2.
         batch_bytes: nominal size of a batch, or of a message of magic 0 and 1, before compression.
-        codec: none, gzip or zstd; magic 0 and 1 know none only.
+        codec: magic 0 and 1 know none only.
+        batches_a_transaction: after so many batches of one producer, all transactional, comes a commit marker; 0 for no
+            producer. Magic 2 only.
         seed: of the random numbers.
     """
 
     magic: int
     batch_bytes: int
-    codec: Literal["none", "gzip", "zstd"] = "none"
+    codec: Codec = "none"
+    batches_a_transaction: int = 0
     seed: int = 0
 
 
@@ -84,6 +91,10 @@ class _Cycle:
         nominal = np.full(max(1, nominal_bytes // content.batch_bytes), content.batch_bytes)
         sizes = random.integers(nominal * 3 // 4, nominal * 5 // 4, endpoint=True) - layout.itemsize
         contents = [_records(content, max(1, int(size)), random) for size in sizes]
+        if every := content.batches_a_transaction:
+            for place in range(len(contents) // every * every, 0, -every):
+                contents.insert(place, (_MARKER, 1))
+        is_marker = np.array([data is _MARKER for data, _ in contents])
         counts = np.array([count for _, count in contents])
         lengths = np.array([layout.itemsize + len(data) for data, _ in contents])
 
@@ -93,7 +104,7 @@ class _Cycle:
         self._magic = content.magic
         self._counts = counts
         self._first_offsets = np.cumsum(counts) - counts
-        self._headers = _constant_headers(content, lengths, counts)
+        self._headers = _constant_headers(content, lengths, counts, is_marker)
         self._header_bytes = self._starts[:, np.newaxis] + np.arange(layout.itemsize)
         self._data = np.frombuffer(bytearray().join(bytes(layout.itemsize) + data for data, _ in contents), np.uint8)
 
@@ -125,9 +136,12 @@ class _Cycle:
 
 
 def _constant_headers(
-    content: SegmentContent, lengths: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]
+    content: SegmentContent,
+    lengths: np.ndarray[Any, Any],
+    counts: np.ndarray[Any, Any],
+    is_marker: np.ndarray[Any, Any],
 ) -> np.ndarray[Any, Any]:
-    """Headers with all that does not depend on the offset."""
+    """Headers with all that does not depend on the offset; sequence numbers start anew in each stretch."""
     headers = np.zeros(len(lengths), _HEADERS[content.magic])
     headers["magic"] = content.magic
     if content.magic < formats.MAGIC_V2:
@@ -139,6 +153,11 @@ def _constant_headers(
     headers["records_count"] = counts
     for field in ("producer_id", "producer_epoch", "base_sequence"):
         headers[field] = -1
+    if content.batches_a_transaction:
+        headers["producer_id"], headers["producer_epoch"] = _PRODUCER_ID, 0
+        headers["base_sequence"] = np.where(is_marker, formats.NO_SEQUENCE, np.cumsum(counts) - counts)
+        headers["attributes"] = np.where(is_marker, formats.ATTRIBUTE_CONTROL, headers["attributes"])
+        headers["attributes"] |= formats.ATTRIBUTE_TRANSACTIONAL
     return headers
 
 
@@ -155,10 +174,11 @@ def _records(content: SegmentContent, size: int, random: np.random.Generator) ->
     return records, len(values)
 
 
-def _record_v2(delta: int, value: bytes) -> bytes:
-    """A `DefaultRecord` without key and headers; `delta` is that of its offset and of its timestamp."""
-    no_attributes, no_key, no_headers = b"\0", _varint(-1), _varint(0)
-    record = no_attributes + _varint(delta) * 2 + no_key + _varint(len(value)) + value + no_headers
+def _record_v2(delta: int, value: bytes, key: bytes | None = None) -> bytes:
+    """A `DefaultRecord` without headers; `delta` is that of its offset and of its timestamp."""
+    no_attributes, no_headers = b"\0", _varint(0)
+    key_field = _varint(-1) if key is None else _varint(len(key)) + key
+    record = no_attributes + _varint(delta) * 2 + key_field + _varint(len(value)) + value + no_headers
     return _varint(len(record)) + record
 
 
@@ -169,3 +189,12 @@ def _varint(value: int) -> bytes:
         encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
     return bytes([*encoded, rest])
+
+
+_PRODUCER_ID: Final = 1
+#: What the batch of a commit marker holds: `EndTransactionMarker` of coordinator epoch 0.
+_MARKER: Final = _record_v2(
+    0,
+    bytes(formats.MARKER_VALUE_BYTES),
+    key=bytes(2) + formats.CONTROL_TYPE_COMMIT.to_bytes(formats.CONTROL_KEY_BYTES - 2),
+)
