@@ -188,8 +188,12 @@ write_lock() {
 }
 
 case ${1-} in
-  '' | kafka)
+  '' | kafka | test)
     java=$(java_command) # first: it would be a pity to say so after a minute
+    if [[ ${1-} == test ]]; then
+      one_at_a_time # for both: each would wait for the other
+      set_up_airflow &
+    fi
     set_up_venv
     set_up_jars delta Delta
     if [[ -n ${1-} ]]; then
@@ -197,20 +201,10 @@ case ${1-} in
       set_up_jars s3proxy s3proxy
     fi
     [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive
+    [[ ${1-} != test ]] || wait $!
     ;;
   venv) set_up_venv ;;
   airflow) set_up_airflow ;;
-  test)
-    java=$(java_command)
-    one_at_a_time # for both: each would wait for the other
-    set_up_airflow &
-    set_up_venv
-    set_up_jars delta Delta
-    set_up_jars kafka Kafka
-    set_up_jars s3proxy s3proxy
-    set_up_class_archive
-    wait $!
-    ;;
   lock) write_lock ;;
   *) fail 2 "no such target: $1; there are kafka, venv, airflow, test and lock, or none" ;;
 esac

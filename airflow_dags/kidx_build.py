@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from inspect import cleandoc
 from typing import Any
 
-import pendulum
 from airflow.sdk import DAG, Param, chain
 
+from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.params import conf_param, options_param
-from kidx_dags.spark_job import spark_job, task_defaults
+from kidx_dags.spark_job import spark_job
 
 
 def _sources(params: Mapping[str, Any]) -> list[str]:
@@ -22,14 +20,10 @@ def _sources(params: Mapping[str, Any]) -> list[str]:
 def build_dag(catalog: Catalog) -> DAG:
     index_dir = ["--index-dir", catalog.at_home(catalog.index_dir)] if catalog.index_dir else []
 
-    with DAG(
-        f"kidx_{catalog.name}_build",
-        schedule=catalog.build_schedule,
-        start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-        catchup=False,
-        max_active_runs=1,
-        default_args=task_defaults(catalog),
-        tags=["kidx", catalog.name],
+    with catalog_dag(
+        catalog,
+        "build",
+        catalog.build_schedule,
         params={
             "sources": Param(
                 catalog.sources,
@@ -41,9 +35,8 @@ def build_dag(catalog: Catalog) -> DAG:
             "build_options": options_param("build_index", catalog.build_options),
             "audit_options": options_param("verify_index", catalog.audit_options),
             "compact_options": options_param("compact_index", catalog.compact_options),
-            "conf": conf_param(catalog),
         },
-        doc_md=cleandoc(f"""
+        doc=f"""
             Keeps the catalog `{catalog.at_home(catalog.catalog)}` up to date.
 
             - **build** indexes what is new or has changed since the last run.
@@ -52,7 +45,7 @@ def build_dag(catalog: Catalog) -> DAG:
 
             A task that ends with `NotWellError` has done its work and found segments that are not well; its log names
             them. It is not tried again, and nothing behind it runs. See docs/airflow.md.
-        """),
+        """,
     ) as dag:
         build = spark_job(
             catalog,

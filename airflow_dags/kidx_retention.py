@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from inspect import cleandoc
 from typing import Any
 
-import pendulum
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.python import ShortCircuitOperator
 from airflow.sdk import DAG, Asset, Context, Param, chain
 from airflow.sdk.exceptions import AirflowFailException
 
+from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.params import conf_param, options_param
-from kidx_dags.spark_job import SAID, spark_job, task_defaults
+from kidx_dags.spark_job import SAID, spark_job
 
 
 def _audited(asset: Asset) -> Callable[..., bool]:
@@ -46,14 +44,10 @@ def _apply_options(context: Context) -> list[str]:
 
 
 def retention_dag(catalog: Catalog) -> DAG:
-    with DAG(
-        f"kidx_{catalog.name}_retention",
-        schedule=catalog.retention_schedule,
-        start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
-        catchup=False,
-        max_active_runs=1,
-        default_args=task_defaults(catalog),
-        tags=["kidx", catalog.name],
+    with catalog_dag(
+        catalog,
+        "retention",
+        catalog.retention_schedule,
         params={
             "apply": Param(
                 False,
@@ -62,9 +56,8 @@ def retention_dag(catalog: Catalog) -> DAG:
             ),
             "retention_options": options_param("retention", catalog.retention_options),
             "apply_options": options_param("retention --apply", []),
-            "conf": conf_param(catalog),
         },
-        doc_md=cleandoc(f"""
+        doc=f"""
             Plans which segments of the catalog `{catalog.at_home(catalog.catalog)}` retention would delete.
 
             - **audited** goes on if an audit has updated the asset `{catalog.asset.name}` since the last run, or if the
@@ -75,7 +68,7 @@ def retention_dag(catalog: Catalog) -> DAG:
             - **apply** carries out this very plan.
 
             See docs/airflow.md.
-        """),
+        """,
     ) as dag:
         audited = ShortCircuitOperator(
             task_id="audited", python_callable=_audited(catalog.asset), inlets=[catalog.asset]

@@ -195,6 +195,13 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             recorded = beside.submit(record_partitions, catalog, plan, build_id, all_topics=request.all_topics)
             finished_rows = _finish(request, plan, changes, catalog, build_id, scanned.counts)
             notes = recorded.result()
+        counts = {
+            "partitions": len(plan.partitions),
+            "segments": scanned.counts.segments,
+            "unchanged": changes.unchanged,
+            "gone": len(changes.gone),
+            "rows_changed": marked + scanned.rows_changed + finished_rows,
+        }
         row = {
             "build_id": build_id,
             "started_at": request.where.now,
@@ -204,19 +211,15 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             "sources": {source.name: str(source.path) for source in request.sources},
             "options": request.recorded(),
             "versions": _versions(spark.version),
-            "partitions": len(plan.partitions),
-            "segments": scanned.counts.segments,
+            **counts,
             "log_bytes": scanned.counts.log_bytes,
             "batches": scanned.counts.batches,
-            "unchanged": changes.unchanged,
-            "gone": len(changes.gone),
             "by_status": dict(scanned.counts.by_status),
             "by_published": dict(scanned.counts.by_published),
             "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
             "finished": len(changes.to_finish),
             "aborted_transactions": scanned.counts.aborted_transactions,
             "by_transaction_index": dict(scanned.counts.by_transaction_index),
-            "rows_changed": marked + scanned.rows_changed + finished_rows,
         }
         catalog.append_build(row)
     if as_json:
@@ -228,14 +231,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
     return Ended(
         code=ExitCode.OK if all_well else ExitCode.NOT_WELL,
         run_id=build_id,
-        counts={
-            "partitions": len(plan.partitions),
-            "segments": scanned.counts.segments,
-            "unchanged": changes.unchanged,
-            "gone": len(changes.gone),
-            "rows_changed": marked + scanned.rows_changed + finished_rows,
-            "not_well": scanned.counts.not_well_count,
-        },
+        counts={**counts, "not_well": scanned.counts.not_well_count},
         bytes=scanned.counts.log_bytes,
     )
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -31,8 +29,6 @@ _TABLE: Final = re.compile(r"[┏┃┡│└]")
 _NAMES_SEGMENTS: Final = re.compile(
     r"(truncated|quarantined|changed|unreadable|broken|safe|not ready for tiering|not well|disagreement|kept): |… and "
 )
-
-_log: Final = logging.getLogger(__name__)
 
 
 class WrongOptionsError(AirflowFailException):
@@ -126,20 +122,3 @@ def spark_job(catalog: Catalog, job: str, options: Options, **of_operator: Any) 
             **of_operator,
         }
     )
-
-
-def task_defaults(catalog: Catalog) -> dict[str, Any]:
-    """What all tasks of a catalog's DAGs have."""
-    return {
-        "owner": catalog.owner,
-        "retries": catalog.retries,
-        "retry_delay": timedelta(minutes=catalog.retry_minutes),
-        "execution_timeout": timedelta(hours=catalog.timeout_hours),
-        "on_failure_callback": say_what_failed,
-    }
-
-
-def say_what_failed(context: Context) -> None:
-    """Write one message to the task's log: which task of which run, and which segments."""
-    task = context["task_instance"]
-    _log.error("%s.%s of %s failed: %s", task.dag_id, task.task_id, task.run_id, context.get("exception"))
