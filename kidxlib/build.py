@@ -21,7 +21,7 @@ from kidxlib.objects import is_object
 from kidxlib.pieces import recover_in_pieces
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status
-from kidxlib.storage import FileVersion, LogBytes, LogChangedError, ObjectReads, opened_log
+from kidxlib.storage import FileVersion, LogBytes, LogChangedError, Reads, opened_log
 
 
 class IntervalSource(enum.StrEnum):
@@ -105,7 +105,7 @@ class BuiltSegment:
     published: Published
     offset_index: IndexFile | None = None
     time_index: IndexFile | None = None
-    reads: ObjectReads | None = None
+    reads: Reads | None = None
 
 
 def held_name(base_offset: int) -> str:
@@ -157,7 +157,7 @@ def _build_one(task: BuildTask, publisher: Publisher, may_map: bool) -> BuiltSeg
     try:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
-            recovered = recover_task(opened.log(may_map=may_map), task)
+            recovered = recover_task(opened.log(may_map=may_map, end_to_end=True), task)
             owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.refuse_changed()
     except (LogChangedError, OSError) as error:

@@ -9,26 +9,28 @@ import mmap
 import os
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError
-from kidxlib.objects import ObjectPath, ObjectStatus, is_object, open_object, read_object, read_object_into
-
-if TYPE_CHECKING:
-    from pyarrow import NativeFile
+from kidxlib.objects import ObjectPath, ObjectStatus, is_object, open_object, read_object_into
+from kidxlib.page_cache import CachedPages, DropBehind
 
 #: Bytes read at a time where a log is not mapped.
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 
-#: Bytes asked of an object at a time, and how many such requests are under way where it is read from end to end.
+#: Bytes asked of an object, or of a file that is not in memory, at a time, and how many such requests are under way
+#: where it is read from end to end.
 RANGE_BYTES: Final = 8 * 1024 * 1024
 RANGES_AHEAD: Final = 4
+#: What is left of a range when the next one is looked at: less than a batch. Kafka's are 1 MiB at most by default.
+_SPACE_BYTES: Final = 1024 * 1024 + 4096
 
 
 class LogChangedError(KidxError):
@@ -139,38 +141,53 @@ class ChunkedLog:
 
 
 @dataclass(slots=True)
-class ObjectReads:
-    """What reading an object took so far: requests, and the bytes that they gave."""
+class Reads:
+    """What reading a log by ranges took so far: requests, and the bytes that they gave."""
 
     requests: int = 0
     read_bytes: int = 0
 
 
-class ObjectLog:
-    """A log that is read by ranges of an object. As long as it is read on and on, the next ranges are on their way
-    while one is looked at, and none is asked for twice; a jump asks for one. Memory is bounded by the ranges, not by
-    the log's size.
+class ReadInto(Protocol):
+    """Fill memory with what stands at a file position, and say how many bytes there were."""
+
+    def __call__(self, position: int, room: NDArray[np.uint8], /) -> int: ...
+
+
+class RangedLog:
+    """A log that is read by ranges. As long as it is read on and on, the next ranges are on their way while one is
+    looked at, and none is asked for twice; a jump asks for one. Memory is bounded by the ranges, not by the log's size.
+
+    A range is looked at where it was read into; only what lies across the end of one is copied, before the next.
     """
 
     def __init__(
         self,
-        file: NativeFile,
-        path: ObjectPath,
+        read_into: ReadInto,
         size: int,
-        reads: ObjectReads,
+        reads: Reads,
         threads: ThreadPoolExecutor,
         range_bytes: int = RANGE_BYTES,
         ahead: int = RANGES_AHEAD,
+        done_to: Callable[[int], None] | None = None,
     ) -> None:
-        self._file, self._path, self._size = file, path, size
-        self._reads, self._threads, self._range_bytes, self._ahead = reads, threads, range_bytes, ahead
-        # What is in memory, from `_start` to `_end`: room for one range, and for what is left of the one before it.
-        self._buffer = np.empty(min(2 * range_bytes, size), np.uint8)
+        """
+        Args:
+            read_into: is called from the threads.
+            done_to: is told which position all before is not needed any more, as long as it is read on and on.
+        """
+        self._read_into, self._size, self._reads, self._threads = read_into, size, reads, threads
+        self._range_bytes, self._ahead, self._done_to = max(1, min(range_bytes, size)), ahead, done_to
+        # What is in memory, from `_start` to `_end`, and the room that it is in, if that can be used again.
+        self._window = np.empty(0, np.uint8)
+        self._room: NDArray[np.uint8] | None = None
         self._start = self._end = 0
-        # What is under way, from `_end` on, each into memory of its own, which is used again and again.
-        self._coming: deque[tuple[Future[int], NDArray[np.uint8]]] = deque()
+        # What is under way, from `_end` on, each with its length and its room, which is used again and again.
+        self._coming: deque[tuple[Future[int], int, NDArray[np.uint8]]] = deque()
         self._free: list[NDArray[np.uint8]] = []
         self._asked_to = 0
+        # In each room the range stands behind space for what is left of the one before it.
+        self._space = min(range_bytes, _SPACE_BYTES)
 
     @property
     def size(self) -> int:
@@ -180,22 +197,19 @@ class ObjectLog:
         """See `LogBytes.window`. It holds a range's bytes from `position` on, or all that there are.
 
         Raises:
-            LogChangedError: the object is shorter than it was when it was opened.
+            LogChangedError: the log is shorter than it was when it was opened.
             OSError: it cannot be read, or is there no longer.
         """
         reads_on = self._start <= position <= self._end
         if not reads_on:
             self.let_go()
             self._start = self._end = self._asked_to = position
+            self._window = self._window[:0]
         wanted_end = min(position + self._range_bytes, self._size)
-        if self._end < wanted_end:
-            kept = self._buffer[position - self._start : self._end - self._start]
-            self._buffer[: len(kept)] = kept
-            self._start = position
-            while self._end < wanted_end:
-                self._ask(self._ahead if reads_on else 1)
-                self._take()
-        window = self._buffer[position - self._start : self._end - self._start]
+        while self._end < wanted_end:
+            self._ask(self._ahead if reads_on else 1)
+            self._take(position)
+        window = self._window[position - self._start :]
         window.setflags(write=False)
         return position, window
 
@@ -204,15 +218,15 @@ class ObjectLog:
         wanted = min(size, max(self._size - position, 0))
         if wanted > self._range_bytes:
             self._reads.requests += 1
-            data = read_object(self._file, self._path, position, wanted)
-            self._count(len(data), position, wanted)
-            return data
+            data = np.empty(wanted, np.uint8)
+            self._count(self._read_into(position, data), position, wanted)
+            return data.tobytes()
         start, window = self.window(position)
         return window[position - start : position - start + wanted].tobytes()
 
     def let_go(self) -> None:
         """Wait for what is under way, and forget it."""
-        for future, room in self._coming:
+        for future, _, room in self._coming:
             if future.cancel():
                 self._reads.requests -= 1
             elif future.exception() is None:
@@ -223,30 +237,41 @@ class ObjectLog:
 
     def _ask(self, ranges: int) -> None:
         while len(self._coming) < ranges and self._asked_to < self._size:
-            room = self._free.pop() if self._free else np.empty(min(self._range_bytes, self._size), np.uint8)
-            wanted = room[: self._size - self._asked_to]
-            future = self._threads.submit(read_object_into, self._file, self._path, self._asked_to, wanted)
-            self._coming.append((future, room))
+            length = min(self._range_bytes, self._size - self._asked_to)
+            room = self._free.pop() if self._free else np.empty(self._space + self._range_bytes, np.uint8)
+            wanted = room[self._space : self._space + length]
+            self._coming.append((self._threads.submit(self._read_into, self._asked_to, wanted), length, room))
             self._reads.requests += 1
-            self._asked_to += len(wanted)
+            self._asked_to += length
 
-    def _take(self) -> None:
-        position, start = self._end, self._end - self._start
-        size = min(self._range_bytes, self._size - position)
-        future, room = self._coming.popleft()
-        self._free.append(room)
+    def _take(self, position: int) -> None:
+        """Make the next range part of the window, which then starts at a position."""
+        future, length, room = self._coming.popleft()
         try:
-            self._count(future.result(), position, size)
+            self._count(future.result(), self._end, length)
         except (OSError, LogChangedError):
+            self._free.append(room)
             self.let_go()  # what comes behind the one that failed
             raise
-        self._buffer[start : start + size] = room[:size]
-        self._end += size
+        left = self._window[position - self._start :]
+        if self._done_to is not None:
+            self._done_to(self._end - len(left))
+        begin = self._space - len(left)
+        if begin >= 0:
+            room[begin : self._space] = left
+            self._window = room[begin : self._space + length]
+        else:
+            self._window = np.concatenate([left, room[self._space : self._space + length]])
+            self._free.append(room)
+        if self._room is not None:
+            self._free.append(self._room)
+        self._room = room if begin >= 0 else None
+        self._start, self._end = position, self._end + length
 
     def _count(self, read_bytes: int, position: int, wanted: int) -> None:
         self._reads.read_bytes += read_bytes
         if read_bytes < wanted:
-            raise LogChangedError(f"object ends at byte {position + read_bytes}, it had {self._size} bytes when opened")
+            raise LogChangedError(f"log ends at byte {position + read_bytes}, it had {self._size} bytes when opened")
 
 
 class LogTail:
@@ -361,19 +386,29 @@ class OpenedLog(Protocol):
     """
 
     version: FileVersion
-    reads: ObjectReads | None
+
+    @property
+    def reads(self) -> Reads | None: ...
 
     @property
     def status(self) -> os.stat_result | None: ...
 
     def log(
-        self, size: int | None = None, *, may_map: bool, few_pages: bool = False, chunk_bytes: int | None = None
+        self,
+        size: int | None = None,
+        *,
+        may_map: bool,
+        few_pages: bool = False,
+        end_to_end: bool = False,
+        chunk_bytes: int | None = None,
     ) -> LogBytes:
         """Its bytes, as long as it is open.
 
         Args:
             size: only so many; None for all.
             may_map, few_pages: see `map_log`. An object is never mapped.
+            end_to_end: it is read once, from end to end: of a file that is not in memory much is asked for ahead, and
+                let go of behind.
             chunk_bytes: how many are read at once where it is not mapped; None for what suits a scan.
 
         Raises:
@@ -395,22 +430,53 @@ class _OpenedFile:
     def __init__(self, descriptor: int, version: FileVersion) -> None:
         self._descriptor = descriptor
         self.version = version
-        self.reads: ObjectReads | None = None
+        self.reads = None
+        self._opened = contextlib.ExitStack()
 
     @property
     def status(self) -> os.stat_result | None:
         return os.fstat(self._descriptor)
 
     def log(
-        self, size: int | None = None, *, may_map: bool, few_pages: bool = False, chunk_bytes: int | None = None
+        self,
+        size: int | None = None,
+        *,
+        may_map: bool,
+        few_pages: bool = False,
+        end_to_end: bool = False,
+        chunk_bytes: int | None = None,
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
+        if may_map and end_to_end and wanted > 0:
+            cached = CachedPages(self._descriptor, wanted)
+            if not cached.likely_all():
+                return self._cold(cached, wanted)
         if may_map:
             return map_log(self._descriptor, wanted, few_pages=few_pages)
         return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
 
+    def _cold(self, cached: CachedPages, size: int) -> LogBytes:
+        behind = DropBehind(self._descriptor, cached.all())
+        threads = self._opened.enter_context(ThreadPoolExecutor(RANGES_AHEAD))
+        log = RangedLog(self._read_into, size, Reads(), threads, done_to=behind.done_to)
+        self._opened.callback(behind.done)
+        self._opened.callback(log.let_go)
+        return log
+
+    def _read_into(self, position: int, room: NDArray[np.uint8]) -> int:
+        filled = 0
+        while filled < len(room):
+            count = os.preadv(self._descriptor, [room[filled:].data], position + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
+
     def refuse_changed(self) -> None:
         refuse_changed(self._descriptor, self.version)
+
+    def close(self) -> None:
+        self._opened.close()
 
 
 class _OpenedObject:
@@ -418,29 +484,34 @@ class _OpenedObject:
         self._path = path
         self._file, self._opened_status = open_object(path)
         self._threads = ThreadPoolExecutor(RANGES_AHEAD)
-        self._logs: list[ObjectLog] = []
+        self._logs: list[RangedLog] = []
         self.version = FileVersion.of_object(self._opened_status)
-        self.reads: ObjectReads | None = ObjectReads(requests=1)
+        self.reads = Reads(requests=1)
 
     @property
     def status(self) -> os.stat_result | None:
         return None
 
     def log(
-        self, size: int | None = None, *, may_map: bool, few_pages: bool = False, chunk_bytes: int | None = None
+        self,
+        size: int | None = None,
+        *,
+        may_map: bool,
+        few_pages: bool = False,
+        end_to_end: bool = False,
+        chunk_bytes: int | None = None,
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
-        assert self.reads is not None
         # Who asks for small chunks searches, and reads on only by chance.
         ahead = RANGES_AHEAD if chunk_bytes is None or chunk_bytes >= CHUNK_BYTES else 1
         range_bytes = RANGE_BYTES if chunk_bytes is None else chunk_bytes
-        log = ObjectLog(self._file, self._path, wanted, self.reads, self._threads, range_bytes, ahead)
+        read_into = partial(read_object_into, self._file, self._path)
+        log = RangedLog(read_into, wanted, self.reads, self._threads, range_bytes, ahead)
         self._logs.append(log)
         return log
 
     def refuse_changed(self) -> None:
         self._let_go()
-        assert self.reads is not None
         self.reads.requests += 1
         _, status = open_object(self._path)
         if status != self._opened_status:
@@ -465,12 +536,11 @@ def opened_log(path: str) -> Iterator[OpenedLog]:
         OSError: it cannot be opened, or is not a regular file.
     """
     if is_object(path):
-        opened = _OpenedObject(ObjectPath.of(path))
-        with contextlib.closing(opened):
+        with contextlib.closing(_OpenedObject(ObjectPath.of(path))) as opened:
             yield opened
     else:
-        with open_log(path) as (descriptor, version):
-            yield _OpenedFile(descriptor, version)
+        with open_log(path) as (descriptor, version), contextlib.closing(_OpenedFile(descriptor, version)) as opened:
+            yield opened
 
 
 @contextlib.contextmanager

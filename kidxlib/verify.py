@@ -139,7 +139,7 @@ def audit_segment(task: BuildTask, may_map: bool, *, deep: bool) -> AuditedSegme
     may_map = may_map and not segment.active
     try:
         with opened_log(segment.path) as opened:
-            log = opened.log(may_map=may_map)
+            log = opened.log(may_map=may_map, end_to_end=True)
             recovered = recover_task(log, task)
             valid = opened.log(recovered.end.position, may_map=may_map)
             findings = list(_indexes(valid, recovered, task, may_map))

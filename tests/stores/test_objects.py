@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from kidxlib.build import BuildTask, BuiltSegment, build
 from kidxlib.discover import source_at
 from kidxlib.errors import PublishError
-from kidxlib.objects import Location, ObjectPath, open_object
+from kidxlib.objects import Location, ObjectPath, open_object, read_object_into
 from kidxlib.plan import Target, find_segments, parse_topics
 from kidxlib.publish import Folder, Published, Publisher, read_end, read_file
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
-from kidxlib.storage import RANGES_AHEAD, LogChangedError, ObjectLog, ObjectReads, WholeLog, opened_log
+from kidxlib.storage import RANGES_AHEAD, LogChangedError, RangedLog, Reads, WholeLog, opened_log
 from tests.conftest import Say
 from tests.faults.trees import indexes, small_log
 from tests.kidxlib import golden
@@ -118,10 +118,10 @@ def test_windows_are_those_of_the_bytes_in_memory(store: ObjectStore, exhaustive
     def check(steps: _Steps, stride: int) -> None:
         nonlocal tried
         tried += 1
-        reads, threads = ObjectReads(), ThreadPoolExecutor(RANGES_AHEAD)
+        reads, threads = Reads(), ThreadPoolExecutor(RANGES_AHEAD)
         file, _ = open_object(path)
         store.requests.clear()
-        log = ObjectLog(file, path, size, reads, threads, range_bytes)
+        log = RangedLog(partial(read_object_into, file, path), size, reads, threads, range_bytes)
         on_and_on = [(True, position, 0) for position in range(0, size, stride)] if stride else []
         for is_window, position, count in [*steps, *on_and_on]:
             if is_window:
@@ -184,7 +184,7 @@ def test_a_range_behind_the_end_of_what_is_there_by_now_is_a_change(store: Objec
         log.window(0)
         store.put("shorter/log", b"1")
         for read in (partial(log.window, 500), partial(log.read, 500, 200)):
-            with pytest.raises(LogChangedError, match="object ends at byte 500, it had 1000 bytes when opened"):
+            with pytest.raises(LogChangedError, match="log ends at byte 500, it had 1000 bytes when opened"):
                 read()
         with pytest.raises(LogChangedError, match="1000 bytes before the scan, 1 after; the object was replaced"):
             opened.refuse_changed()

@@ -1,0 +1,65 @@
+"""A log that is not in memory is read by ranges, and the page cache is left as it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from kidxlib.page_cache import CachedPages
+from kidxlib.recover import RecoverOptions, recover
+from kidxlib.storage import RANGE_BYTES, RangedLog, WholeLog, open_log, opened_log
+from tests.kidxlib.segments import FILLER, Batch, encode
+from tests.kidxlib.test_recover import assert_same
+
+#: More than three ranges, and batches of all lengths across their ends.
+_LOG: Final = b"".join(encode(0, [Batch(body=FILLER[number % 900 :]) for number in range(4000)]))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of which a part in the midst is in memory."""
+    assert len(_LOG) > 3 * RANGE_BYTES
+    path = tmp_path / f"{0:020d}.log"
+    with path.open("wb") as file:
+        file.write(_LOG)
+        os.fsync(file.fileno())
+    with open_log(str(path)) as (descriptor, version):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if _cached(path).all():
+            pytest.skip("the file system of the temporary folder keeps its files in memory, or does not tell")
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no page besides
+        os.pread(descriptor, version.size // 3, version.size // 4)
+    return path
+
+
+def _cached(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    with open_log(str(path)) as (descriptor, version):
+        return CachedPages(descriptor, version.size).all()
+
+
+def test_the_page_cache_stays_as_it_was(log: Path) -> None:
+    before = _cached(log)
+    assert 0.3 < before.mean() < 0.4
+    with opened_log(str(log)) as opened:
+        cold = opened.log(may_map=True, end_to_end=True)
+        assert isinstance(cold, RangedLog)
+        recovered = recover(cold, 0, RecoverOptions())
+        during = _cached(log)
+    assert_same(recovered, recover(WholeLog(np.frombuffer(_LOG, np.uint8)), 0, RecoverOptions()))
+    np.testing.assert_array_equal(_cached(log), before)
+    # Let go of behind the scan, not at its end.
+    last_range = len(during) - 2 * RANGE_BYTES // os.sysconf("SC_PAGE_SIZE")
+    np.testing.assert_array_equal(during[:last_range], before[:last_range])
+
+
+def test_a_log_in_memory_is_mapped(log: Path) -> None:
+    log.read_bytes()
+    with opened_log(str(log)) as opened:
+        warm = opened.log(may_map=True, end_to_end=True)
+        assert isinstance(warm, WholeLog)
+        recover(warm, 0, RecoverOptions())
+    assert _cached(log).all()
