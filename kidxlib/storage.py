@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kidxlib import formats
 from kidxlib.errors import KidxError
 from kidxlib.objects import ObjectPath, ObjectStatus, is_object, open_object, read_object_into
 from kidxlib.page_cache import CachedPages, DropBehind
@@ -447,7 +448,7 @@ class _OpenedFile:
         chunk_bytes: int | None = None,
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
-        if may_map and end_to_end and wanted > 0:
+        if may_map and end_to_end and 0 < wanted <= formats.SEGMENT_BYTES_MAX:  # no more is ever read
             cached = CachedPages(self._descriptor, wanted)
             if not cached.likely_all():
                 return self._cold(cached, wanted)

@@ -43,6 +43,7 @@ from tests.faults.trees import (
     assert_no_transaction_index_is_behind,
     assert_whole,
     copy_tree,
+    in_memory,
     indexes,
     is_final,
     is_staging,
@@ -342,7 +343,7 @@ def test_two_builds_at_the_same_time_leave_what_one_leaves(
 def slow_log_dir(tmp_path: Path) -> Path:
     """A segment that takes a moment to be checked, and is truncated at its start, and three small ones."""
     folder = tmp_path / "kafka-logs"
-    lying_log(folder / "slow-0", 0, 1 << 30)
+    in_memory(lying_log(folder / "slow-0", 0, 1 << 30))
     for partition, base_offset in (("slow-0", 1), ("fast-0", 0), ("fast-0", 1)):
         write_log(folder / partition, base_offset, small_log(base_offset=base_offset))
     return folder

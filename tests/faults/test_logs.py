@@ -24,10 +24,10 @@ from tests.faults.processes import (
     running_kidx,
     stopped,
 )
-from tests.faults.trees import indexes, lying_log, small_log, staging_files, write_log
+from tests.faults.trees import in_memory, indexes, lying_log, small_log, staging_files, write_log
 
 _SEGMENT_MAX = 2**31 - 1
-#: Checking it takes about half a second, and so time enough to do something meanwhile.
+#: Checking it takes more than a tenth of a second, and so time enough to do something meanwhile.
 _SLOW = 1 << 30
 #: Where a mapped file is cut here: no byte behind it can be reached, within one of the sound batches of 100 bytes.
 _PAGE = 4096
@@ -112,7 +112,8 @@ def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) ->
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     log_dir, index_dir = folder / "kafka-logs", folder / "index"
     grown, touched, overwritten, shrunk = (
-        lying_log(log_dir / f"topic-{partition}", 0, _SLOW - partition, small_log(100)) for partition in range(4)
+        in_memory(lying_log(log_dir / f"topic-{partition}", 0, _SLOW - partition, small_log(100)))
+        for partition in range(4)
     )
     for partition in (0, 1, 4):
         write_log(log_dir / f"topic-{partition}", 100, small_log(base_offset=100))
@@ -148,7 +149,7 @@ def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Pat
     """
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     log_dir, index_dir = folder / "kafka-logs", folder / "index"
-    log = lying_log(log_dir / "topic-0", 0, _SLOW, small_log(100))
+    log = in_memory(lying_log(log_dir / "topic-0", 0, _SLOW, small_log(100)))
     for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
         write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
     command = ("build", log_dir, "--index-dir", index_dir, "--processes", "2", "--json")

@@ -208,6 +208,15 @@ def lying_log(folder: Path, base_offset: int, size: int, sound: bytes = b"", cla
     return log
 
 
+def in_memory(log: Path) -> Path:
+    """A log, once all of it is in the page cache: only then is it mapped."""
+    with log.open("rb", buffering=0) as file:
+        room = bytearray(1 << 22)
+        while file.readinto(room):
+            pass
+    return log
+
+
 def slow_log(folder: Path, base_offset: int, size: int, sound: bytes = b"") -> Path:
     """A sparse log of `size` bytes that is sound: `sound` batches, and a v2 batch that takes all the rest.
 

@@ -29,7 +29,17 @@ from tests.faults.processes import (
     wait_for_end,
     while_it_runs,
 )
-from tests.faults.trees import age, indexes, kafkas_indexes, link_samples, slow_log, small_log, staging_files, write_log
+from tests.faults.trees import (
+    age,
+    in_memory,
+    indexes,
+    kafkas_indexes,
+    link_samples,
+    slow_log,
+    small_log,
+    staging_files,
+    write_log,
+)
 from tests.faults.watching import Did, Watch
 from tests.support.build_job import Ended, Place, build, clean_environment, printed, rows, run_submit
 from tests.support.cluster import HOSTS, NODE, Cluster, cluster, cluster_elsewhere
@@ -73,7 +83,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample's partitions, and three with a slow segment each, and one behind it: an active one is not mapped."""
     folder = link_samples(tmp_path_factory.mktemp("logs") / "kafka-logs", 1)
     for name in SLOW_PARTITIONS:
-        slow_log(folder / name, 0, SLOW, small_log(100))
+        in_memory(slow_log(folder / name, 0, SLOW, small_log(100)))
         write_log(folder / name, BEHIND, small_log(base_offset=BEHIND))
     return folder
 
