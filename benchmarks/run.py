@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from benchmarks.audit import audit
+from benchmarks.cold import cold
 from benchmarks.compaction import compaction
 from benchmarks.incremental import incremental
 from benchmarks.lookup import lookup
@@ -23,6 +24,7 @@ def benchmarks() -> None:
 
 benchmarks.add_command(audit)
 benchmarks.add_command(scan)
+benchmarks.add_command(cold)
 benchmarks.add_command(compaction)
 benchmarks.add_command(incremental)
 benchmarks.add_command(lookup)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import numpy as np
 
-from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
+from benchmarks.targets import Target, record
 from kidxlib import names
-from kidxlib.console import note, print_line, print_table
+from kidxlib.console import note, print_table
 from kidxlib.errors import KidxError
+from kidxlib.pieces import recover_in_pieces
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
 from kidxlib.storage import ChunkedLog, LogBytes, map_log, open_log
 from tests.support.kafka import Kafka
@@ -26,7 +26,7 @@ from tests.support.kafka import Kafka
 CASES: Final = {
     "v2-16KiB": SegmentContent(magic=2, batch_bytes=16 * 1024),
     "v2-900B": SegmentContent(magic=2, batch_bytes=900),
-    "v2-64KiB": SegmentContent(magic=2, batch_bytes=64 * 1024),
+    "v2-64KiB-lz4": SegmentContent(magic=2, batch_bytes=64 * 1024, codec="lz4"),
     "v1-200B": SegmentContent(magic=1, batch_bytes=200),
 }
 #: After these the JVM has compiled what it runs and the file lies in the page cache.
@@ -43,6 +43,16 @@ BROKER_JAVA_OPTIONS: Final = (
 )
 
 KAFKA: Final = "Kafka's LogSegment.recover"
+SCAN: Final = "kidx, mapped"
+HEADERS: Final = "kidx, headers only, mapped"
+SUM: Final = "sum of the bytes, mapped"
+#: What a case is held to: the passes that are to take so many times as long as ours.
+REQUIRED: Final[Mapping[str, Mapping[tuple[str, str], float]]] = {
+    "v2-16KiB": {(SCAN, KAFKA): 10, (HEADERS, SCAN): 10},
+    "v2-900B": {(SCAN, KAFKA): 20},
+    "v2-64KiB-lz4": {(SCAN, SUM): 0.8},
+    "v1-200B": {(SCAN, KAFKA): 5},
+}
 _WAYS_TO_READ: Final[Mapping[str, Callable[[int, int], LogBytes]]] = {"mapped": map_log, "in chunks": ChunkedLog}
 
 
@@ -60,22 +70,37 @@ _WAYS_TO_READ: Final[Mapping[str, Callable[[int, int], LogBytes]]] = {"mapped": 
 def scan(cases: Sequence[str], mib: int, rounds: int, folder: Path) -> None:
     """Rebuild the indexes of one segment again and again, with a hot page cache and on one core.
 
-    Checks that the bytes are Kafka's, prints medians, and writes all passes to scan.json.
+    Checks that the bytes are Kafka's, prints medians and targets, and writes all passes to scan.json.
     """
-    report: dict[str, Any] = {"machine": machine.describe(), "warm_up_passes": WARM_UP_PASSES, "cases": {}}
+    measured, targets = {}, list[Target]()
     for case in cases or CASES:
-        log = _segment(folder / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
+        log = segment(folder / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
         with Kafka(BROKER_JAVA_OPTIONS) as kafka:
-            report["machine"] |= kafka.versions
+            versions = kafka.versions
             seconds = _measure(log, kafka, rounds)
-        report["cases"][case] = {"log_bytes": log.stat().st_size, "seconds": seconds}
+        measured[case] = {"log_bytes": log.stat().st_size, "seconds": seconds}
         _print_case(case, log.stat().st_size, seconds)
-    result = folder / "scan.json"
-    result.write_text(json.dumps(report, indent=2) + "\n")
-    print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all passes: {result}")
+        targets += _targets(case, seconds)
+    record(folder, "scan", targets, kafka=versions, warm_up_passes=WARM_UP_PASSES, cases=measured)
 
 
-def _segment(folder: Path, content: SegmentContent, file_bytes: int) -> Path:
+def _targets(case: str, seconds: Mapping[str, Sequence[float]]) -> list[Target]:
+    """How many times as fast as another a pass is, round by round."""
+    return [
+        Target(
+            name=f"{case}: {ours}, to {other}",
+            unit="×",
+            values=[
+                theirs / own
+                for own, theirs in zip(seconds[ours][WARM_UP_PASSES:], seconds[other][WARM_UP_PASSES:], strict=True)
+            ],
+            at_least=at_least,
+        )
+        for (ours, other), at_least in REQUIRED[case].items()
+    ]
+
+
+def segment(folder: Path, content: SegmentContent, file_bytes: int) -> Path:
     """The log of this content and size: that of an earlier run, or a new one."""
     log = folder / "bench-0" / names.segment_file(0, names.LOG_SUFFIX)
     if not log.exists():
@@ -97,6 +122,10 @@ def _measure(log: Path, kafka: Kafka, rounds: int) -> dict[str, list[float]]:
     for what, work in (("kidx", _recover), ("kidx, headers only", _recover_headers), ("sum of the bytes", _sum)):
         for way, read in _WAYS_TO_READ.items():
             runs[f"{what}, {way}"] = functools.partial(_timed, str(log), read, work)
+    cores = len(os.sched_getaffinity(0))
+    runs[f"{SCAN}, {cores} threads"] = functools.partial(
+        _timed, str(log), map_log, functools.partial(_recover_in_pieces, threads=cores)
+    )
     runs[KAFKA] = lambda: kafka.recover(log.parent).segments[0].seconds
 
     _leave_page_cache(log)
@@ -133,6 +162,10 @@ def _recover(log: LogBytes) -> RecoveredSegment:
 
 def _recover_headers(log: LogBytes) -> RecoveredSegment:
     return recover(log, 0, RecoverOptions(verify_crc=False))
+
+
+def _recover_in_pieces(log: LogBytes, threads: int) -> RecoveredSegment:
+    return recover_in_pieces(log, 0, RecoverOptions(), threads)
 
 
 def _sum(log: LogBytes) -> int:

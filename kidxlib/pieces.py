@@ -1,5 +1,8 @@
 """A large segment, its checksums computed in pieces by several threads, and then one scan over its headers.
 
+That pays where batches are large. Where they are small, the headers alone take as long as all the bytes: each of them
+says where the next one is, and so it has to wait for memory.
+
 That a piece starts with a batch is never taken for granted: a piece counts where the one before it ended, and what does
 not count the scan checks itself. So the result is that of `recover`, whatever the positions were that it was cut at.
 """
@@ -20,6 +23,12 @@ from kidxlib.storage import LogBytes
 
 #: A thread is not worth its start for less.
 PIECE_BYTES_MIN: Final = 64 * 1024 * 1024
+#: Where batches are smaller on average, a second pass over their headers costs more than several threads save.
+BATCH_BYTES_MIN: Final = 8 * 1024
+#: How many batches are taken for the average.
+_SAMPLE: Final = 64
+#: A batch is looked for in so many bytes; Kafka's have 1 MiB at most by default.
+_PROBE_BYTES: Final = 4 * 1024 * 1024
 
 
 def recover_in_pieces(
@@ -29,8 +38,10 @@ def recover_in_pieces(
     threads: int,
     offset_index: bytes | None = None,
     piece_bytes_min: int = PIECE_BYTES_MIN,
+    batch_bytes_min: int = BATCH_BYTES_MIN,
 ) -> RecoveredSegment:
-    """`recover`, with several threads where the log is in memory as a whole, large enough, and to be checked.
+    """`recover`, with several threads where that pays: the log and its batches are large, and it is in memory as a
+    whole and to be checked.
 
     Args:
         threads: how many, at most.
@@ -44,7 +55,7 @@ def recover_in_pieces(
     if pieces < 2 or not options.verify_crc:
         return recover(log, base_offset, options)
     _, data = log.window(0)
-    if len(data) < log.size:
+    if len(data) < log.size or _average_batch_bytes(data) < batch_bytes_min:
         return recover(log, base_offset, options)
     starts = [0, *_starts(data, [log.size * number // pieces for number in range(1, pieces)], offset_index)]
     with ThreadPoolExecutor(len(starts)) as pool:
@@ -57,6 +68,13 @@ def recover_in_pieces(
     return recover(log, base_offset, options, checked_to)
 
 
+def _average_batch_bytes(data: NDArray[np.uint8]) -> float:
+    position, batches = 0, 0
+    while batches < _SAMPLE and (end := kernels.check_batches(data, position, position + 1)) > position:
+        position, batches = end, batches + 1
+    return position / max(batches, 1)
+
+
 def _starts(data: NDArray[np.uint8], wanted: list[int], offset_index: bytes | None) -> Iterator[int]:
     """Where batches seem to start at or behind each wanted position, but for those behind which none was found."""
     indexed = _positions(offset_index or b"")
@@ -64,7 +82,7 @@ def _starts(data: NDArray[np.uint8], wanted: list[int], offset_index: bytes | No
         near = indexed[np.searchsorted(indexed, position) :][:1]
         if len(near) and near[0] < stop and kernels.check_batches(data, int(near[0]), int(near[0]) + 1) > near[0]:
             yield int(near[0])
-        elif (found := kernels.find_batch(data, position, stop)) >= 0:
+        elif (found := kernels.find_batch(data, position, min(stop, position + _PROBE_BYTES))) >= 0:
             yield found
 
 

@@ -23,7 +23,9 @@ _STARTS: Final = [sum(map(len, _BATCHES[:number])) for number in range(len(_BATC
 def test_as_recover(segment: Segment, threads: int, offset_index: bytes | None) -> None:
     """Damaged or not, and with an index that is anything but one."""
     log = whole(segment.log)
-    pieces = recover_in_pieces(log, segment.base_offset, segment.options, threads, offset_index, piece_bytes_min=1)
+    pieces = recover_in_pieces(
+        log, segment.base_offset, segment.options, threads, offset_index, piece_bytes_min=1, batch_bytes_min=1
+    )
     assert_same(pieces, recover(log, segment.base_offset, segment.options))
 
 
@@ -32,7 +34,7 @@ def test_as_recover_with_its_own_index(segment: Segment, threads: int) -> None:
     log = whole(segment.log)
     expected = recover(log, segment.base_offset, segment.options)
     pieces = recover_in_pieces(
-        log, segment.base_offset, segment.options, threads, expected.offset_index, piece_bytes_min=1
+        log, segment.base_offset, segment.options, threads, expected.offset_index, piece_bytes_min=1, batch_bytes_min=1
     )
     assert_same(pieces, expected)
 
@@ -54,5 +56,5 @@ def test_no_checksum_is_taken_for_granted(damaged: int) -> None:
     """A batch with a wrong checksum ends the log, whichever piece it lies in."""
     log = bytearray(_LOG)
     log[_STARTS[damaged] + formats.BATCH_V2.itemsize] ^= 1
-    end = recover_in_pieces(whole(bytes(log)), 0, RecoverOptions(), threads=4, piece_bytes_min=1).end
+    end = recover_in_pieces(whole(bytes(log)), 0, RecoverOptions(), threads=4, piece_bytes_min=1, batch_bytes_min=1).end
     assert (end.reason, end.position) == ("crc-mismatch", _STARTS[damaged])

@@ -1,0 +1,85 @@
+"""What benchmarks are held to: each target with what was measured, as a table and in the benchmark's JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine
+from kidxlib.console import print_line, print_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One figure of a benchmark, and what it has to be.
+
+    Attributes:
+        values: of each round; their median counts.
+        at_least, at_most: what it has to be; neither where nothing is required, and the figure explains another.
+    """
+
+    name: str
+    unit: str
+    values: Sequence[float]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def measured(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def met(self) -> bool | None:
+        """None where nothing is required."""
+        if self.at_least is not None:
+            return self.measured >= self.at_least
+        return None if self.at_most is None else self.measured <= self.at_most
+
+    @property
+    def required(self) -> str:
+        if self.at_least is not None:
+            return f"≥ {_number(self.at_least)} {self.unit}"
+        return "" if self.at_most is None else f"≤ {_number(self.at_most)} {self.unit}"
+
+
+def record(folder: Path, benchmark: str, targets: Sequence[Target], **figures: Any) -> None:
+    """Print the targets of a benchmark, and write `<benchmark>.json`: them, the machine, and all other figures."""
+    print_targets(benchmark, targets)
+    result = folder / f"{benchmark}.json"
+    shown = [asdict(target) | {"measured": target.measured, "met": target.met} for target in targets]
+    result.write_text(json.dumps({"machine": machine.describe(), "targets": shown, **figures}, indent=2) + "\n")
+    print_line(f"all figures: {result}")
+
+
+def recorded(folder: Path, benchmark: str) -> list[Target]:
+    """The targets that a benchmark wrote down when it was last run; none where it never was."""
+    result = folder / f"{benchmark}.json"
+    if not result.exists():
+        return []
+    of_target = Target.__dataclass_fields__
+    return [
+        Target(**{name: value for name, value in target.items() if name in of_target})
+        for target in json.loads(result.read_text()).get("targets", [])
+    ]
+
+
+def print_targets(title: str, targets: Sequence[Target]) -> None:
+    rows = [
+        (
+            target.name,
+            target.required,
+            {True: "yes", False: "NO", None: ""}[target.met],
+            f"{_number(target.measured)} {target.unit}",
+            f"{_number(min(target.values))}–{_number(max(target.values))}" if len(target.values) > 1 else "",
+        )
+        for target in targets
+    ]
+    print_table(title, ("", "required", "met", "measured", "min–max"), rows, text_columns=3)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
