@@ -11,13 +11,17 @@ import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
+import click
 import numpy as np
 import pyarrow as pa
 
 from kidxlib import formats
 from kidxlib.checksums import extend_crc32, extend_crc32c
+from kidxlib.console import print_line
+from kidxlib.errors import UsageError
+from kidxlib.names import LOG_SUFFIX, segment_file
 
 #: Enough that the contents of two equal batches never lie in the CPU's cache together.
 CYCLE_BYTES: Final = 64 * 1024 * 1024
@@ -55,6 +59,33 @@ class SegmentContent:
     codec: Codec = "none"
     batches_a_transaction: int = 0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.magic < formats.MAGIC_V2 and (self.codec != "none" or self.batches_a_transaction):
+            raise UsageError(f"magic {self.magic} with a codec or transactions: expected magic 2, or neither")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--mib", type=click.IntRange(1, 2047), default=1024, show_default=True, help="Size of the segment.")
+@click.option("--base-offset", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--magic", type=click.IntRange(0, 2), default=2, show_default=True)
+@click.option("--batch-bytes", type=click.IntRange(200), default=16 * 1024, show_default=True, help="Uncompressed.")
+@click.option("--codec", type=click.Choice(get_args(Codec)), default="none", show_default=True, help="Magic 2 only.")
+@click.option(
+    "--batches-a-transaction",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="After so many a commit marker; 0 for no producer. Magic 2 only.",
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+def generate(folder: Path, mib: int, base_offset: int, **content: Any) -> None:
+    """Write a valid segment into a partition's folder, for measurements of one's own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / segment_file(base_offset, LOG_SUFFIX)
+    write_segment(log, SegmentContent(**content), mib * 1024**2, base_offset)
+    print_line(str(log))
 
 
 def write_segment(path: Path, content: SegmentContent, file_bytes: int, base_offset: int = 0) -> None:

@@ -7,6 +7,7 @@ import click
 from benchmarks.audit import audit
 from benchmarks.cold import cold
 from benchmarks.compaction import compaction
+from benchmarks.generate import generate
 from benchmarks.incremental import incremental
 from benchmarks.lookup import lookup
 from benchmarks.pages import pages
@@ -22,6 +23,7 @@ def benchmarks() -> None:
     """Measure this project on this machine. What the figures mean stands in docs/performance.md."""
 
 
+benchmarks.add_command(generate)
 benchmarks.add_command(audit)
 benchmarks.add_command(scan)
 benchmarks.add_command(cold)
