@@ -57,6 +57,7 @@ _FAILURES: Final = {
 
 _NO_STATES: Final = np.empty(0, kernels.PRODUCER_STATE)
 _NO_TRANSACTIONS: Final = np.empty(0, kernels.ONGOING_TRANSACTION)
+_NOTHING: Final = Applied(np.empty(0, formats.ABORTED_TRANSACTION), None)
 _CRC_COVERS_FROM: Final = formats.field_position(formats.SNAPSHOT_HEADER, "entries")
 _SNAPSHOT_FIELDS: Final = formats.SNAPSHOT_ENTRY.names or ()
 
@@ -116,6 +117,8 @@ class Producers:
         Args:
             events: of dtype `kernels.PRODUCER_EVENT`, in the order of their positions.
         """
+        if len(events) == 0:  # as in most segments of most topics
+            return _NOTHING
         ids = events["producer_id"]
         new = np.setdiff1d(ids, self._states["producer_id"])
         if len(new):

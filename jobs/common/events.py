@@ -57,18 +57,20 @@ def with_events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, A
     head: dict[str, Any] | None = None
     events: list[NDArray[np.void]] = []
     for batch in batches:
-        heads = np.flatnonzero(batch.column("position").to_numpy() == -1).tolist()
+        is_head = batch.column("position").to_numpy() == -1
         start = 0
-        for place in [*heads, len(batch)]:
-            if start < place:
-                events.append(to_events(batch.column("event").slice(start, place - start)))
-            start = place + 1
-            if place < len(batch):
-                if head is not None:
-                    yield head, _all(events)
-                head, events = batch.slice(place, 1).to_pylist()[0], []
+        for place, next_head in zip(np.flatnonzero(is_head).tolist(), batch.filter(is_head).to_pylist(), strict=True):
+            events += _events(batch, start, place)
+            if head is not None:
+                yield head, _all(events)
+            head, events, start = next_head, [], place + 1
+        events += _events(batch, start, len(batch))
     if head is not None:
         yield head, _all(events)
+
+
+def _events(batch: pa.RecordBatch, start: int, end: int) -> list[NDArray[np.void]]:
+    return [to_events(batch.column("event").slice(start, end - start))] if start < end else []
 
 
 def _all(events: list[NDArray[np.void]]) -> NDArray[np.void]:
