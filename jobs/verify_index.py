@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import click
@@ -145,13 +146,15 @@ def _materialising(catalog: Catalog | None, audit_id: str) -> Iterator[_Material
 def _as_cataloged(request: AuditRequest, plan: Plan, catalog: Catalog) -> list[BuildTask]:
     """The segments with the interval that the catalog says their indexes were built with, where no option says one."""
     known = catalog.known_segments([source.name for source in request.sources], request.topics)
-    tasks = []
-    for task in plan.tasks:
-        row = known.get(task.segment.partition_key, {}).get(task.segment.base_offset)
-        if row is not None and row.status not in ABSENT and request.interval_bytes is None:
-            task = replace(task, options=replace(row.options, verify_crc=True))
-        tasks.append(task)
-    return tasks
+    found = []
+    for key, tasks in groupby(plan.tasks, key=lambda task: task.segment.partition_key):
+        rows = known.get(key, {})
+        for task in tasks:
+            row = rows.get(task.segment.base_offset)
+            if row is not None and row.status not in ABSENT and request.interval_bytes is None:
+                task = replace(task, options=replace(row.options, verify_crc=True))
+            found.append(task)
+    return found
 
 
 if __name__ == "__main__":

@@ -308,40 +308,40 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
     sizes = _Sizes()
     first_present = _first_present(plan)
     to_finish = _without_side_files(plan, side_files)
-    listed: set[tuple[PartitionKey, int]] = set()
-    for task in plan.tasks:
-        segment = task.segment
-        key = segment.partition_key
-        listed.add((key, segment.base_offset))
-        before = known.get(key, {}).get(segment.base_offset)
-        # What compaction chose stays; and what is repaired shall be like the files that are not.
-        keeps_interval = task.only is not None or (before and before.interval_source is IntervalSource.COMPACTION)
-        if before and keeps_interval and not (explicit_interval or rebuild):
-            task = replace(
-                task,
-                options=replace(task.options, interval_bytes=before.options.interval_bytes),
-                interval_source=before.interval_source,
-            )
-        if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before, sizes):
-            changes.to_read.append(task)
-            to_finish.add(key)
-            continue
-        if not before.finished or not _transaction_index_is_there(task, before, sizes):
-            to_finish.add(key)
-        changes.unchanged += 1
-        changes.unchanged_bytes += task.log_bytes
-        if (before.active, before.log_path) != (segment.active, segment.path):
-            changes.relisted.append(task)
-    listed_partitions = {partition.key for partition in plan.partitions} - plan.unlistable
-    changes.gone = [
-        (key, base_offset)
-        for key, segments in known.items()
-        if key in listed_partitions or (key[0] in plan.log_dirs and key not in plan.unlistable)
-        for base_offset, before in segments.items()
-        if before.status not in ABSENT and (key, base_offset) not in listed
-    ]
+    for key, listed in groupby(plan.tasks, key=lambda task: task.segment.partition_key):
+        gone = dict(known.get(key, {}))
+        for task in listed:
+            segment = task.segment
+            before = gone.pop(segment.base_offset, None)
+            # What compaction chose stays; and what is repaired shall be like the files that are not.
+            keeps_interval = task.only is not None or (before and before.interval_source is IntervalSource.COMPACTION)
+            if before and keeps_interval and not (explicit_interval or rebuild):
+                task = replace(
+                    task,
+                    options=replace(task.options, interval_bytes=before.options.interval_bytes),
+                    interval_source=before.interval_source,
+                )
+            if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before, sizes):
+                changes.to_read.append(task)
+                to_finish.add(key)
+                continue
+            if not before.finished or not _transaction_index_is_there(task, before, sizes):
+                to_finish.add(key)
+            changes.unchanged += 1
+            changes.unchanged_bytes += task.log_bytes
+            if (before.active, before.log_path) != (segment.active, segment.path):
+                changes.relisted.append(task)
+        changes.gone += _present(key, gone)
+    emptied = {partition.key for partition in plan.partitions} | {key for key in known if key[0] in plan.log_dirs}
+    for key in emptied & known.keys() - first_present.keys() - plan.unlistable:
+        changes.gone += _present(key, known[key])
     changes.to_finish = {key: first for key, first in first_present.items() if key in to_finish}
     return changes
+
+
+def _present(key: PartitionKey, segments: Mapping[int, KnownSegment]) -> Iterable[tuple[PartitionKey, int]]:
+    """Those that were not gone before."""
+    return ((key, base_offset) for base_offset, known in segments.items() if known.status not in ABSENT)
 
 
 def all_new(plan: Plan) -> Changes:

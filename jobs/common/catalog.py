@@ -23,11 +23,11 @@ from pyspark.sql import types as t
 from jobs.common.commits import while_others_commit
 from jobs.common.finish_partitions import SEGMENT_COLUMNS
 from jobs.common.hadoop import hadoop_path
+from jobs.common.known_segments import KnownSegments
 from jobs.common.tables import (
     ABORTED_TRANSACTIONS,
     BUILDS,
     COARSENED_NAMES,
-    FACTS_VERSION,
     FINDINGS,
     FINISHED_NAMES,
     LATER_NAMES,
@@ -42,9 +42,8 @@ from jobs.common.tables import (
 )
 from kidxlib.audit import Verdict
 from kidxlib.build import IntervalSource
-from kidxlib.plan import Changes, FirstPresent, Known, KnownSegment, PartitionKey
-from kidxlib.recover import ABSENT, RecoverOptions, Status
-from kidxlib.storage import FileVersion
+from kidxlib.plan import Changes, FirstPresent, Known, PartitionKey
+from kidxlib.recover import ABSENT, Status
 
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
@@ -77,37 +76,7 @@ class Catalog:
 
     def known_segments(self, sources: Sequence[str], topics: re.Pattern[str]) -> Known:
         """What the catalog says of the segments of some sources and topics."""
-        known: dict[PartitionKey, dict[int, KnownSegment]] = defaultdict(dict)
-        columns = (
-            *SEGMENTS.key,
-            *("log_bytes", "log_mtime_ns", "log_inode", "topic_id", "interval_bytes", "max_index_bytes", "crc_checked"),
-            *("interval_source", "status", "active", "log_path", "index_folder", "offset_index_bytes"),
-            *("time_index_bytes", "catalog_version", "producer_state", "transaction_index_bytes"),
-        )
-        rows = self.read(SEGMENTS).where(F.col("source").isin(*sources)).select(*columns).toArrow()
-        for batch in rows.to_batches():
-            for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
-                source, topic, partition, base_offset, size, mtime_ns, inode, topic_id, interval, room, crc = row[:11]
-                interval_source, status, active, log_path, index_folder = row[11:16]
-                offset_index_bytes, time_index_bytes, version, producer_state, transaction_index_bytes = row[16:]
-                if not topics.fullmatch(topic):
-                    continue
-                known[source, topic, partition][base_offset] = KnownSegment(
-                    version=None if size is None else FileVersion(size, mtime_ns, inode),
-                    topic_id=topic_id,
-                    options=RecoverOptions(interval_bytes=interval, max_index_bytes=room, verify_crc=crc),
-                    interval_source=IntervalSource(interval_source),
-                    status=Status(status),
-                    active=active,
-                    log_path=log_path,
-                    index_folder=index_folder,
-                    offset_index_bytes=offset_index_bytes,
-                    time_index_bytes=time_index_bytes,
-                    transaction_index_bytes=transaction_index_bytes,
-                    finished=producer_state is not None,
-                    current=version >= FACTS_VERSION,
-                )
-        return known
+        return KnownSegments(self.read(SEGMENTS).where(F.col("source").isin(*sources)), topics)
 
     def index_folders_of_others(self, sources: Sequence[str]) -> dict[str, str]:
         """The index folders of every source but these, and whose they are."""
