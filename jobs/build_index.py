@@ -369,7 +369,10 @@ def _print(request: BuildRequest, catalog: Catalog, row: dict[str, Any], counts:
     print_left_alone(row["left_alone"].items())
     for text in notes:
         print_line(f"note: {text}")
-    print_rate(row["log_bytes"], row["scan_seconds"], row["seconds"])
+    if request.repair and not row["partitions"]:
+        print_line("repair:      nothing, the last audit found nothing broken")
+    else:
+        print_rate(row["log_bytes"], row["scan_seconds"], row["seconds"])
     where = "beside the segments" if request.in_place else request.target.index_dir
     print_line(f"index files: {where}")
     print_line(f"catalog:     {catalog.path} ({row['rows_changed']:,} rows of segments added or changed)")
