@@ -35,10 +35,12 @@ class CachedPages:
         self._pages = np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ), np.uint8)
 
     def likely_all(self) -> bool:
-        """Whether all pages are, by a sample of them."""
+        """Whether all pages are, by a sample of them where they are many."""
         pages = -(-self._size // _PAGE)
-        places = np.linspace(0, max(pages - _PAGES_A_PLACE, 0), min(_PLACES, pages), dtype=np.int64)
-        return all(self.where(int(place), int(place) + _PAGES_A_PLACE).all() for place in places)
+        if pages <= _PLACES * _PAGES_A_PLACE:
+            return bool(self.all().all())
+        places = np.linspace(0, pages - _PAGES_A_PLACE, _PLACES, dtype=np.int64).tolist()
+        return all(self.where(place, place + _PAGES_A_PLACE).all() for place in places)
 
     def where(self, first: int, end: int) -> NDArray[np.bool_]:
         """For each page from one to another, or to the last: whether it is."""
