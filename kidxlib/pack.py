@@ -8,8 +8,8 @@ from typing import Final
 
 from kidxlib.build import BuildTask
 
-#: A bin is full at this many bytes of logs or this many segments: a second or so of work from memory, so that progress is
-#: seen.
+#: A bin is full at this many bytes of logs or this many segments: a second or so of work from memory, so that progress
+#: is seen.
 BIN_BYTES: Final = 8 * 1024**3
 BIN_SEGMENTS: Final = 2000
 #: Bins per core at least, where there are segments enough, so that cores end at about the same time.
