@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import numpy as np
 
-from benchmarks import machine
-from benchmarks.generate import SegmentContent, write_segment
-from kidxlib import formats
-from kidxlib.console import note, print_line, print_table
+from benchmarks.event_log import EventLog, seconds_of_build
+from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION, content_file, link_segments, write_log_dir
+from benchmarks.submit import places, run_job
+from benchmarks.targets import Target, record
+from kidxlib.console import note, print_table
 from kidxlib.errors import KidxError
-from kidxlib.names import LOG_SUFFIX, segment_file
 from tests.support.opened_files import OpenedFiles
 
-PROJECT: Final = Path(__file__).resolve().parents[1]
-#: A file system allows some tens of thousands of links to one file, so each partition has a file of its own.
-SEGMENTS_A_PARTITION: Final = 1000
-SEGMENT_BYTES: Final = 64 * 1024
+#: Base offsets of what each partition gets in the end: one segment in a hundred.
+YOUNGEST: Final = range(SEGMENTS_A_PARTITION, SEGMENTS_A_PARTITION * 101 // 100)
+ALL_NEW, UNCHANGED, SOME_NEW, ALONE = "all new", "nothing changed", "1 % new", "these alone"
 
 
 @click.command()
@@ -33,22 +29,22 @@ SEGMENT_BYTES: Final = 64 * 1024
 def incremental(segments: int, folder: Path) -> None:
     """Build a log dir of hard links three times through ./spark-submit.sh, and count the logs that are opened.
 
-    The three runs: all segments new; nothing changed; one segment in a hundred new.
+    The three runs: all segments new; nothing changed; one segment in a hundred new, the youngest of each partition. A
+    fourth builds those alone, in a log dir of their own.
     """
-    folder = folder / f"incremental-{segments}"
-    shutil.rmtree(folder, ignore_errors=True)
-    log_dir = folder / "kafka-logs"
-    note(f"linking {segments} segments below {log_dir} …")
-    partitions = [_partition(log_dir / f"bench-{number}") for number in range(segments // SEGMENTS_A_PARTITION)]
-    runs = {"all new": _build(folder, None), "nothing changed": _build(folder, partitions)}
+    place = folder.resolve() / f"incremental-{segments}"
+    shutil.rmtree(place, ignore_errors=True)
+    note(f"linking {segments:,} segments below {place} …")
+    partitions = write_log_dir(place / "kafka-logs", SEGMENT_BYTES, segments)
+    runs = {ALL_NEW: _build(place), UNCHANGED: _build(place, partitions)}
     for partition in partitions:
-        for number in range(SEGMENTS_A_PARTITION // 100):
-            _link(partition, SEGMENTS_A_PARTITION + number)
-    runs["1 % new"] = _build(folder, partitions)
+        link_segments(partition, YOUNGEST)
+    runs[SOME_NEW] = _build(place, partitions)
+    runs[ALONE] = _build(_those_alone(place, partitions))
 
-    if runs["nothing changed"]["logs_opened"] != 0:
-        raise KidxError(f"{runs['nothing changed']['logs_opened']} logs were opened though nothing had changed")
-    columns = ("", "segments read", "logs opened", "seconds in all", "of these reading", "segments a second")
+    if runs[UNCHANGED]["logs_opened"] != 0:
+        raise KidxError(f"{runs[UNCHANGED]['logs_opened']} logs were opened though nothing had changed")
+    columns = ("", "read", "opened", "seconds", "start-up", "scan", "fold", "commits", "driver", "segments a second")
     print_table(
         f"{segments:,} segments of {SEGMENT_BYTES:,} bytes in {len(partitions):,} partitions",
         columns,
@@ -58,52 +54,52 @@ def incremental(segments: int, folder: Path) -> None:
                 run["segments"],
                 "not counted" if run["logs_opened"] is None else run["logs_opened"],
                 f"{run['wall_seconds']:.1f}",
-                f"{run['scan_seconds']:.1f}",
+                *(f"{run['parts'][part]:.1f}" for part in ("start_up", "scan", "fold", "commits", "driver")),
                 f"{(run['segments'] + run['unchanged']) / run['wall_seconds']:,.0f}",
             )
             for name, run in runs.items()
         ],
         text_columns=1,
     )
-    result = folder.parent / "incremental.json"
-    result.write_text(json.dumps({"machine": machine.describe(), "runs": runs}, indent=2) + "\n")
-    print_line(f"all figures: {result}")
+    record(folder, "incremental", _targets(runs), runs=runs)
 
 
-def _partition(folder: Path) -> Path:
-    """A folder with `SEGMENTS_A_PARTITION` segments that are links to one file, valid under each of their names."""
-    folder.mkdir(parents=True)
-    content = folder.parent.with_name(f"{folder.name}.content")
-    write_segment(content, SegmentContent(magic=2, batch_bytes=16 * 1024), SEGMENT_BYTES)
-    # Offsets above every base offset that the links are named by; a batch's base offset is not part of its checksum.
-    data = np.fromfile(content, np.uint8)
-    position = 0
-    while position < len(data):
-        header = data[position : position + formats.BATCH_V2.itemsize].view(formats.BATCH_V2)[0]
-        header["base_offset"] += 10 * SEGMENTS_A_PARTITION
-        position += formats.LOG_OVERHEAD + int(header["batch_length"])
-    data.tofile(content)
-    for number in range(SEGMENTS_A_PARTITION):
-        _link(folder, number)
-    return folder
+def _targets(runs: dict[str, dict[str, Any]]) -> list[Target]:
+    built, unchanged, some_new = runs[ALL_NEW], runs[UNCHANGED], runs[SOME_NEW]
+    own = built["wall_seconds"] / built["segments"] * some_new["segments"]
+    return [
+        Target(name="nothing changed: a build", unit="s", values=(unchanged["wall_seconds"],), at_most=60),
+        Target(name="nothing changed: logs opened", unit="logs", values=(unchanged["logs_opened"],), at_most=0),
+        Target(name="all new: a build", unit="s", values=(built["wall_seconds"],)),
+        Target(
+            name="1 % new: a build, to that with nothing changed and the new ones' own share of the first",
+            unit="s",
+            values=(some_new["wall_seconds"],),
+            at_most=unchanged["wall_seconds"] + own,
+        ),
+        Target(name="1 % new: a build of these alone", unit="s", values=(runs[ALONE]["wall_seconds"],)),
+    ]
 
 
-def _link(folder: Path, base_offset: int) -> None:
-    os.link(folder.parent.with_name(f"{folder.name}.content"), folder / segment_file(base_offset, LOG_SUFFIX))
+def _those_alone(place: Path, partitions: Sequence[Path]) -> Path:
+    """A place with nothing but the youngest segments."""
+    alone = place / "alone"
+    for partition in partitions:
+        folder = alone / "kafka-logs" / partition.name
+        folder.mkdir(parents=True)
+        os.link(content_file(partition), content_file(folder))
+        link_segments(folder, YOUNGEST)
+    return alone
 
 
-def _build(folder: Path, counted: list[Path] | None) -> dict[str, Any]:
-    """Run the job; with `counted` partitions, note how many of their logs were opened."""
-    places = {
-        "--source": f"bench={folder / 'kafka-logs'}",
-        "--index-dir": folder / "index",
-        "--catalog": folder / "catalog",
+def _build(place: Path, counted: Sequence[Path] = ()) -> dict[str, Any]:
+    """Run the job, and note how many logs of some partitions were opened."""
+    with OpenedFiles(counted) as opened:
+        run = run_job("build_index", *places(place), events=place / "events")
+    return {
+        **run.json,
+        "wall_seconds": run.seconds,
+        "parts": seconds_of_build(run, EventLog.read(place / "events")),
+        "memory": run.memory,
+        "logs_opened": len(opened.logs()) if counted else None,
     }
-    command: list[str | Path] = [PROJECT / "spark-submit.sh", "build_index", "--json"]
-    for option, value in places.items():
-        command += [option, str(value)]
-    start = time.perf_counter()
-    with OpenedFiles(counted or []) as opened:
-        ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    seconds = time.perf_counter() - start
-    return {**json.loads(ended.stdout), "wall_seconds": seconds, "logs_opened": len(opened.logs()) if counted else None}

@@ -1,7 +1,8 @@
-"""The pictures of docs/lookup.md, drawn from what the code does and from what `pages` has measured."""
+"""The pictures of docs/, drawn from what the code does and from what `pages` and `growth` have measured."""
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from benchmarks.growth import GB, NEW, UNCHANGED
 from benchmarks.pages import ENTRIES_A_PAGE, SIZES, TAIL
 from kidxlib import formats
-from kidxlib.console import print_line
-from kidxlib.errors import KidxError
+from kidxlib.console import note, print_line
 from kidxlib.log_segment import LogSegment
 from kidxlib.offset_index import OffsetIndex
 from kidxlib.records import Batch, batches
@@ -56,25 +57,25 @@ _INCHES_WIDE: Final = 9.2
 @click.command()
 @click.option(
     "--measured",
-    type=click.Path(path_type=Path),
-    default=Path("var/benchmarks/pages.json"),
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("var/benchmarks"),
     show_default=True,
-    help="What `pages` wrote.",
+    help="Where `pages` and `growth` wrote what they measured.",
 )
 @click.option("--folder", type=click.Path(path_type=Path), default=IMAGES, help="[default: docs/images]")
 @click.option("--format", "suffix", type=click.Choice(["svg", "png"]), default="svg", show_default=True)
 def pictures(measured: Path, folder: Path, suffix: str) -> None:
-    """Draw the pictures of docs/lookup.md."""
-    if not measured.exists():
-        raise KidxError(
-            f"{measured}: no such file, expected what `python -m benchmarks.run pages` writes; run it first"
-        )
-    report = json.loads(measured.read_text())
+    """Draw the pictures of docs/. Those of what was not measured here stay as they are."""
+    reports = {name: json.loads(path.read_text()) for name in MEASURED if (path := measured / f"{name}.json").exists()}
+    to_draw = dict(EXPLAINING)
+    to_draw |= {name: functools.partial(MEASURED[name], report) for name, report in reports.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, draw in {**EXPLAINING, "pages": lambda: draw_measured(report["measured"])}.items():
+    for name, draw in to_draw.items():
         path = folder / f"{name}.{suffix}"
         path.write_bytes(drawn(draw, suffix))
         print_line(f"{path}")
+    for name in MEASURED.keys() - reports.keys():
+        note(f"{name}: not drawn, as there is no {measured / name}.json; python -m benchmarks.run {name} writes it")
 
 
 def drawn(draw: Callable[[], Figure], suffix: str = "svg") -> bytes:
@@ -213,8 +214,9 @@ def _draw_page(axes: Axes, page: int, y: float, touched: bool, known: bool) -> N
 # ---- what was measured ----
 
 
-def draw_measured(measured: Sequence[Mapping[str, Any]]) -> Figure:
+def draw_pages(report: Mapping[str, Any]) -> Figure:
     """Pages that a lookup at the tail reads, and how long it takes, as the index grows."""
+    measured: Sequence[Mapping[str, Any]] = report["measured"]
     figure = Figure(figsize=(_INCHES_WIDE, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     all_sizes = range(SIZES[0], SIZES[-1] + 1)
@@ -245,5 +247,49 @@ def draw_measured(measured: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+def draw_growth(report: Mapping[str, Any]) -> Figure:
+    """Seconds and memory of builds, as segments become more, and bytes."""
+    figure = Figure(figsize=(_INCHES_WIDE, 6.4), layout="constrained")
+    (seconds_left, seconds_right), (memory_left, memory_right) = figure.subplots(2, 2, sharey="row")
+    runs = ((NEW, ORANGE, "s"), (UNCHANGED, BLUE, "o"))
+    columns = (
+        (seconds_left, memory_left, report["segments"], 1, "segments of 64 KiB"),
+        (seconds_right, memory_right, report["bytes"], GB, "GB, in segments of 1 GB"),
+    )
+    for seconds, memory, points, unit, what in columns:
+        for run, colour, marker in runs:
+            of_run = [each for each in points if each["run"] == run]
+            sizes = [each["size"] / unit for each in of_run]
+            if not of_run:
+                continue
+            seconds.plot(sizes, [each["seconds"] for each in of_run], f"{marker}-", color=colour, label=run)
+            for process, line in (("jvm_bytes", "-"), ("python_bytes", "--")):
+                megabytes = [each[process] / 1e6 for each in of_run]
+                name = f"{run}, {'JVM' if process == 'jvm_bytes' else 'Python'}"
+                memory.plot(sizes, megabytes, f"{marker}{line}", color=colour, label=name)
+        for axes in (seconds, memory):
+            axes.set_xscale("log")
+            ticks = sorted({each["size"] // unit for each in points})
+            axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axes.minorticks_off()
+            axes.set_xlabel(what)
+            axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+            axes.set_axisbelow(True)
+        seconds.set(title="Seconds of a build, start-up included")
+        memory.set(title="Most memory of the driver, MB")
+    points = [*report["segments"], *report["bytes"]]
+    seconds_left.set_yscale("log")
+    seconds_left.set_yticks([5, 10, 20, 50, 100, 200, 500], ["5", "10", "20", "50", "100", "200", "500"])
+    seconds_left.set_ylim(5, 2.5 * max(each["seconds"] for each in points))  # room for the legend
+    memory_left.set_ylim(0, 1.4 * max(max(each["jvm_bytes"], each["python_bytes"]) for each in points) / 1e6)
+    for axes in (seconds_left, memory_left):
+        axes.minorticks_off()
+        axes.legend(frameon=False, loc="upper left", fontsize=9)
+    return figure
+
+
 #: Those that need no measurement, by name.
 EXPLAINING: Final[Mapping[str, Callable[[], Figure]]] = {"sparse-index": draw_sparse_index, "search": draw_search}
+
+#: Those of measurements, by the name of the benchmark.
+MEASURED: Final[Mapping[str, Callable[[Mapping[str, Any]], Figure]]] = {"pages": draw_pages, "growth": draw_growth}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import subprocess
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,20 +12,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from benchmarks import machine
+from benchmarks.submit import run_job
 from jobs.common.catalog import Catalog
 from jobs.common.open_catalog import make_tables
 from jobs.common.session import session
 from jobs.common.tables import CATALOG_VERSION, PARTITIONS, SEGMENTS
 from kidxlib.console import note, print_line, print_table
-from tests.support.build_job import clean_environment, use_pips_spark
+from tests.support.build_job import use_pips_spark
 
-PROJECT: Final = Path(__file__).resolve().parents[1]
 _NOW_MS: Final = 1_790_000_000_000
 _HOUR_MS: Final = 3_600_000
 _SEGMENT_BYTES: Final = 1 << 30
 _OFFSETS: Final = 1_000_000
 _TOPICS: Final = 50
-_POLL_SECONDS: Final = 0.1
 
 
 @click.command()
@@ -126,32 +121,6 @@ def _generate(path: Path, segments: int, partitions: int) -> None:
 
 
 def _plan(catalog: Path) -> dict[str, Any]:
-    command = [str(PROJECT / "spark-submit.sh"), "retention", "--catalog", str(catalog), "--now", str(_NOW_MS)]
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=clean_environment()
-    )
-    peaks = {"java": 0, "python": 0}
-    while process.poll() is None:
-        for name, peak in _memory_of_session(process.pid):
-            peaks[name] = max(peaks[name], peak)
-        time.sleep(_POLL_SECONDS)
-    seconds = time.perf_counter() - start
-    assert process.stdout is not None and process.returncode == 0, process.returncode
-    said = next(line for line in process.stdout if line.startswith("policy "))
-    return {"seconds": seconds, "jvm_bytes": peaks["java"], "python_bytes": peaks["python"], "said": said.strip()}
-
-
-def _memory_of_session(leader: int) -> list[tuple[str, int]]:
-    """Peak memory so far of the JVM and of the Python process that is the driver, which leads the session."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/status"):
-        with contextlib.suppress(OSError, KeyError):
-            pid = int(status.parent.name)
-            if os.getsid(pid) != leader:
-                continue
-            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
-            if fields["Name"] == "java" or pid == leader:
-                name = "java" if fields["Name"] == "java" else "python"
-                found.append((name, int(fields["VmHWM"].split()[0]) * 1024))
-    return found
+    run = run_job("retention", "--catalog", catalog, "--now", str(_NOW_MS))
+    said = next(line for line in run.out.splitlines() if line.startswith("policy "))
+    return {"seconds": run.seconds, "jvm_bytes": run.jvm_bytes, "python_bytes": run.python_bytes, "said": said.strip()}

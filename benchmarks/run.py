@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
 import click
 
 from benchmarks.audit import audit
 from benchmarks.cold import cold
 from benchmarks.compaction import compaction
 from benchmarks.generate import generate
+from benchmarks.growth import growth
 from benchmarks.incremental import incremental
+from benchmarks.job import job
 from benchmarks.lookup import lookup
 from benchmarks.pages import pages
 from benchmarks.pictures import pictures
+from benchmarks.planning import planning
 from benchmarks.retention import retention
 from benchmarks.scan import scan
 from benchmarks.seek import seek
+from benchmarks.small_segments import small_segments
+from benchmarks.start_up import start_up
+from benchmarks.targets import print_targets, recorded
+from benchmarks.worker_memory import worker_memory
 from kidxlib.command import run
+from kidxlib.console import note
+
+#: Those that record targets, in an order in which each has what it takes of others.
+WITH_TARGETS: Final = (scan, cold, job, small_segments, worker_memory, start_up, incremental, planning, growth)
 
 
 @click.group()
@@ -23,17 +39,21 @@ def benchmarks() -> None:
     """Measure this project on this machine. What the figures mean stands in docs/performance.md."""
 
 
-benchmarks.add_command(generate)
-benchmarks.add_command(audit)
-benchmarks.add_command(scan)
-benchmarks.add_command(cold)
-benchmarks.add_command(compaction)
-benchmarks.add_command(incremental)
-benchmarks.add_command(lookup)
-benchmarks.add_command(pages)
-benchmarks.add_command(pictures)
-benchmarks.add_command(retention)
-benchmarks.add_command(seek)
+@click.command(name="all")
+@click.option("--recorded", "only_recorded", is_flag=True, help="Measure nothing, show what was measured last.")
+@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def all_targets(only_recorded: bool, folder: Path) -> None:
+    """Run every benchmark that has targets, one after the other, and show all of them in one table."""
+    names = [str(command.name) for command in WITH_TARGETS]
+    if not only_recorded:
+        for name in names:
+            note(f"{name} …")  # in a process of its own, which leaves nothing behind for the next
+            subprocess.run([sys.executable, "-m", "benchmarks.run", name, "--folder", folder], check=True)
+    print_targets("all targets", [target for name in names for target in recorded(folder, name)])
+
+
+for command in (*WITH_TARGETS, all_targets, generate, audit, compaction, lookup, pages, pictures, retention, seek):
+    benchmarks.add_command(command)
 
 if __name__ == "__main__":
     run(benchmarks, "python -m benchmarks.run")

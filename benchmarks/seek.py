@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
-from benchmarks.incremental import PROJECT
 from benchmarks.scan import BROKER_JAVA_OPTIONS
+from benchmarks.submit import PROJECT
 from jobs.common.cataloged_partitions import cataloged_partitions
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.queries import read_queries

@@ -1,0 +1,108 @@
+"""The library's own work without Spark, on all cores at once: what a job's is measured against."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+from unittest import mock
+
+from kidxlib.build import BuildTask, build
+from kidxlib.discover import source_at
+from kidxlib.plan import Plan, Target, find_segments
+from kidxlib.publish import Folder, Owner, Published, Publisher
+from kidxlib.recover import RecoverOptions, recover
+from kidxlib.storage import map_log, open_log
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_start: Barrier
+
+
+def at_once(work: Callable[..., _T], arguments: Sequence[tuple[Any, ...]]) -> list[_T]:
+    """Do some work several times, each in a process of its own; what each gives.
+
+    Args:
+        work: a function of a module, which calls `wait_for_others` once it is ready.
+    """
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(len(arguments))
+    with ProcessPoolExecutor(len(arguments), mp_context=context, initializer=_keep, initargs=(barrier,)) as processes:
+        return [future.result() for future in [processes.submit(work, *each) for each in arguments]]
+
+
+def _keep(barrier: Barrier) -> None:
+    global _start
+    _start = barrier
+
+
+def wait_for_others() -> None:
+    """Return when all processes of `at_once` are here."""
+    _start.wait()
+
+
+def recover_rate(log: Path, base_offset: int, passes: int) -> float:
+    """Bytes a second of one process that scans a log again and again, opening and mapping it each time."""
+    _recover(log, base_offset)
+    wait_for_others()
+    start = time.perf_counter()
+    for _ in range(passes):
+        _recover(log, base_offset)
+    return log.stat().st_size * passes / (time.perf_counter() - start)
+
+
+def _recover(log: Path, base_offset: int) -> None:
+    with open_log(str(log)) as (descriptor, version):
+        recover(map_log(descriptor, version.size), base_offset, RecoverOptions())
+
+
+def plan_build(place: Path) -> Plan:
+    """List `kafka-logs` in a folder, to be built into `index` beside it."""
+    target = Target(index_dir=place / "index", by_source=False, publish_truncated=True)
+    source = source_at(str(place / "kafka-logs"), "bench")
+    return find_segments([source], re.compile(".*"), target, lambda _: RecoverOptions())
+
+
+@dataclass(frozen=True, slots=True)
+class TimedBuild:
+    """Seconds of one process: in all, of these for staging files, and for flushing and renaming them."""
+
+    seconds: float
+    staging_seconds: float
+    commit_seconds: float
+
+
+def timed_build(warm_up: BuildTask, tasks: Sequence[BuildTask]) -> TimedBuild:
+    """Build segments as a task on an executor does."""
+    with mock.patch("kidxlib.build.Publisher", _TimedPublisher):
+        list(build([warm_up], may_map=True))
+        wait_for_others()
+        _TimedPublisher.staging_seconds = _TimedPublisher.commit_seconds = 0.0
+        start = time.perf_counter()
+        for _ in build(tasks, may_map=True):
+            pass
+        seconds = time.perf_counter() - start
+    return TimedBuild(seconds, _TimedPublisher.staging_seconds, _TimedPublisher.commit_seconds)
+
+
+class _TimedPublisher(Publisher):
+    staging_seconds = 0.0
+    commit_seconds = 0.0
+
+    def stage(self, folder: Folder, name: str, content: bytes, owner: Owner | None = None) -> Published:
+        start = time.perf_counter()
+        published = super().stage(folder, name, content, owner)
+        _TimedPublisher.staging_seconds += time.perf_counter() - start
+        return published
+
+    def commit(self) -> None:
+        start = time.perf_counter()
+        super().commit()
+        _TimedPublisher.commit_seconds += time.perf_counter() - start

@@ -1,0 +1,155 @@
+"""A build that finds a million segments and nothing new among them, and one offset looked up in their catalog."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+import numpy as np
+from pyspark.sql import functions as F
+
+from benchmarks.event_log import EventLog, seconds_of_build
+from benchmarks.library import plan_build
+from benchmarks.links import (
+    FIRST_OFFSET,
+    SEGMENT_BYTES,
+    SEGMENTS_A_PARTITION,
+    content_file,
+    link_segments,
+    write_partition,
+)
+from benchmarks.submit import JobRun, places, run_job
+from benchmarks.targets import Target, record
+from jobs.common.catalog import Catalog
+from jobs.common.session import session
+from jobs.common.tables import PARTITIONS, SEGMENTS
+from kidxlib import formats
+from kidxlib.console import note
+from kidxlib.errors import KidxError
+from tests.support.build_job import use_pips_spark
+
+_KIDX: Final = Path(sys.executable).with_name("kidx")
+_GIB: Final = 2**30
+
+
+@click.command()
+@click.option("--segments", type=click.IntRange(2 * SEGMENTS_A_PARTITION), default=1_000_000, show_default=True)
+@click.option("--lookups", type=click.IntRange(1), default=7, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def planning(segments: int, lookups: int, folder: Path) -> None:
+    """Build a partition of 1,000 segments, multiply it with its indexes and its rows, and build again.
+
+    Logs and indexes are hard links, which every partition has of its own; the rows are those that the job would have
+    made. So the second build has to list and compare all of them, and finds that nothing has changed.
+    """
+    segments -= segments % SEGMENTS_A_PARTITION
+    place = folder.resolve() / f"planning-{segments}"
+    made = place / "made"
+    if not made.exists():
+        shutil.rmtree(place, ignore_errors=True)
+        _make(place, segments // SEGMENTS_A_PARTITION)
+        made.touch()
+    note(f"a build that finds {segments:,} segments unchanged …")
+    run = run_job("build_index", *places(place), events=place / "events")
+    said = run.json
+    if (said["segments"], said["unchanged"]) != (0, segments):
+        raise KidxError(f"{said['segments']} segments read, {said['unchanged']} unchanged; expected 0 and {segments}")
+    start = time.perf_counter()
+    plan_build(place)
+    listing = time.perf_counter() - start
+    note("one offset through the catalog …")
+    random = np.random.default_rng(1)
+    partitions = random.integers(0, segments // SEGMENTS_A_PARTITION, 1 + lookups).tolist()
+    first, *later = [_look_up(place, partition, FIRST_OFFSET + int(random.integers(0, 40))) for partition in partitions]
+    parts = seconds_of_build(run, EventLog.read(place / "events")) | {"listing": listing}
+    record(
+        folder,
+        "planning",
+        _targets(segments, run, listing, first, later),
+        segments=segments,
+        parts=parts,
+        memory=run.memory,
+    )
+
+
+def _targets(segments: int, run: JobRun, listing: float, first: float, later: list[float]) -> list[Target]:
+    of = f"{segments:,} segments"
+    return [
+        Target(
+            name=f"driver's memory, {of}: JVM and Python",
+            unit="GiB",
+            values=[(run.jvm_bytes + run.python_bytes) / _GIB],
+            at_most=2,
+        ),
+        Target(name=f"driver's memory, {of}: JVM", unit="GiB", values=[run.jvm_bytes / _GIB]),
+        Target(name=f"driver's memory, {of}: Python", unit="GiB", values=[run.python_bytes / _GIB]),
+        Target(name=f"nothing changed, {of}: a build", unit="s", values=[run.seconds]),
+        Target(name=f"nothing changed, {of}: of this listing, by the library", unit="s", values=[listing]),
+        Target(name=f"kidx seek --catalog, {of}: an offset", unit="s", values=later, at_most=1),
+        Target(name=f"kidx seek --catalog, {of}: the first", unit="s", values=[first]),
+    ]
+
+
+def _make(place: Path, partitions: int) -> None:
+    """A log dir, a mirror tree and a catalog, as if the job had built all of it."""
+    log_dir, index_dir = place / "kafka-logs", place / "index"
+    first = log_dir / "bench-0"
+    write_partition(first, SEGMENT_BYTES, SEGMENTS_A_PARTITION)
+    run_job("build_index", *places(place))
+    note(f"linking {partitions * SEGMENTS_A_PARTITION:,} segments and their indexes below {place} …")
+    indexes = [path.name for path in (index_dir / first.name).iterdir()]
+    versions = []
+    for number in range(1, partitions):
+        folder, mirror = log_dir / f"bench-{number}", index_dir / f"bench-{number}"
+        folder.mkdir()
+        mirror.mkdir()
+        content = content_file(folder)
+        shutil.copyfile(content_file(first), content)
+        link_segments(folder, range(SEGMENTS_A_PARTITION))
+        for name in indexes:
+            os.link(index_dir / first.name / name, mirror / name)
+        status = content.stat()
+        versions.append((number, status.st_mtime_ns, status.st_ino))
+    note("multiplying the rows of the catalog …")
+    use_pips_spark()
+    with session("benchmark") as spark:
+        catalog = Catalog(spark, str(place / "catalog"))
+        copies = F.broadcast(spark.createDataFrame(versions, "copy int, mtime_ns long, inode long"))
+        for table, of_copy in ((SEGMENTS, ("partition", "base_offset")), (PARTITIONS, ("partition",))):
+            rows = catalog.read(table).crossJoin(copies).withColumn("partition", F.col("copy"))
+            for path in ("log_path", "index_folder", "folder"):
+                if path in rows.columns:
+                    moved = F.concat(F.lit("/bench-"), F.col("copy"))
+                    rows = rows.withColumn(path, F.regexp_replace(path, F.lit("/bench-0(?=/|$)"), moved))
+            if table is SEGMENTS:
+                rows = rows.withColumns({"log_mtime_ns": F.col("mtime_ns"), "log_inode": F.col("inode")})
+                rows = rows.withColumn("log_mtime", F.timestamp_micros(F.expr("log_mtime_ns div 1000")))
+            rows = rows.select(*table.column_names).repartitionByRange(8, *of_copy).sortWithinPartitions(*of_copy)
+            rows.write.format("delta").mode("append").save(catalog.table_path(table))
+
+
+def _look_up(place: Path, partition: int, offset: int) -> float:
+    """Seconds of a whole command.
+
+    Raises:
+        KidxError: where it says that the offset is, there is another batch.
+    """
+    where = ("--catalog", place / "catalog", "--topic", "bench", "--partition", str(partition))
+    start = time.perf_counter()
+    ended = subprocess.run(
+        [_KIDX, "seek", *where, "--offset", str(offset), "--json"], stdout=subprocess.PIPE, check=True
+    )
+    seconds = time.perf_counter() - start
+    (answer,) = json.loads(ended.stdout)["answers"]
+    log = content_file(place / "kafka-logs" / f"bench-{partition}").read_bytes()
+    header = np.frombuffer(log, formats.BATCH_V2, 1, answer["position"])[0]
+    if not header["base_offset"] <= offset <= header["base_offset"] + header["last_offset_delta"]:
+        raise KidxError(f"bench-{partition}: offset {offset} is not in the batch at byte {answer['position']}")
+    return seconds

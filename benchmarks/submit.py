@@ -1,0 +1,137 @@
+"""A job through ./spark-submit.sh, seen from outside: its time, and the memory of its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib.errors import KidxError
+from tests.support.build_job import clean_environment
+
+PROJECT: Final = Path(__file__).resolve().parents[1]
+_POLL_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """How a run went.
+
+    Attributes:
+        began_at: seconds since the epoch.
+        seconds: from starting ./spark-submit.sh to its end.
+        jvm_bytes, python_bytes: the most memory that the driver's two processes had, as the kernel says (`VmHWM`);
+            in local mode its JVM is the executor, too.
+        worker_bytes: the most that any other Python process had, mapped files aside, looked at ten times a second.
+        out: what it printed.
+    """
+
+    began_at: float
+    seconds: float
+    jvm_bytes: int
+    python_bytes: int
+    worker_bytes: int
+    out: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What it printed with `--json`."""
+        printed: dict[str, Any] = json.loads(self.out)
+        return printed
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """The most that each kind of process had, in bytes."""
+        return {"jvm": self.jvm_bytes, "python": self.python_bytes, "worker": self.worker_bytes}
+
+
+def places(folder: Path) -> tuple[str | Path, ...]:
+    """The options of a build of `kafka-logs` in a folder, with its results beside it."""
+    source, index_dir, catalog = f"bench={folder / 'kafka-logs'}", folder / "index", folder / "catalog"
+    return "--source", source, "--index-dir", index_dir, "--catalog", catalog, "--json"
+
+
+def remove_results(folder: Path) -> None:
+    """Let the next build of `places` begin from nothing. What removing leaves to the disk is done here, too."""
+    for name in ("index", "catalog", "events"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    os.sync()
+
+
+def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> JobRun:
+    """Run a job to its end.
+
+    Args:
+        events: a folder for Spark's event log of this run alone.
+
+    Raises:
+        KidxError: it ended with another exit code than 0.
+    """
+    command = [str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *event_log_options(events)]
+    began_at, start = time.time(), time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=clean_environment()
+    )
+    peaks: dict[str, int] = defaultdict(int)
+    while process.poll() is None:
+        for name, peak in _memory_of_session(process.pid):
+            peaks[name] = max(peaks[name], peak)
+        time.sleep(_POLL_SECONDS)
+    seconds = time.perf_counter() - start
+    assert process.stdout is not None
+    if process.returncode != 0:
+        raise KidxError(f"{' '.join(command)}: ended with exit code {process.returncode}, expected 0")
+    return JobRun(
+        began_at=began_at,
+        seconds=seconds,
+        jvm_bytes=peaks["jvm"],
+        python_bytes=peaks["python"],
+        worker_bytes=peaks["worker"],
+        out=process.stdout.read(),
+    )
+
+
+def event_log_options(events: Path | None) -> list[str]:
+    """What tells spark-submit to write an event log, as one file of plain text, into a new folder."""
+    if events is None:
+        return []
+    shutil.rmtree(events, ignore_errors=True)
+    events.mkdir(parents=True)
+    options = {"enabled": "true", "dir": events.resolve().as_uri(), "compress": "false", "rolling.enabled": "false"}
+    return [word for name, value in options.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
+
+
+def _memory_of_session(leader: int) -> Iterator[tuple[str, int]]:
+    """Memory in bytes: the peaks so far of the JVM and of the driver's Python process, which leads the session, and
+    what each other Python process has now.
+    """
+    for path in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, KeyError):  # ended meanwhile
+            pid = int(path.parent.name)
+            if os.getsid(pid) != leader:
+                continue
+            status = read_status(path)
+            if status["Name"] == "java":
+                yield "jvm", status_bytes(status, "VmHWM")
+            elif pid == leader:
+                yield "python", status_bytes(status, "VmHWM")
+            elif status["Name"].startswith("python"):
+                yield "worker", status_bytes(status, "RssAnon", "RssShmem")
+
+
+def read_status(path: Path) -> dict[str, str]:
+    """The fields of a process's `status` in `/proc`."""
+    return dict(line.split(":\t", 1) for line in path.read_text().splitlines() if ":\t" in line)
+
+
+def status_bytes(status: Mapping[str, str], *fields: str) -> int:
+    """The sum of some fields of a `status`, in bytes."""
+    return sum(int(status[field].split()[0]) for field in fields) * 1024
