@@ -34,13 +34,13 @@ class CachedPages:
         # Mapped, and never touched.
         self._pages = np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ), np.uint8)
 
-    def likely_all(self) -> bool:
-        """Whether all pages are, by a sample of them where they are many."""
+    def share(self) -> float:
+        """How many of all pages are, by a sample of them where they are many: 0 to 1."""
         pages = -(-self._size // _PAGE)
         if pages <= _PLACES * _PAGES_A_PLACE:
-            return bool(self.all().all())
+            return float(self.all().mean())
         places = np.linspace(0, pages - _PAGES_A_PLACE, _PLACES, dtype=np.int64).tolist()
-        return all(self.where(place, place + _PAGES_A_PLACE).all() for place in places)
+        return float(np.mean([self.where(place, place + _PAGES_A_PLACE).mean() for place in places]))
 
     def where(self, first: int, end: int) -> NDArray[np.bool_]:
         """For each page from one to another, or to the last: whether it is."""

@@ -30,6 +30,8 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 #: where it is read from end to end.
 RANGE_BYTES: Final = 8 * 1024 * 1024
 RANGES_AHEAD: Final = 4
+#: A file is mapped where so many of its pages are in memory: the kernel now and then takes back a few of them.
+_IN_MEMORY: Final = 0.9
 #: What is left of a range when the next one is looked at: less than a batch. Kafka's are 1 MiB at most by default.
 _SPACE_BYTES: Final = 1024 * 1024 + 4096
 
@@ -450,7 +452,7 @@ class _OpenedFile:
         wanted = self.version.size if size is None else size
         if may_map and end_to_end and 0 < wanted <= formats.SEGMENT_BYTES_MAX:  # no more is ever read
             cached = CachedPages(self._descriptor, wanted)
-            if not cached.likely_all():
+            if cached.share() < _IN_MEMORY:
                 return self._cold(cached, wanted)
         if may_map:
             return map_log(self._descriptor, wanted, few_pages=few_pages)
