@@ -21,14 +21,18 @@ _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
 class CachedPages:
-    """Which pages of a file are in memory (mincore(2)). Of a file that is another user's, and that one may not write,
-    the kernel says that all are.
+    """Which pages of a file are in memory (mincore(2)): all, where the kernel does not tell. Of a file that is another
+    user's, and that one may not write, it says so itself.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
         """
         Args:
             size: bytes of the file, at least 1.
+
+        Raises:
+            ValueError: it has fewer by now.
+            OSError: it cannot be mapped.
         """
         self._descriptor, self._size = descriptor, size
         # Mapped, and never touched.
@@ -47,8 +51,7 @@ class CachedPages:
         size = min(end * _PAGE, self._size) - first * _PAGE
         found = np.empty(-(-size // _PAGE), np.uint8)
         if _libc.mincore(self._pages.ctypes.data + first * _PAGE, size, found.ctypes.data) != 0:
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error))
+            found[:] = 1
         return (found & 1).astype(np.bool_)
 
     def all(self) -> NDArray[np.bool_]:

@@ -451,7 +451,10 @@ class _OpenedFile:
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
         if may_map and end_to_end and 0 < wanted <= formats.SEGMENT_BYTES_MAX:  # no more is ever read
-            cached = CachedPages(self._descriptor, wanted)
+            try:
+                cached = CachedPages(self._descriptor, wanted)
+            except ValueError as error:
+                raise _shrank(wanted) from error
             if cached.share() < _IN_MEMORY:
                 return self._cold(cached, wanted)
         if may_map:
@@ -586,7 +589,11 @@ def map_log(descriptor: int, size: int, *, few_pages: bool = False) -> LogBytes:
     try:
         memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     except ValueError as error:
-        raise LogChangedError(f"file had {size} bytes when it was opened and has fewer now") from error
+        raise _shrank(size) from error
     if few_pages and hasattr(mmap, "MADV_RANDOM"):
         memory.madvise(mmap.MADV_RANDOM)
     return WholeLog(np.frombuffer(memory, np.uint8))
+
+
+def _shrank(size: int) -> LogChangedError:
+    return LogChangedError(f"file had {size} bytes when it was opened and has fewer now")

@@ -11,7 +11,7 @@ import pytest
 
 from kidxlib.page_cache import CachedPages
 from kidxlib.recover import RecoverOptions, recover
-from kidxlib.storage import RANGE_BYTES, RangedLog, WholeLog, open_log, opened_log
+from kidxlib.storage import RANGE_BYTES, LogChangedError, RangedLog, WholeLog, open_log, opened_log
 from tests.kidxlib.segments import FILLER, Batch, encode
 from tests.kidxlib.test_recover import assert_same
 
@@ -63,3 +63,12 @@ def test_a_log_in_memory_is_mapped(log: Path) -> None:
         assert isinstance(warm, WholeLog)
         recover(warm, 0, RecoverOptions())
     assert _cached(log).all()
+
+
+def test_a_log_that_shrinks_before_it_is_mapped_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(_LOG[:10_000])
+    with opened_log(str(path)) as opened:
+        os.truncate(path, 10)
+        with pytest.raises(LogChangedError, match="had 10000 bytes when it was opened and has fewer now"):
+            opened.log(may_map=True, end_to_end=True)
