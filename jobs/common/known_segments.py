@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -45,8 +46,8 @@ class KnownSegments(Mapping[PartitionKey, Mapping[int, KnownSegment]]):
         starts = _starts(self._rows.select(PARTITIONS.key))
         keys = self._rows.select(PARTITIONS.key).take(pa.array(starts, pa.int64())).to_pylist()
         self._places = {
-            (key["source"], key["topic"], key["partition"]): (start, end)
-            for key, start, end in zip(keys, starts, [*starts[1:], len(self._rows)], strict=True)
+            (key["source"], key["topic"], key["partition"]): place
+            for key, place in zip(keys, pairwise([*starts, len(self._rows)]), strict=True)
             if topics.fullmatch(key["topic"])
         }
 
