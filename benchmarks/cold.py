@@ -18,9 +18,9 @@ import click
 from benchmarks.scan import CASES, segment
 from benchmarks.targets import Target, record
 from kidxlib.console import print_table
-from kidxlib.page_cache import CachedPages
 from kidxlib.recover import RecoverOptions, recover
-from kidxlib.storage import RANGES_AHEAD, open_log, opened_log
+from kidxlib.storage import RANGES_AHEAD, opened_log
+from tests.support import page_cache
 
 #: What the disk gives at most is asked for in pieces of this size, by so many threads as a scan has.
 _DIRECT_BYTES: Final = 4 * 1024 * 1024
@@ -74,14 +74,13 @@ def cold(case: str, mib: int, rounds: int, folder: Path) -> None:
 
 
 def _timed(log: Path, run: Callable[[], object]) -> _Pass:
-    with open_log(str(log)) as (descriptor, version):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        before = _disk_bytes()
-        start, cpu = time.perf_counter(), time.process_time()
-        run()
-        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
-        cached = float(CachedPages(descriptor, version.size).all().mean())
-        return _Pass(seconds, cpu_seconds, (_disk_bytes() - before) / 1024**2, cached)
+    page_cache.drop(log)
+    before = _disk_bytes()
+    start, cpu = time.perf_counter(), time.process_time()
+    run()
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    cached = len(page_cache.resident(log)) * mmap.PAGESIZE / log.stat().st_size
+    return _Pass(seconds, cpu_seconds, (_disk_bytes() - before) / 1024**2, cached)
 
 
 def _disk_bytes() -> int:

@@ -25,22 +25,16 @@ class CachedPages:
     user's, and that one may not write, it says so itself.
     """
 
-    def __init__(self, descriptor: int, size: int) -> None:
+    def __init__(self, mapped: NDArray[np.uint8]) -> None:
         """
         Args:
-            size: bytes of the file, at least 1.
-
-        Raises:
-            ValueError: it has fewer by now.
-            OSError: it cannot be mapped.
+            mapped: the bytes of the file, a byte at least, mapped from its start; none of them is touched.
         """
-        self._descriptor, self._size = descriptor, size
-        # Mapped, and never touched.
-        self._pages = np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ), np.uint8)
+        self._mapped = mapped
 
     def share(self) -> float:
         """How many of all pages are, by a sample of them where they are many: 0 to 1."""
-        pages = -(-self._size // _PAGE)
+        pages = -(-len(self._mapped) // _PAGE)
         if pages <= _PLACES * _PAGES_A_PLACE:
             return float(self.all().mean())
         places = np.linspace(0, pages - _PAGES_A_PLACE, _PLACES, dtype=np.int64).tolist()
@@ -48,15 +42,15 @@ class CachedPages:
 
     def where(self, first: int, end: int) -> NDArray[np.bool_]:
         """For each page from one to another, or to the last: whether it is."""
-        size = min(end * _PAGE, self._size) - first * _PAGE
+        size = min(end * _PAGE, len(self._mapped)) - first * _PAGE
         found = np.empty(-(-size // _PAGE), np.uint8)
-        if _libc.mincore(self._pages.ctypes.data + first * _PAGE, size, found.ctypes.data) != 0:
+        if _libc.mincore(self._mapped.ctypes.data + first * _PAGE, size, found.ctypes.data) != 0:
             found[:] = 1
         return (found & 1).astype(np.bool_)
 
     def all(self) -> NDArray[np.bool_]:
         """For each page, whether it is."""
-        return self.where(0, -(-self._size // _PAGE))
+        return self.where(0, -(-len(self._mapped) // _PAGE))
 
 
 class DropBehind:

@@ -450,16 +450,14 @@ class _OpenedFile:
         chunk_bytes: int | None = None,
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
-        if may_map and end_to_end and 0 < wanted <= formats.SEGMENT_BYTES_MAX:  # no more is ever read
-            try:
-                cached = CachedPages(self._descriptor, wanted)
-            except ValueError as error:
-                raise _shrank(wanted) from error
+        if not may_map:
+            return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
+        mapped = map_log(self._descriptor, wanted, few_pages=few_pages)
+        if end_to_end and 0 < wanted <= formats.SEGMENT_BYTES_MAX:  # no more is ever read
+            cached = CachedPages(mapped.window(0)[1])
             if cached.share() < _IN_MEMORY:
                 return self._cold(cached, wanted)
-        if may_map:
-            return map_log(self._descriptor, wanted, few_pages=few_pages)
-        return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
+        return mapped
 
     def _cold(self, cached: CachedPages, size: int) -> LogBytes:
         behind = DropBehind(self._descriptor, cached.all())
@@ -589,11 +587,7 @@ def map_log(descriptor: int, size: int, *, few_pages: bool = False) -> LogBytes:
     try:
         memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
     except ValueError as error:
-        raise _shrank(size) from error
+        raise LogChangedError(f"file had {size} bytes when it was opened and has fewer now") from error
     if few_pages and hasattr(mmap, "MADV_RANDOM"):
         memory.madvise(mmap.MADV_RANDOM)
     return WholeLog(np.frombuffer(memory, np.uint8))
-
-
-def _shrank(size: int) -> LogChangedError:
-    return LogChangedError(f"file had {size} bytes when it was opened and has fewer now")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 from typing import Final
@@ -9,11 +10,11 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.page_cache import CachedPages
 from kidxlib.recover import RecoverOptions, recover
 from kidxlib.storage import RANGE_BYTES, LogChangedError, RangedLog, WholeLog, open_log, opened_log
 from tests.kidxlib.segments import FILLER, Batch, encode
 from tests.kidxlib.test_recover import assert_same
+from tests.support import page_cache
 
 #: More than three ranges, and batches of all lengths across their ends.
 _LOG: Final = b"".join(encode(0, [Batch(body=FILLER[number % 900 :]) for number in range(4000)]))
@@ -24,21 +25,20 @@ def log(tmp_path: Path) -> Path:
     """A log of which a part in the midst is in memory."""
     assert len(_LOG) > 3 * RANGE_BYTES
     path = tmp_path / f"{0:020d}.log"
-    with path.open("wb") as file:
-        file.write(_LOG)
-        os.fsync(file.fileno())
+    path.write_bytes(_LOG)
+    page_cache.drop(path)
+    if _cached(path).all():
+        pytest.skip("the file system of the temporary folder keeps its files in memory, or does not tell")
     with open_log(str(path)) as (descriptor, version):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        if _cached(path).all():
-            pytest.skip("the file system of the temporary folder keeps its files in memory, or does not tell")
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no page besides
         os.pread(descriptor, version.size // 3, version.size // 4)
     return path
 
 
 def _cached(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    with open_log(str(path)) as (descriptor, version):
-        return CachedPages(descriptor, version.size).all()
+    pages = np.zeros(-(-path.stat().st_size // mmap.PAGESIZE), np.bool_)
+    pages[list(page_cache.resident(path))] = True
+    return pages
 
 
 def test_the_page_cache_stays_as_it_was(log: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_page_cache_stays_as_it_was(log: Path) -> None:
     assert_same(recovered, recover(WholeLog(np.frombuffer(_LOG, np.uint8)), 0, RecoverOptions()))
     np.testing.assert_array_equal(_cached(log), before)
     # Let go of behind the scan, not at its end.
-    last_range = len(during) - 2 * RANGE_BYTES // os.sysconf("SC_PAGE_SIZE")
+    last_range = len(during) - 2 * RANGE_BYTES // mmap.PAGESIZE
     np.testing.assert_array_equal(during[:last_range], before[:last_range])
 
 
