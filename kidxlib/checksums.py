@@ -25,11 +25,12 @@ def _isal() -> ctypes.CDLL:
     )
 
 
+_ISAL: Final = _isal()
 #: `unsigned int crc32_iscsi(unsigned char *buffer, int len, unsigned int init_crc)`: CRC-32C, not inverted at its start
 #: nor at its end, as protocols do it.
-CRC32C: Final[ctypes._NamedFuncPointer] = _isal().crc32_iscsi
+CRC32C: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_iscsi
 #: `uint32_t crc32_gzip_refl(uint32_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-32, as zlib's.
-CRC32: Final[ctypes._NamedFuncPointer] = _isal().crc32_gzip_refl
+CRC32: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_gzip_refl
 
 
 def extend_crc32c(crc: int, data: bytes) -> int:
