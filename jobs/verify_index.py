@@ -6,7 +6,6 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, TypeAlias
 
 import click
@@ -147,7 +146,7 @@ def _as_cataloged(request: AuditRequest, plan: Plan, catalog: Catalog) -> list[B
     """The segments with the interval that the catalog says their indexes were built with, where no option says one."""
     known = catalog.known_segments([source.name for source in request.sources], request.topics)
     found = []
-    for key, tasks in groupby(plan.tasks, key=lambda task: task.segment.partition_key):
+    for key, tasks in plan.by_partition():
         rows = known.get(key, {})
         for task in tasks:
             row = rows.get(task.segment.base_offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -136,6 +136,10 @@ class Plan:
     @property
     def log_bytes(self) -> int:
         return sum(task.log_bytes for task in self.tasks)
+
+    def by_partition(self) -> Iterator[tuple[PartitionKey, Iterator[BuildTask]]]:
+        """The tasks of each partition, by base offset; to be gone through before the next is asked for."""
+        return groupby(self.tasks, key=lambda task: task.segment.partition_key)
 
 
 def find_segments(
@@ -308,7 +312,7 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
     sizes = _Sizes()
     first_present = _first_present(plan)
     to_finish = _without_side_files(plan, side_files)
-    for key, listed in groupby(plan.tasks, key=lambda task: task.segment.partition_key):
+    for key, listed in plan.by_partition():
         gone = dict(known.get(key, {}))
         for task in listed:
             segment = task.segment
@@ -361,7 +365,7 @@ def _without_side_files(plan: Plan, wanted: SideFiles) -> set[PartitionKey]:
     found = {partition.key for partition in plan.partitions if partition.only is not None}
     if not (wanted.snapshots or wanted.epochs):
         return found
-    for key, tasks in groupby(plan.tasks, key=lambda task: task.segment.partition_key):  # by base offset
+    for key, tasks in plan.by_partition():
         first, *later = tasks
         names = {LEADER_EPOCH_CHECKPOINT} if wanted.epochs else set()
         if wanted.snapshots:  # none at the start of the log
