@@ -337,7 +337,7 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
                 changes.relisted.append(task)
         changes.gone += _present(key, gone)
     emptied = {partition.key for partition in plan.partitions} | {key for key in known if key[0] in plan.log_dirs}
-    for key in emptied & known.keys() - first_present.keys() - plan.unlistable:
+    for key in sorted(emptied & known.keys() - first_present.keys() - plan.unlistable):
         changes.gone += _present(key, known[key])
     changes.to_finish = {key: first for key, first in first_present.items() if key in to_finish}
     return changes

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
-from typing import Any, Final
+from itertools import accumulate, groupby, pairwise
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.common.tables import FACTS_VERSION, PARTITIONS, SEGMENTS
@@ -27,39 +28,98 @@ _AS_THEY_ARE: Final = (
     *("offset_index_bytes", "time_index_bytes", "transaction_index_bytes"),
 )
 
+#: Rows that the driver holds at a time: 0.4 kB each in its Python, and as much on their way through its JVM.
+ROWS_AT_ONCE: Final = 250_000
+
 
 class KnownSegments(Mapping[PartitionKey, Mapping[int, KnownSegment]]):
-    """The segments by partition. They become objects when a partition is asked for, and not before: of a million
-    segments at once these would take a gigabyte of the driver's memory.
+    """The segments by partition. They are asked of the catalog when a partition is, together with those of partitions
+    that follow in the order of their keys, and they become objects one partition at a time: of a million segments at
+    once these would take more than a gigabyte of the driver's memory.
     """
 
-    def __init__(self, segments: DataFrame, topics: re.Pattern[str]) -> None:
+    def __init__(self, segments: DataFrame, topics: re.Pattern[str], rows_at_once: int = ROWS_AT_ONCE) -> None:
         """
         Args:
             segments: rows of the table `segments`.
             topics: matches the full names of the topics wanted.
+            rows_at_once: about as many are held; more of a partition that has more.
         """
+        counts = segments.groupBy(*PARTITIONS.key).count().toArrow().to_pylist()
+        counts.sort(key=_key)
+        ends = zip(counts, accumulate(row["count"] for row in counts), strict=True)
+        self._stretches: dict[PartitionKey, _Stretch] = {}
+        for _, group in groupby(ends, lambda row_and_end: (row_and_end[1] - 1) // rows_at_once):
+            keys = [_key(row) for row, _ in group]
+            stretch = _Stretch(keys[0], keys[-1])
+            self._stretches |= {key: stretch for key in keys if topics.fullmatch(key[1])}
         finished = F.col("producer_state").isNotNull().alias("finished")
         current = (F.col("catalog_version") >= FACTS_VERSION).alias("current")
-        rows: pa.Table = segments.select(*_AS_THEY_ARE, finished, current).toArrow()
-        self._rows = rows.sort_by([(name, "ascending") for name in PARTITIONS.key])
-        starts = _starts(self._rows.select(PARTITIONS.key))
-        keys = self._rows.select(PARTITIONS.key).take(pa.array(starts, pa.int64())).to_pylist()
-        self._places = {
-            (key["source"], key["topic"], key["partition"]): place
-            for key, place in zip(keys, pairwise([*starts, len(self._rows)]), strict=True)
-            if topics.fullmatch(key["topic"])
-        }
+        self._segments = segments.select(*_AS_THEY_ARE, finished, current)
+        self._held: _Held | None = None
 
     def __iter__(self) -> Iterator[PartitionKey]:
-        return iter(self._places)
+        """In the order of their keys, in which each row is asked for once."""
+        return iter(self._stretches)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._stretches)
 
     def __getitem__(self, key: PartitionKey) -> Mapping[int, KnownSegment]:
-        start, end = self._places[key]
-        return {row["base_offset"]: _known(row) for row in self._rows.slice(start, end - start).to_pylist()}
+        stretch = self._stretches[key]
+        if self._held is None or self._held.stretch != stretch:
+            self._held = None  # before the next: not both at once
+            self._held = _Held.read(self._segments, stretch)
+        return {row["base_offset"]: _known(row) for row in self._held.of_partition(key)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Partitions that follow each other in the order of their keys."""
+
+    first: PartitionKey
+    last: PartitionKey
+
+    @property
+    def condition(self) -> Column:
+        key = F.struct(*PARTITIONS.key)
+        inside = (key >= _struct(self.first)) & (key <= _struct(self.last))
+        # Follows from it; said once more, as Delta skips files by conditions on columns and not by those on structs.
+        for name, first, last in zip(PARTITIONS.key, self.first, self.last, strict=True):
+            inside &= F.col(name).between(F.lit(first), F.lit(last))
+            if first != last:
+                break
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The rows of a stretch, and where those of each partition lie among them."""
+
+    stretch: _Stretch
+    rows: pa.Table
+    places: Mapping[PartitionKey, tuple[int, int]]
+
+    @classmethod
+    def read(cls, segments: DataFrame, stretch: _Stretch) -> Self:
+        rows = segments.where(stretch.condition).toArrow()
+        rows = rows.sort_by([(name, "ascending") for name in PARTITIONS.key])
+        starts = _starts(rows.select(PARTITIONS.key))
+        keys = map(_key, rows.select(PARTITIONS.key).take(pa.array(starts, pa.int64())).to_pylist())
+        return cls(stretch, rows, dict(zip(keys, pairwise([*starts, len(rows)]), strict=True)))
+
+    def of_partition(self, key: PartitionKey) -> list[dict[str, Any]]:
+        start, end = self.places.get(key, (0, 0))  # none where they were withdrawn since partitions were counted
+        rows: list[dict[str, Any]] = self.rows.slice(start, end - start).to_pylist()
+        return rows
+
+
+def _key(row: Mapping[str, Any]) -> PartitionKey:
+    return row["source"], row["topic"], row["partition"]
+
+
+def _struct(key: PartitionKey) -> Column:
+    return F.struct(*(F.lit(value).alias(name) for name, value in zip(PARTITIONS.key, key, strict=True)))
 
 
 def _starts(keys: pa.Table) -> list[int]:
