@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from jobs.common import shared_options
 from jobs.common.answer_files import Format, refuse_existing, reset_offsets, write_answers
 from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.driver_rows import of_driver
 from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.queries import Asked, asked, one_query, read_queries
@@ -205,7 +206,7 @@ def _answer(
     )
     if request.question is not None or request.consumer_group_csv is not None:
         rows = [row.asDict() for row in answers.collect()]  # one for each partition and source
-        answers = spark.createDataFrame(rows, RESULT)
+        answers = of_driver(spark, (tuple(row.values()) for row in rows), RESULT)
     if request.output is not None:
         write_answers(answers, request.output)
     if request.consumer_group_csv is not None:

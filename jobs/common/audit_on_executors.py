@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.common.distribute import Counters, SegmentRows, on_executors
+from jobs.common.driver_rows import of_driver
 from jobs.common.events import event_batches, from_leader_epochs, to_leader_epochs, with_events
 from jobs.common.finish_partitions import by_partition
 from jobs.common.tables import (
@@ -89,7 +90,7 @@ def audit_partitions(audited: DataFrame, audits: Mapping[PartitionKey, Partition
             yield pa.RecordBatch.from_pylist(out, FOUND_ARROW_SCHEMA)
 
     key, no_position = list(SEGMENTS.key), F.lit(-1).cast("bigint").alias("position")
-    partitions = spark.createDataFrame([(*key_, _NO_SEGMENT) for key_ in audits], _KEY_SCHEMA)
+    partitions = of_driver(spark, [(*key_, _NO_SEGMENT) for key_ in audits], _KEY_SCHEMA)
     segments = audited.where("segment IS NOT NULL").select(
         *(f"segment.{name}" for name in key), no_position, F.struct("segment.*").alias("segment")
     )
@@ -106,7 +107,7 @@ def audit_partitions(audited: DataFrame, audits: Mapping[PartitionKey, Partition
     return found.unionByName(files, allowMissingColumns=True)
 
 
-_KEY_SCHEMA: Final = "source string, topic string, partition int, base_offset bigint"
+_KEY_SCHEMA: Final = SEGMENTS.schema(SEGMENTS.key)
 
 
 def _partition_key(head: dict[str, Any]) -> PartitionKey:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from jobs.common.commits import while_others_commit
+from jobs.common.driver_rows import of_driver
 from jobs.common.finish_partitions import SEGMENT_COLUMNS
 from jobs.common.hadoop import hadoop_path
 from jobs.common.known_segments import KnownSegments
@@ -55,8 +56,9 @@ TO_COMPACT_COLUMNS: Final = (
     *("offsets_increase", "producer_state", "offset_index_crc32c", "time_index_crc32c", "transaction_index_crc32c"),
     *("log_path", "index_folder"),
 )
-#: The columns of a `PartitionKey`.
-_PARTITION_KEY: Final = "source string, topic string, partition int"
+_PARTITION_KEY: Final = PARTITIONS.schema(PARTITIONS.key)
+_SEGMENT_KEY: Final = SEGMENTS.schema(SEGMENTS.key)
+_TOPIC: Final = t.StructType([t.StructField("topic", t.StringType())])
 
 _R = TypeVar("_R")
 
@@ -151,9 +153,13 @@ class Catalog:
         same topic: retention took them, and what was seen in them still holds. Behind it, compaction may have merged
         them into others.
         """
-        columns = f"{_PARTITION_KEY}, present_topic_id string, first_present bigint"
+        first_present = (
+            t.StructField("present_topic_id", t.StringType()),
+            t.StructField("first_present", t.LongType()),
+        )
         rows = [(*key, first.topic_id, first.base_offset) for key, first in partitions.items()]
-        wanted = F.broadcast(self.spark.createDataFrame(rows, columns))
+        columns = t.StructType([*_PARTITION_KEY, *first_present])
+        wanted = F.broadcast(of_driver(self.spark, rows, columns))
         usable = is_present() | (
             (F.col("base_offset") < F.col("first_present")) & F.col("topic_id").eqNullSafe(F.col("present_topic_id"))
         )
@@ -183,7 +189,7 @@ class Catalog:
 
     def replace_aborted(self, partitions: Collection[PartitionKey], aborted: DataFrame) -> None:
         """Make `aborted` all that `aborted_transactions` has of some partitions."""
-        scope = self.spark.createDataFrame(list(partitions), _PARTITION_KEY)
+        scope = of_driver(self.spark, partitions, _PARTITION_KEY)
         self._commit(ABORTED_TRANSACTIONS, lambda target: _replace(target, ABORTED_TRANSACTIONS, scope, aborted))
 
     def known_partitions(self, sources: Collection[str]) -> list[dict[str, Any]]:
@@ -203,7 +209,7 @@ class Catalog:
     def merge_partitions(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add or replace rows of `partitions`; each has a value for every column."""
         values = [tuple(row[name] for name in PARTITIONS.column_names) for row in rows]
-        new = self.spark.createDataFrame(values, spark_schema(PARTITIONS.columns))
+        new = of_driver(self.spark, values, spark_schema(PARTITIONS.columns))
 
         def commit(target: DeltaTable) -> None:
             merge = target.alias("old").merge(new.alias("new"), _same_key(PARTITIONS))
@@ -226,9 +232,9 @@ class Catalog:
         if not marks:
             return 0
         marked = ("active", "log_path", "status")
-        columns = [column for column in SEGMENTS.columns if column.name in (*SEGMENTS.key, *marked)]
-        schema = {column.name: t.StructField(column.name, column.type) for column in columns}
-        rows = self.spark.createDataFrame(marks, t.StructType([schema[name] for name in (*SEGMENTS.key, *marked)]))
+        types = {column.name: column.type for column in SEGMENTS.columns}
+        schema = t.StructType([*_SEGMENT_KEY, *(t.StructField(name, types[name]) for name in marked)])
+        rows = of_driver(self.spark, marks, schema)
         known = {
             name: F.coalesce(F.col(f"new.{name}"), F.col(f"old.{name}")) for name in ("active", "log_path", "status")
         }
@@ -250,7 +256,7 @@ class Catalog:
 
     def to_plan(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
         """The segments that are present, with the offsets that checkpoints gave of their partitions."""
-        wanted = F.broadcast(self.spark.createDataFrame([(topic,) for topic in topics], "topic string"))
+        wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
         segments = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present())
         partitions = self.read(PARTITIONS).select(*PARTITIONS.key, "log_start_offset", "high_watermark")
         columns = ("next_offset", "status", "log_bytes", "valid_bytes", "max_timestamp_ms", "log_mtime_ns")
@@ -262,7 +268,7 @@ class Catalog:
 
     def to_compact(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
         """All segments of some sources and topics, those that are gone too."""
-        wanted = F.broadcast(self.spark.createDataFrame([(topic,) for topic in topics], "topic string"))
+        wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
         segments = self.read(SEGMENTS).where(F.col("source").isin(*sources))
         return segments.select(*TO_COMPACT_COLUMNS).join(wanted, "topic", "left_semi")
 
@@ -316,7 +322,8 @@ class Catalog:
         Returns:
             Rows of `findings`: the key, `verdict` and `path`.
         """
-        wanted = self.spark.createDataFrame(list(audits.items()), "source string, audit_id string")
+        columns = t.StructType([t.StructField(name, t.StringType()) for name in ("source", "audit_id")])
+        wanted = of_driver(self.spark, audits.items(), columns)
         rows = self.read(FINDINGS).where(F.col("verdict") == Verdict.BROKEN.value)
         rows = rows.join(F.broadcast(wanted), ["source", "audit_id"], "left_semi").select(
             *FINDINGS.key, "verdict", "path"
@@ -335,8 +342,7 @@ class Catalog:
         Args:
             segments: keys.
         """
-        schema = t.StructType([field for field in spark_schema(SEGMENTS.columns) if field.name in SEGMENTS.key])
-        rows = self.spark.createDataFrame(list(segments), schema)
+        rows = of_driver(self.spark, segments, _SEGMENT_KEY)
         status = F.lit(Status.DELETED.value)
         values: dict[str, Column | str] = {"status": status, "active": F.lit(False), "deleted_at": F.lit(now)}
 
@@ -348,8 +354,8 @@ class Catalog:
 
     def append_build(self, build: dict[str, Any]) -> None:
         """Add the row of one run; `build` has a value for every column."""
-        values = tuple(build[name] for name in BUILDS.column_names)
-        row = self.spark.createDataFrame([values], spark_schema(BUILDS.columns)).coalesce(1)
+        values = [build[name] for name in BUILDS.column_names]
+        row = of_driver(self.spark, [values], spark_schema(BUILDS.columns))
         path = self.table_path(BUILDS)
         self._commit(BUILDS, lambda _: row.write.format("delta").mode("append").save(path))
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.common.catalog import Catalog, is_present
+from jobs.common.driver_rows import of_driver
 from jobs.common.runs import runs
 from jobs.common.tables import PARTITIONS, SEGMENTS, Table
 from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
@@ -36,7 +37,7 @@ def cataloged_partitions(
         if len(topics) <= _TOPICS_NAMED:
             found = found.where(F.col("topic").isin(*topics))
         names = [(partition.topic, partition.partition) for partition in wanted]
-        asked = catalog.spark.createDataFrame(names, "topic string, partition int")
+        asked = of_driver(catalog.spark, names, PARTITIONS.schema(("topic", "partition")))
         return found.join(F.broadcast(asked), ["topic", "partition"], "left_semi")
 
     segments = rows(SEGMENTS).where(is_present()).select(*_KEY, *SEGMENT_COLUMNS).toArrow()

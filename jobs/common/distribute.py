@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from jobs.common.driver_rows import one_a_task
 from jobs.common.events import event_batches, from_leader_epochs
 from jobs.common.tables import CATALOG_VERSION, SCANNED_ARROW_SCHEMA, SCANNED_SCHEMA
 from kidxlib.build import BuildTask, BuiltSegment, build
@@ -65,6 +66,15 @@ def build_on_executors(
     return on_executors(spark, bins, sources, counters, _build, SCANNED_SCHEMA)
 
 
+def start_workers(spark: SparkSession) -> None:
+    """Let a Python worker begin for each core, and import what the first tasks need: a second or two that pass beside
+    what the driver has to do before there is work.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    nothing = build_on_executors(spark, [()] * cores, (), Counters(spark))
+    nothing.write.format("noop").mode("overwrite").save()
+
+
 def _build(tasks: Sequence[BuildTask], may_map: bool) -> Iterator[SegmentRows]:
     for built in build(tasks, may_map):
         events = built.recovered.producer_events if built.recovered else NO_EVENTS
@@ -90,7 +100,6 @@ def on_executors(
     Raises:
         UsageError: in the task, where an executor does not see the folder of a source that has segments in `bins`.
     """
-    pickled = spark.sparkContext.parallelize([(pickle.dumps(bin_),) for bin_ in bins], max(1, len(bins)))
     segments, log_bytes = counters.segments, counters.log_bytes
     to_read = {task.segment.source for bin_ in bins for task in bin_}
     folders = [source.path for source in sources if source.name in to_read]
@@ -124,7 +133,7 @@ def on_executors(
         if rows:
             yield pa.RecordBatch.from_pylist(rows, arrow_schema)
 
-    return spark.createDataFrame(pickled, "work binary").mapInArrow(do_bins, schema)
+    return one_a_task(spark, [pickle.dumps(bin_) for bin_ in bins]).mapInArrow(do_bins, schema)
 
 
 def _unseen(folder: Location) -> str | None:

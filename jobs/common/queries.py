@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from jobs.common.driver_rows import of_driver
 from kidxlib.answers import OFFSET, TIMESTAMP
 from kidxlib.errors import UsageError
 from kidxlib.names import PARTITION_MAX
@@ -52,7 +53,7 @@ class Asked:
 
 def one_query(spark: SparkSession, topic: str, partition: int, query: str, target: int) -> DataFrame:
     """The question of a command line."""
-    return spark.createDataFrame([(topic, partition, query, target, None)], QUERIES)
+    return of_driver(spark, [(topic, partition, query, target, None)], QUERIES)
 
 
 def read_queries(spark: SparkSession, path: str) -> DataFrame:

@@ -5,6 +5,7 @@ The tables in Delta, the rows that executors send back and `docs/catalog.md` all
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,6 +40,10 @@ class Table:
     @property
     def column_names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def schema(self, names: Collection[str]) -> t.StructType:
+        """Of some of its columns."""
+        return spark_schema(tuple(column for column in self.columns if column.name in names))
 
 
 _STRING, _INT, _LONG, _BOOLEAN, _DOUBLE, _TIMESTAMP = (
