@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -340,13 +341,14 @@ def test_two_builds_at_the_same_time_leave_what_one_leaves(
 
 
 @pytest.fixture
-def slow_log_dir(tmp_path: Path) -> Path:
+def slow_log_dir(tmp_path: Path) -> Iterator[Path]:
     """A segment that takes a moment to be checked, and is truncated at its start, and three small ones."""
     folder = tmp_path / "kafka-logs"
-    in_memory(lying_log(folder / "slow-0", 0, 1 << 30))
+    log = lying_log(folder / "slow-0", 0, 1 << 30)
     for partition, base_offset in (("slow-0", 1), ("fast-0", 0), ("fast-0", 1)):
         write_log(folder / partition, base_offset, small_log(base_offset=base_offset))
-    return folder
+    with in_memory(log):
+        yield folder
 
 
 @again_if_too_late
