@@ -207,7 +207,7 @@ class Running:
     def stopped_within(self, log: Path) -> Iterator[int]:
         """The worker that scans a log that it has mapped, stopped for as long as the context lasts.
 
-        It has come some way, so it has asked what is in memory; and not half of it, so it will touch the end.
+        It has come some way, so it has asked what is in memory; and not to the last eighth, which it will touch.
         """
         worker = while_it_runs(self.process, lambda: self._stop_within(log), self._seconds)
         with stopped(worker):
@@ -219,7 +219,7 @@ class Running:
             with contextlib.suppress(OSError):  # it has ended
                 os.kill(worker, signal.SIGSTOP)
                 while_it_runs(self.process, lambda: stands_still(worker) or None, self._seconds)
-                if 0 < _touched(worker, log) < log.stat().st_size // 2:
+                if 0 < _touched(worker, log) < log.stat().st_size * 7 // 8:
                     return worker
                 os.kill(worker, signal.SIGCONT)
         return None
@@ -246,7 +246,8 @@ def stopped(worker: int) -> Iterator[None]:
     """Stop a process for as long as the context lasts."""
     os.kill(worker, signal.SIGSTOP)
     yield
-    os.kill(worker, signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):  # it was killed
+        os.kill(worker, signal.SIGCONT)
 
 
 @contextlib.contextmanager
