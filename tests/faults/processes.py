@@ -203,6 +203,27 @@ class Running:
         """The worker that has mapped a log, so has noted its version and scans it, as soon as there is one."""
         return while_it_runs(self.process, lambda: _mapping(self._find_workers(self.process), log), self._seconds)
 
+    @contextlib.contextmanager
+    def stopped_within(self, log: Path) -> Iterator[int]:
+        """The worker that scans a log that it has mapped, stopped for as long as the context lasts.
+
+        It has come some way, so it has asked what is in memory; and not to the last eighth, which it will touch.
+        """
+        worker = while_it_runs(self.process, lambda: self._stop_within(log), self._seconds)
+        with stopped(worker):
+            yield worker
+
+    def _stop_within(self, log: Path) -> int | None:
+        worker = _mapping(self._find_workers(self.process), log)
+        if worker is not None:
+            with contextlib.suppress(OSError):  # it has ended
+                os.kill(worker, signal.SIGSTOP)
+                while_it_runs(self.process, lambda: stands_still(worker) or None, self._seconds)
+                if 0 < _touched(worker, log) < log.stat().st_size * 7 // 8:
+                    return worker
+                os.kill(worker, signal.SIGCONT)
+        return None
+
     def reading(self, log: Path) -> int:
         """The worker that reads a log in chunks, as soon as it has read some."""
         worker = while_it_runs(self.process, lambda: _opened(self._find_workers(self.process), log), self._seconds)
@@ -225,7 +246,8 @@ def stopped(worker: int) -> Iterator[None]:
     """Stop a process for as long as the context lasts."""
     os.kill(worker, signal.SIGSTOP)
     yield
-    os.kill(worker, signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):  # it was killed
+        os.kill(worker, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -241,12 +263,25 @@ def running_kidx(*arguments: str | Path) -> Iterator[Running]:
         running.ended = end(running.process)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether a process that was sent SIGSTOP has stopped: it does when the kernel has done what it is at."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def _mapping(pids: Iterable[int], log: Path) -> int | None:
     for pid in pids:
         with contextlib.suppress(OSError):
             if f"{log}\n" in Path(f"/proc/{pid}/maps").read_text():
                 return pid
     return None
+
+
+def _touched(pid: int, log: Path) -> int:
+    """How many bytes of a log a process has touched where it has mapped it; 0 where it has not."""
+    mapped = re.search(
+        rf" {re.escape(str(log))}\n(?:\w+: .*\n)*?Rss: +(\d+) kB", Path(f"/proc/{pid}/smaps").read_text()
+    )
+    return int(mapped[1]) * 1024 if mapped else 0
 
 
 def _opened(pids: Iterable[int], log: Path) -> int | None:

@@ -8,7 +8,9 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -340,13 +342,14 @@ def test_two_builds_at_the_same_time_leave_what_one_leaves(
 
 
 @pytest.fixture
-def slow_log_dir(tmp_path: Path) -> Path:
+def slow_log_dir(tmp_path: Path) -> Iterator[Path]:
     """A segment that takes a moment to be checked, and is truncated at its start, and three small ones."""
     folder = tmp_path / "kafka-logs"
-    in_memory(lying_log(folder / "slow-0", 0, 1 << 30))
+    log = lying_log(folder / "slow-0", 0, 1 << 30)
     for partition, base_offset in (("slow-0", 1), ("fast-0", 0), ("fast-0", 1)):
         write_log(folder / partition, base_offset, small_log(base_offset=base_offset))
-    return folder
+    with in_memory(log):
+        yield folder
 
 
 @again_if_too_late
@@ -358,6 +361,7 @@ def test_workers_end_with_the_command(signal_: signal.Signals, slow_log_dir: Pat
     """
     guard(slow_log_dir)
     log = slow_log_dir / "slow-0" / _BASE_LOG
+    log.with_suffix(OFFSET_INDEX_SUFFIX).unlink(missing_ok=True)  # of an attempt that came too late
     with start_kidx("build", slow_log_dir, "--in-place", "--accept-truncated") as process:
         try:
             Running(process).mapping(log)
@@ -375,15 +379,17 @@ def test_workers_end_with_the_command(signal_: signal.Signals, slow_log_dir: Pat
 def test_ctrl_c_ends_everything_with_one_line(tmp_path: Path, slow_log_dir: Path, guard: Guard) -> None:
     """Goal: an interrupted build says so in one line, and leaves no process and no staging file.
 
-    Method: SIGINT to all of its processes, as a terminal sends it, while one worker scans and another has no work.
+    Method: SIGINT to all of its processes, as a terminal sends it, while one worker stands in the midst of a scan and
+    another has no work.
     """
     guard(slow_log_dir)
-    with running_kidx("build", slow_log_dir, "--index-dir", tmp_path / "index", "--processes", "2") as running:
-        running.mapping(slow_log_dir / "slow-0" / _BASE_LOG)
-        while_it_runs(running.process, lambda: len(indexes(tmp_path / "index")) == 6 or None)
+    index_dir = Path(tempfile.mkdtemp(dir=tmp_path))
+    command = ("build", slow_log_dir, "--index-dir", index_dir, "--processes", "2")
+    with running_kidx(*command) as running, running.stopped_within(slow_log_dir / "slow-0" / _BASE_LOG):
+        while_it_runs(running.process, lambda: len(indexes(index_dir)) == 6 or None)
         os.killpg(running.process.pid, signal.SIGINT)
     running.ended.assert_one_line(ExitCode.FAILED, "interrupted")
-    assert staging_files(tmp_path) == []
+    assert staging_files(index_dir) == []
 
 
 @again_if_too_late

@@ -112,15 +112,15 @@ def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) ->
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     log_dir, index_dir = folder / "kafka-logs", folder / "index"
     grown, touched, overwritten, shrunk = (
-        in_memory(lying_log(log_dir / f"topic-{partition}", 0, _SLOW - partition, small_log(100)))
-        for partition in range(4)
+        lying_log(log_dir / f"topic-{partition}", 0, _SLOW - partition, small_log(100)) for partition in range(4)
     )
     for partition in (0, 1, 4):
         write_log(log_dir / f"topic-{partition}", 100, small_log(base_offset=100))
-    with running_kidx("build", log_dir, "--index-dir", index_dir, "--processes", "1", "--json") as running:
-        with stopped(running.mapping(grown)), grown.open("ab") as file:
+    command = ("build", log_dir, "--index-dir", index_dir, "--processes", "1", "--json")
+    with in_memory(grown, touched), running_kidx(*command) as running:
+        with running.stopped_within(grown), grown.open("ab") as file:
             file.write(b"more")
-        with stopped(running.mapping(touched)):
+        with running.stopped_within(touched):
             os.utime(touched, ns=(0, 0))
         with stopped(running.reading(overwritten)), overwritten.open("r+b") as file:
             file.write(b"\1")
@@ -149,11 +149,11 @@ def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Pat
     """
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     log_dir, index_dir = folder / "kafka-logs", folder / "index"
-    log = in_memory(lying_log(log_dir / "topic-0", 0, _SLOW, small_log(100)))
+    log = lying_log(log_dir / "topic-0", 0, _SLOW, small_log(100))
     for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
         write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
     command = ("build", log_dir, "--index-dir", index_dir, "--processes", "2", "--json")
-    with running_kidx(*command) as running, stopped(running.mapping(log)):
+    with in_memory(log), running_kidx(*command) as running, running.stopped_within(log):
         os.truncate(log, _PAGE)
     ended = running.ended
     (row,) = ended.json["not_well"]

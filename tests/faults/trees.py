@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
 import struct
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,10 +16,12 @@ from typing import Final
 import google_crc32c
 
 from kidxlib import formats
+from kidxlib.errors import KidxError
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch, encode
+from tests.support import page_cache
 
 #: What an index file may have held before a build: zeros, as a broker leaves it where it was stopped hard.
 OLD_INDEX: Final = bytes(64 * 1024)
@@ -208,13 +211,26 @@ def lying_log(folder: Path, base_offset: int, size: int, sound: bytes = b"", cla
     return log
 
 
-def in_memory(log: Path) -> Path:
-    """A log, once all of it is in the page cache: only then is it mapped."""
+@contextlib.contextmanager
+def in_memory(*logs: Path) -> Iterator[None]:
+    """Bring logs into the page cache, as only what is there is mapped, and keep them there while the context lasts.
+
+    Where this user may not lock so much memory, the kernel may take them away before they are looked at.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(page_cache.held_in_memory(*logs))
+        except KidxError:
+            for log in logs:
+                _read(log)
+        yield
+
+
+def _read(log: Path) -> None:
     with log.open("rb", buffering=0) as file:
         room = bytearray(1 << 22)
         while file.readinto(room):
             pass
-    return log
 
 
 def slow_log(folder: Path, base_offset: int, size: int, sound: bytes = b"") -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session, stopped
+from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
 from tests.faults.trees import in_memory, indexes, slow_log, small_log, write_log
 from tests.kidxlib import golden
 from tests.support.build_job import Place, build, start
@@ -157,17 +157,15 @@ def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without
     event_logs.mkdir()
     log = slow_log(log_dir / "topic-0", 0, SLOW, small_log(100))
     os.truncate(log, SLOW + PAGE)
-    in_memory(log)
     for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
         write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
     options = {"enabled": "true", "dir": event_logs.as_uri(), "compress": "false", "rolling.enabled": "false"}
     confs = [word for name, value in options.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
 
-    with start(*place.arguments, "--", *confs) as job:
+    with in_memory(log), start(*place.arguments, "--", *confs) as job:
         try:
             running = Running(job, worker, DEADLINE_SECONDS)
-            victim = running.mapping(log)
-            with stopped(victim):
+            with running.stopped_within(log) as victim:
                 os.truncate(log, SLOW)
             running.killed(victim)
             assert running.reading(log) != victim

@@ -26,6 +26,7 @@ from tests.faults.processes import (
     again_if_too_late,
     end_gently,
     kidx,
+    stands_still,
     wait_for_end,
     while_it_runs,
 )
@@ -83,7 +84,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample's partitions, and three with a slow segment each, and one behind it: an active one is not mapped."""
     folder = link_samples(tmp_path_factory.mktemp("logs") / "kafka-logs", 1)
     for name in SLOW_PARTITIONS:
-        in_memory(slow_log(folder / name, 0, SLOW, small_log(100)))
+        slow_log(folder / name, 0, SLOW, small_log(100))
         write_log(folder / name, BEHIND, small_log(base_offset=BEHIND))
     return folder
 
@@ -233,9 +234,8 @@ class Disturbed:
     def _stop_when_staged(self, python_worker: int, log: Path) -> None:
         self._wait_for(log, Did.CREATE, f"-{log.stem}.")
         os.kill(python_worker, signal.SIGSTOP)
-        # It stops when the kernel has done what it is at, and that may be the very rename.
-        state = Path(f"/proc/{python_worker}/stat")
-        while_it_runs(self._driver.process, lambda: state.read_text().rpartition(")")[2].split()[0] == "T" or None)
+        # What the kernel is at before it stops may be the very rename.
+        while_it_runs(self._driver.process, lambda: stands_still(python_worker) or None)
         if (self._index_dir / log.parent.name / f"{log.stem}.index").exists():
             raise TooLateError
 
@@ -257,7 +257,7 @@ def disturb(on: Cluster, folder: Path, log_dir: Path, settings: Path, packed: Pa
     command = printed("build_index", *place.arguments, "--", *on.options, *twice)
     command = command.replace("-m jobs.build_index", f"-c {shlex.quote(IN_A_SESSION)}")
     try:
-        with Watch(watched) as watch, running(command, on) as driver:
+        with in_memory(*logs), Watch(watched) as watch, running(command, on) as driver:
             with Disturbed(on, driver, place.index_dir, watch) as disturbed:
                 disturbed.runs_twice(logs[0])
                 disturbed.loses_executor(logs[1])

@@ -1,20 +1,25 @@
 """Which pages of a file are in memory: the kernel's own word for it (mincore), so that "this page was not read" can be
-tested. Linux only.
+tested, and files that stay there. Linux only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kidxlib.errors import KidxError
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+_libc.mlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _RESIDENT: Final = 1
 
 
@@ -55,3 +60,27 @@ def mapped(path: Path, *, without_read_ahead: bool = False) -> NDArray[np.uint8]
     if without_read_ahead:
         memory.madvise(mmap.MADV_RANDOM)
     return np.frombuffer(memory, np.uint8)
+
+
+@contextlib.contextmanager
+def held_in_memory(*paths: Path) -> Iterator[None]:
+    """Bring files into memory, and keep them there while the context lasts: else the kernel may take pages away again.
+    They may grow or shrink meanwhile.
+
+    Raises:
+        KidxError: this user may not lock so much memory.
+    """
+    locked = [_locked(path) for path in paths]
+    try:
+        yield
+    finally:
+        locked.clear()  # taken down, and so unlocked, also where an error's traceback lives on
+
+
+def _locked(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a file, locked by the kernel, and touched by nobody: behind the end of a cut file that kills."""
+    content = mapped(path)
+    if _libc.mlock(content.ctypes.data, len(content)) != 0:
+        error = os.strerror(ctypes.get_errno())
+        raise KidxError(f"{path}: cannot be held in memory: {error}; run as root, or raise ulimit -l")
+    return content
