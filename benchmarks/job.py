@@ -14,11 +14,12 @@ import click
 
 from benchmarks.event_log import EventLog, seconds_of_build
 from benchmarks.library import at_once, plan_build, recover_rate, timed_build
-from benchmarks.links import content_file, held_in_memory, write_partition
+from benchmarks.links import content_file, write_partition
 from benchmarks.submit import places, remove_results, run_job
 from benchmarks.targets import Target, record
 from kidxlib.console import note
 from kidxlib.names import LOG_SUFFIX, segment_file
+from tests.support.page_cache import held_in_memory
 
 _MIB = 1024 * 1024
 

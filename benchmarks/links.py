@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from benchmarks.generate import SegmentContent, write_segment
-from kidxlib.errors import KidxError
 from kidxlib.names import LOG_SUFFIX, segment_file
-from tests.support import page_cache
 
 #: A file system allows some tens of thousands of links to one file, so each partition has a file of its own.
 SEGMENTS_A_PARTITION: Final = 1000
@@ -21,8 +16,6 @@ SEGMENT_BYTES: Final = 64 * 1024
 #: Where the offsets in the file begin: above every base offset that a link is named by, and within 2³¹ of it.
 FIRST_OFFSET: Final = 1_000_000
 
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-_libc.mlock.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _CONTENT: Final = SegmentContent(magic=2, batch_bytes=16 * 1024)
 
 
@@ -52,19 +45,3 @@ def link_segments(folder: Path, base_offsets: range) -> None:
 def content_file(folder: Path) -> Path:
     """The file that a partition's segments are links to."""
     return folder.parent.with_name(f"{folder.name}.content")
-
-
-@contextlib.contextmanager
-def held_in_memory(*paths: Path) -> Iterator[None]:
-    """Bring files into memory, and keep them there while the context lasts: else the kernel may take pages away again.
-
-    Raises:
-        KidxError: this user may not lock so much memory.
-    """
-    contents = [page_cache.mapped(path) for path in paths]
-    for path, content in zip(paths, contents, strict=True):
-        if _libc.mlock(content.ctypes.data, len(content)) != 0:
-            error = os.strerror(ctypes.get_errno())
-            raise KidxError(f"{path}: cannot be held in memory: {error}; run as root, or raise ulimit -l")
-    yield
-    del contents  # taken down, and so unlocked

@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from benchmarks.library import TimedBuild, at_once, plan_build, timed_build
-from benchmarks.links import content_file, held_in_memory, write_log_dir
+from benchmarks.links import content_file, write_log_dir
 from benchmarks.targets import Target, record
 from kidxlib.build import GROUP_FILES
 from kidxlib.console import note
@@ -23,6 +23,7 @@ from kidxlib.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, se
 from kidxlib.publish import Folder, Publisher
 from kidxlib.recover import RecoverOptions, recover
 from kidxlib.storage import map_log, open_log
+from tests.support.page_cache import held_in_memory
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 

@@ -14,7 +14,6 @@ import click
 
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.library import plan_build
-from benchmarks.links import held_in_memory
 from benchmarks.submit import read_status, remove_results, status_bytes
 from benchmarks.targets import Target, record
 from kidxlib.build import build
@@ -22,6 +21,7 @@ from kidxlib.console import note
 from kidxlib.errors import KidxError
 from kidxlib.names import LOG_SUFFIX, segment_file
 from tests.support import page_cache
+from tests.support.page_cache import held_in_memory
 
 SIZES: Final = {"100 MB": 100_000_000, "2 GB": 2_000_000_000}
 MAPPED, FROM_DISK, IN_CHUNKS = "mapped", "from disk", "in chunks"
