@@ -20,7 +20,7 @@ from rich.filesize import decimal
 
 from jobs.common import shared_options
 from jobs.common.catalog import Catalog
-from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs, start_workers
+from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs, workers_beginning
 from jobs.common.finish_partitions import finish_on_executors
 from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import catalog_version, existing_catalog, find_catalog, make_tables
@@ -183,12 +183,14 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
         catalog = _catalog(request, spark)
         refuse_overlap(request.target.index_dir, catalog.path, request.sources)
-        is_new = _make_tables(request, catalog)
+        with workers_beginning(spark, catalog_version(catalog) is None):
+            is_new = make_tables(catalog, request.where.database)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         _sweep(request, plan, catalog)
         changes = all_new(plan) if is_new else _changes(request, plan, catalog)
-        marked = catalog.mark(changes, build_id)
+        with workers_beginning(spark, bool(changes.to_read) and not is_new):
+            marked = catalog.mark(changes, build_id)
         scanned = _scan(request, changes.to_read, catalog, build_id)
         # Both need the segments and not each other, and both are mostly waiting.
         with ThreadPoolExecutor(1) as beside:
@@ -234,16 +236,6 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
         counts={**counts, "not_well": scanned.counts.not_well_count},
         bytes=scanned.counts.log_bytes,
     )
-
-
-def _make_tables(request: BuildRequest, catalog: Catalog) -> bool:
-    """Make or bring up to date the catalog's tables; whether it is new, so that every segment will be read."""
-    with ThreadPoolExecutor(1) as beside:
-        started = beside.submit(start_workers, catalog.spark) if catalog_version(catalog) is None else None
-        is_new = make_tables(catalog, request.where.database)
-        if started is not None:
-            started.result()
-    return is_new
 
 
 def _sweep(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:

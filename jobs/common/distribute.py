@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,10 +68,19 @@ def build_on_executors(
     return on_executors(spark, bins, sources, counters, _build, SCANNED_SCHEMA)
 
 
-def start_workers(spark: SparkSession) -> None:
-    """Let a Python worker begin for each core, and import what the first tasks need: a second or two that pass beside
-    what the driver has to do before there is work.
+@contextlib.contextmanager
+def workers_beginning(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """While the context lasts a Python worker begins for each core, where it is wanted, and imports what tasks need: a
+    second or two that pass beside what the driver has to do before there is work.
     """
+    with ThreadPoolExecutor(1) as beside:
+        begun = beside.submit(_begin_workers, spark) if wanted else None
+        yield
+        if begun is not None:
+            begun.result()
+
+
+def _begin_workers(spark: SparkSession) -> None:
     cores = spark.sparkContext.defaultParallelism
     nothing = build_on_executors(spark, [()] * cores, (), Counters(spark))
     nothing.write.format("noop").mode("overwrite").save()
