@@ -29,7 +29,7 @@ _AS_THEY_ARE: Final = (
 )
 
 #: Rows that the driver holds at a time: 0.4 kB each in its Python, and as much on their way through its JVM.
-ROWS_AT_ONCE: Final = 250_000
+ROWS_AT_ONCE: Final = 100_000
 
 
 class KnownSegments(Mapping[PartitionKey, Mapping[int, KnownSegment]]):
