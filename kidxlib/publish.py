@@ -102,6 +102,7 @@ class Publisher:
     def __init__(self) -> None:
         self._attempt = uuid.uuid4().hex
         self._roots: dict[str, int] = {}
+        self._opened: tuple[Folder, int] | None = None
         self._staged: list[_Staged] = []
         self._staged_bytes = 0
 
@@ -113,8 +114,9 @@ class Publisher:
     ) -> None:
         for staged in self._staged:
             if staged.staging_name is not None:
-                with contextlib.suppress(OSError), self._open(staged.folder) as folder:
-                    os.unlink(staged.staging_name, dir_fd=folder)
+                with contextlib.suppress(OSError):
+                    os.unlink(staged.staging_name, dir_fd=self._open(staged.folder))
+        self._close()
         for descriptor in self._roots.values():
             os.close(descriptor)
 
@@ -144,13 +146,13 @@ class Publisher:
                 self._staged.append(_Staged(folder, name, None, content))
                 self._staged_bytes += len(content)
                 return Published.WRITTEN
-            with self._open(folder) as descriptor:
-                if _read(descriptor, name, len(content) + 1) == content:
-                    return Published.UNCHANGED
-                staging_name = f"{STAGING_PREFIX}{self._attempt}-{name}{STAGING_SUFFIX}"
-                self._staged.append(_Staged(folder, name, staging_name, content))
-                self._staged_bytes += len(content)
-                _write(descriptor, staging_name, content, owner)
+            descriptor = self._open(folder)
+            if _read(descriptor, name, len(content) + 1) == content:
+                return Published.UNCHANGED
+            staging_name = f"{STAGING_PREFIX}{self._attempt}-{name}{STAGING_SUFFIX}"
+            self._staged.append(_Staged(folder, name, staging_name, content))
+            self._staged_bytes += len(content)
+            _write(descriptor, staging_name, content, owner)
         except OSError as error:
             raise _not_written(folder, name, error) from error
         return Published.WRITTEN
@@ -165,8 +167,8 @@ class Publisher:
             if (path := _object(folder, name)) is not None:
                 delete_object(path)
                 return
-            with self._open(folder) as descriptor, contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=descriptor)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self._open(folder))
         except OSError as error:
             raise PublishError(f"{folder}/{name}: not removed: {error.strerror}") from error
 
@@ -186,8 +188,8 @@ class Publisher:
                     self._check(staged, staged.staging_name)
             for staged in self._staged:
                 if staged.staging_name is not None:
-                    with self._open(staged.folder) as folder:
-                        os.replace(staged.staging_name, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
+                    folder = self._open(staged.folder)
+                    os.replace(staged.staging_name, staged.name, src_dir_fd=folder, dst_dir_fd=folder)
                 elif (path := _object(staged.folder, staged.name)) is not None:
                     put_object(path, staged.content)
             self._flush()
@@ -195,23 +197,33 @@ class Publisher:
             raise _not_written(staged.folder, staged.name, error) from error
         self._staged.clear()
         self._staged_bytes = 0
+        self._close()
 
     def _check(self, staged: _Staged, staging_name: str) -> None:
-        with self._open(staged.folder) as folder:
-            if _read(folder, staging_name, len(staged.content) + 1) != staged.content:
-                raise PublishError(
-                    f"{staged.folder}/{staged.name}: the staged file does not read back as it was written "
-                    f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
-                )
+        if _read(self._open(staged.folder), staging_name, len(staged.content) + 1) != staged.content:
+            raise PublishError(
+                f"{staged.folder}/{staged.name}: the staged file does not read back as it was written "
+                f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
+            )
 
-    @contextlib.contextmanager
-    def _open(self, folder: Folder) -> Iterator[int]:
-        """A descriptor of the folder, made if missing."""
+    def _open(self, folder: Folder) -> int:
+        """A descriptor of the folder, made if missing. It is good until another folder is asked for: files of one
+        folder come one after the other, and to open it for each took a third of the time of publishing.
+        """
+        if self._opened is not None and self._opened[0] == folder:
+            return self._opened[1]
+        self._close()
         if folder.root not in self._roots:
             os.makedirs(folder.root, exist_ok=True)
             self._roots[folder.root] = os.open(folder.root, _DIRECTORY)
-        with _below(self._roots[folder.root], folder.path, make=True) as descriptor:
-            yield descriptor
+        descriptor = _open_below(self._roots[folder.root], folder.path, make=True)
+        self._opened = folder, descriptor
+        return descriptor
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            os.close(self._opened[1])
+            self._opened = None
 
     def _flush(self) -> None:
         """Make all that was written so far durable: contents, names and folders."""
@@ -299,7 +311,7 @@ class Retirer:
     def _open(self, folder: Folder) -> Iterator[int]:
         if folder.root not in self._roots:
             self._roots[folder.root] = os.open(folder.root, _DIRECTORY)
-        with _below(self._roots[folder.root], folder.path, make=False) as descriptor:
+        with _below(self._roots[folder.root], folder.path) as descriptor:
             yield descriptor
 
 
@@ -383,13 +395,22 @@ def _existing(folder: Folder) -> Iterator[int | None]:
         with contextlib.suppress(OSError):
             root = os.open(folder.root, _DIRECTORY)
             stack.callback(os.close, root)
-            descriptor = stack.enter_context(_below(root, folder.path, make=False))
+            descriptor = stack.enter_context(_below(root, folder.path))
         yield descriptor
 
 
 @contextlib.contextmanager
-def _below(root: int, path: str, *, make: bool) -> Iterator[int]:
-    """A descriptor of the folder `path` below an opened one; no part of it may be a link."""
+def _below(root: int, path: str) -> Iterator[int]:
+    """A descriptor of an existing folder below an opened one, closed at the end of the context."""
+    descriptor = _open_below(root, path, make=False)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_below(root: int, path: str, *, make: bool) -> int:
+    """Open the folder `path` below an opened one; no part of it may be a link."""
     descriptor = os.dup(root)
     try:
         for part in PurePath(path).parts:
@@ -399,9 +420,10 @@ def _below(root: int, path: str, *, make: bool) -> Iterator[int]:
             below = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
-        yield descriptor
-    finally:
+    except OSError:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _flush(roots: Iterable[int]) -> None:
