@@ -461,9 +461,11 @@ class _OpenedFile:
 
     def _cold(self, cached: CachedPages, size: int) -> LogBytes:
         behind = DropBehind(self._descriptor, cached.all())
+        self._opened.callback(behind.done)
+        if size <= RANGE_BYTES:  # one request, sooner answered than threads are begun
+            return WholeLog(ChunkedLog(self._descriptor, size, size).window(0)[1])
         threads = self._opened.enter_context(ThreadPoolExecutor(RANGES_AHEAD))
         log = RangedLog(self._read_into, size, Reads(), threads, done_to=behind.done_to)
-        self._opened.callback(behind.done)
         self._opened.callback(log.let_go)
         return log
 

@@ -1,4 +1,4 @@
-"""A log that is not in memory is read by ranges, and the page cache is left as it was."""
+"""A log that is not in memory is read by ranges, or at once if it is small, and the page cache is left as it was."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ from tests.support import page_cache
 #: More than three ranges, and batches of all lengths across their ends.
 _LOG: Final = b"".join(encode(0, [Batch(body=FILLER[number % 900 :]) for number in range(4000)]))
 
+#: Less than a range.
+_SMALL: Final = b"".join(encode(0, [Batch(body=FILLER[number:]) for number in range(100)]))
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log of which a part in the midst is in memory."""
     assert len(_LOG) > 3 * RANGE_BYTES
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(_LOG)
+    return _mostly_on_disk(tmp_path, _LOG)
+
+
+def _mostly_on_disk(folder: Path, content: bytes) -> Path:
+    """A log of which a part in the midst is in memory."""
+    path = folder / f"{0:020d}.log"
+    path.write_bytes(content)
     page_cache.drop(path)
     if _cached(path).all():
         pytest.skip("the file system of the temporary folder keeps its files in memory, or does not tell")
@@ -54,6 +61,18 @@ def test_the_page_cache_stays_as_it_was(log: Path) -> None:
     # Let go of behind the scan, not at its end.
     last_range = len(during) - 2 * RANGE_BYTES // mmap.PAGESIZE
     np.testing.assert_array_equal(during[:last_range], before[:last_range])
+
+
+def test_a_small_log_leaves_it_so_too(tmp_path: Path) -> None:
+    assert 100 * mmap.PAGESIZE < len(_SMALL) < RANGE_BYTES
+    log = _mostly_on_disk(tmp_path, _SMALL)
+    before = _cached(log)
+    assert 0.2 < before.mean() < 0.5
+    with opened_log(str(log)) as opened:
+        recovered = recover(opened.log(may_map=True, end_to_end=True), 0, RecoverOptions())
+        assert _cached(log).all(), "it was not read"
+    assert_same(recovered, recover(WholeLog(np.frombuffer(_SMALL, np.uint8)), 0, RecoverOptions()))
+    np.testing.assert_array_equal(_cached(log), before)
 
 
 def test_a_log_in_memory_is_mapped(log: Path) -> None:
