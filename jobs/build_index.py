@@ -183,13 +183,14 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
         catalog = _catalog(request, spark)
         refuse_overlap(request.target.index_dir, catalog.path, request.sources)
-        with workers_beginning(spark, catalog_version(catalog) is None):
-            is_new = make_tables(catalog, request.where.database)
+        found = catalog_version(catalog)
+        with workers_beginning(spark, found is None):
+            is_new = make_tables(catalog, request.where.database, found)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         _sweep(request, plan, catalog)
         changes = all_new(plan) if is_new else _changes(request, plan, catalog)
-        with workers_beginning(spark, bool(changes.to_read) and not is_new):
+        with workers_beginning(spark, found is not None and bool(changes.to_read)):
             marked = catalog.mark(changes, build_id)
         scanned = _scan(request, changes.to_read, catalog, build_id)
         # Both need the segments and not each other, and both are mostly waiting.

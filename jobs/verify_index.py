@@ -20,7 +20,7 @@ from jobs.common.audit_request import AuditRequest, audit_request
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, refuse_unseen_logs
 from jobs.common.observed import Ended, observed
-from jobs.common.open_catalog import find_catalog, make_tables
+from jobs.common.open_catalog import catalog_version, find_catalog, make_tables
 from jobs.common.session import session
 from jobs.common.tables import FINDINGS
 from kidxlib.audit import Verdict
@@ -89,7 +89,7 @@ def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool
     with session("verify_index", request.where.event_log_dir) as spark, contextlib.ExitStack() as stack:
         catalog = find_catalog(spark, request.where.catalog, request.where.database) if request.has_catalog else None
         if catalog is not None:
-            make_tables(catalog, request.where.database)
+            make_tables(catalog, request.where.database, catalog_version(catalog))
         materialise = stack.enter_context(_materialising(catalog, request.audit_id))
         tasks = plan.tasks if catalog is None else _as_cataloged(request, plan, catalog)
         counters = Counters(spark)

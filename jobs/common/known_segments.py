@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby
 from typing import Any, Final, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from jobs.common.runs import runs
 from jobs.common.tables import FACTS_VERSION, PARTITIONS, SEGMENTS
 from kidxlib.build import IntervalSource
 from kidxlib.plan import KnownSegment, PartitionKey
@@ -104,9 +102,9 @@ class _Held:
     def read(cls, segments: DataFrame, stretch: _Stretch) -> Self:
         rows = segments.where(stretch.condition).toArrow()
         rows = rows.sort_by([(name, "ascending") for name in PARTITIONS.key])
-        starts = _starts(rows.select(PARTITIONS.key))
-        keys = map(_key, rows.select(PARTITIONS.key).take(pa.array(starts, pa.int64())).to_pylist())
-        return cls(stretch, rows, dict(zip(keys, pairwise([*starts, len(rows)]), strict=True)))
+        keys = rows.select(PARTITIONS.key)
+        places = runs([column.combine_chunks() for column in keys.columns])
+        return cls(stretch, rows, {_key(keys.slice(start, 1).to_pylist()[0]): (start, end) for start, end in places})
 
     def of_partition(self, key: PartitionKey) -> list[dict[str, Any]]:
         start, end = self.places.get(key, (0, 0))  # none where they were withdrawn since partitions were counted
@@ -120,18 +118,6 @@ def _key(row: Mapping[str, Any]) -> PartitionKey:
 
 def _struct(key: PartitionKey) -> Column:
     return F.struct(*(F.lit(value).alias(name) for name, value in zip(PARTITIONS.key, key, strict=True)))
-
-
-def _starts(keys: pa.Table) -> list[int]:
-    """Where another key begins, in rows that are sorted by it."""
-    count = len(keys)
-    if count == 0:
-        return []
-    differs = (
-        pc.not_equal(column.slice(1), column.slice(0, count - 1)).to_numpy(zero_copy_only=False)
-        for column in keys.columns
-    )
-    return [0, *(np.flatnonzero(reduce(np.logical_or, differs)) + 1).tolist()]
 
 
 def _known(row: Mapping[str, Any]) -> KnownSegment:

@@ -66,7 +66,7 @@ def existing_catalog(
         option = f"--catalog {path}" if database is None else f"--database {database}"
         raise UsageError(f"{option}: no catalog there; ./spark-submit.sh build_index makes one")
     if bring_up_to_date:
-        make_tables(catalog, database)
+        make_tables(catalog, database, catalog_version(catalog))
     elif catalog_version(catalog) != CATALOG_VERSION:
         raise CatalogError(
             f"{catalog.path}: made by an older release than this one, which has catalog version {CATALOG_VERSION}; "
@@ -110,8 +110,11 @@ def catalog_version(catalog: Catalog) -> int | None:
     return _version(catalog.spark, catalog.table_path(SEGMENTS))
 
 
-def make_tables(catalog: Catalog, database: str | None) -> bool:
+def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bool:
     """Make the tables that are missing, add columns that this version has, and register them in the database if any.
+
+    Args:
+        found: the catalog's version, as `catalog_version` says.
 
     Returns:
         Whether the catalog is new.
@@ -119,7 +122,6 @@ def make_tables(catalog: Catalog, database: str | None) -> bool:
     Raises:
         CatalogError: something else stands where a table should be, or a newer version wrote it.
     """
-    found = catalog_version(catalog)
     is_new = found is None and not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
 
     def make(table: Table) -> None:

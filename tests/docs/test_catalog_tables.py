@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.common import open_catalog
 from jobs.common.catalog import Catalog
-from jobs.common.open_catalog import VERSION_PROPERTY, existing_catalog, find_catalog, make_tables
+from jobs.common.open_catalog import VERSION_PROPERTY, catalog_version, existing_catalog, find_catalog, make_tables
 from jobs.common.session import session
 from jobs.common.tables import BUILDS, CATALOG_VERSION, LATER_NAMES, SEGMENTS, TABLES, Table, spark_schema
 from kidxlib.errors import CatalogError, UsageError
@@ -37,7 +37,7 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables as a first build makes them, without rows."""
     path = tmp_path_factory.mktemp("tables") / "catalog"
     with _a_session() as spark:
-        make_tables(Catalog(spark, str(path)), None)
+        make_tables(Catalog(spark, str(path)), None, None)
     return path
 
 
@@ -97,12 +97,12 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
         with monkeypatch.context() as earlier:
             earlier.setattr(open_catalog, "TABLES", old)
             earlier.setattr(open_catalog, "CATALOG_VERSION", CATALOG_VERSION - 1)
-            make_tables(catalog, None)
+            make_tables(catalog, None, None)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")
         with pytest.raises(CatalogError, match=r"made by an older release .* run \./spark-submit\.sh build_index once"):
             existing_catalog(spark, str(path), None)
-        assert not make_tables(catalog, None), "it is not a new one"
-        make_tables(catalog, None)
+        assert not make_tables(catalog, None, CATALOG_VERSION - 1), "it is not a new one"
+        make_tables(catalog, None, CATALOG_VERSION)
         for table in TABLES:
             now, wanted = catalog.read(table).schema, spark_schema(table.columns)
             assert {field.name: field.dataType for field in now} == {field.name: field.dataType for field in wanted}
@@ -128,7 +128,8 @@ def test_a_database_holds_the_same_tables(tmp_path: Path) -> None:
             find_catalog(spark, None, "kidx_test")
         spark.sql(f"CREATE DATABASE kidx_test LOCATION '{tmp_path}/it''s'")
         for _ in range(2):
-            make_tables(find_catalog(spark, None, "kidx_test"), "kidx_test")
+            catalog = find_catalog(spark, None, "kidx_test")
+            make_tables(catalog, "kidx_test", catalog_version(catalog))
         assert [row.tableName for row in spark.sql("SHOW TABLES IN kidx_test").collect()] == sorted(
             table.name for table in TABLES
         )
