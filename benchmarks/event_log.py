@@ -94,7 +94,7 @@ def seconds_of_build(run: JobRun, log: EventLog) -> dict[str, float]:
         Seconds: `start_up`, up to the first query, listing included; `scan`, of these `scan_stage` on executors;
         `fold`; `commits`, all other queries; `driver`, when no query was running; and `all`.
     """
-    # What only starts Python workers, beside the making of tables, writes nothing.
+    # What only starts Python workers writes nothing.
     scans = [query for query in log.queries if "do_bins(" in query.plan and "InsertIntoHadoopFs" in query.plan]
     folds = [query for query in log.queries if "finish_all(" in query.plan]
     scan, fold = covered(query.span for query in scans), covered(query.span for query in folds)

@@ -82,9 +82,15 @@ class SegmentContent:
 @click.option("--seed", type=int, default=0, show_default=True)
 def generate(folder: Path, mib: int, base_offset: int, **content: Any) -> None:
     """Write a valid segment into a partition's folder, for measurements of one's own."""
-    folder.mkdir(parents=True, exist_ok=True)
+    wanted = SegmentContent(**content)
     log = folder / segment_file(base_offset, LOG_SUFFIX)
-    write_segment(log, SegmentContent(**content), mib * 1024**2, base_offset)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_segment(log, wanted, mib * 1024**2, base_offset)
+    except OSError as error:
+        raise UsageError(
+            f"{log}: not written: {error.strerror}; give a folder that can be made, and {mib} MiB of room"
+        ) from error
     print_line(str(log))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,11 +10,12 @@ from typing import Final
 
 import click
 
-from benchmarks.links import SEGMENT_BYTES, write_log_dir
+from benchmarks.links import SEGMENT_BYTES, content_file, write_log_dir
 from benchmarks.submit import JobRun, places, run_job
 from benchmarks.targets import Target, record
 from kidxlib.console import note, print_line, print_table
 from kidxlib.errors import UsageError
+from tests.support.page_cache import held_in_memory
 
 GB: Final = 10**9
 NEW, UNCHANGED = "all new", "nothing changed"
@@ -41,33 +41,35 @@ class Point:
 
 
 @click.command()
-@click.option("--segments", type=click.IntRange(1), multiple=True, default=(1_000, 10_000, 100_000), show_default=True)
+@click.option(
+    "--segments",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1_000, 10_000, 100_000, 1_000_000),
+    show_default=True,
+)
 @click.option("--gigabytes", type=click.IntRange(1), multiple=True, default=(1, 10, 100), show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
 def growth(segments: Sequence[int], gigabytes: Sequence[int], folder: Path) -> None:
     """Build log dirs of more and more segments of 64 KiB, twice, and of more and more segments of 1 GB.
 
-    All of them are hard links. What `planning` measured of a million segments, without building them, is added if it is
-    there.
+    All of them are hard links to few files, which are held in memory.
     """
     if min(len(segments), len(gigabytes)) < 2:
         raise UsageError("--segments and --gigabytes: give each twice at least, from small to large")
+    place = folder.resolve() / "growth"
+    shutil.rmtree(place, ignore_errors=True)
     by_segments: list[Point] = []
     for count in segments:
         note(f"{count:,} segments …")
-        runs = _builds(folder, SEGMENT_BYTES, count, (NEW, UNCHANGED))
+        runs = _builds(place / f"{count}-segments", SEGMENT_BYTES, count, (NEW, UNCHANGED))
         by_segments += [Point.of(name, count, run) for name, run in runs.items()]
-    planned = folder / "planning.json"
-    if planned.exists():
-        report = json.loads(planned.read_text())
-        memory = report["memory"]
-        point = Point(UNCHANGED, report["segments"], report["parts"]["all"], memory["jvm"], memory["python"])
-        by_segments.append(point)
     by_bytes: list[Point] = []
     for count in gigabytes:
         note(f"{count} GB …")
-        runs = _builds(folder, GB, count, (NEW,))
+        runs = _builds(place / f"{count}-gb", GB, count, (NEW,))
         by_bytes += [Point.of(name, count * GB, run) for name, run in runs.items()]
+    shutil.rmtree(place)
     _print("segments of 64 KiB", by_segments)
     _print("bytes in segments of 1 GB", by_bytes)
     record(
@@ -80,14 +82,13 @@ def growth(segments: Sequence[int], gigabytes: Sequence[int], folder: Path) -> N
     print_line("the picture: python -m benchmarks.run pictures")
 
 
-def _builds(folder: Path, segment_bytes: int, segments: int, names: Sequence[str]) -> dict[str, JobRun]:
-    """Builds of a new log dir, one after the other, under these names."""
-    place = folder.resolve() / "growth"
-    shutil.rmtree(place, ignore_errors=True)
-    write_log_dir(place / "kafka-logs", segment_bytes, segments)
-    runs = {name: run_job("build_index", *places(place)) for name in names}
-    shutil.rmtree(place)
-    return runs
+def _builds(place: Path, segment_bytes: int, segments: int, names: Sequence[str]) -> dict[str, JobRun]:
+    """Builds of a new log dir, one after the other, under these names. Nothing of it is removed, or the next ones would
+    pay for that, as in `small_segments`.
+    """
+    partitions = write_log_dir(place / "kafka-logs", segment_bytes, segments)
+    with held_in_memory(*map(content_file, partitions)):
+        return {name: run_job("build_index", *places(place)) for name in names}
 
 
 def _print(title: str, points: Sequence[Point]) -> None:

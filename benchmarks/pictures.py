@@ -52,6 +52,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "kidx",  # the same picture, the same bytes
 }
 _INCHES_WIDE: Final = 9.2
+_SECONDS: Final = (5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 
 
 @click.command()
@@ -279,7 +280,7 @@ def draw_growth(report: Mapping[str, Any]) -> Figure:
         memory.set(title="Most memory of the driver, MB")
     points = [*report["segments"], *report["bytes"]]
     seconds_left.set_yscale("log")
-    seconds_left.set_yticks([5, 10, 20, 50, 100, 200, 500], ["5", "10", "20", "50", "100", "200", "500"])
+    seconds_left.set_yticks(_SECONDS, [f"{tick:,}" for tick in _SECONDS])
     seconds_left.set_ylim(5, 2.5 * max(each["seconds"] for each in points))  # room for the legend
     memory_left.set_ylim(0, 1.4 * max(max(each["jvm_bytes"], each["python_bytes"]) for each in points) / 1e6)
     for axes in (seconds_left, memory_left):

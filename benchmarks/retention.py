@@ -67,7 +67,7 @@ def _generate(path: Path, segments: int, partitions: int) -> None:
     use_pips_spark()
     with session("generate") as spark:
         catalog = Catalog(spark, str(path))
-        make_tables(catalog, None)
+        make_tables(catalog, None, None)
         number = F.col("id") % each
         partition = F.floor(F.col("id") / each)
         name = F.format_string("topic-%d-%d", partition % _TOPICS, F.floor(partition / _TOPICS))
