@@ -5,8 +5,7 @@ uncompressed logs does not wait for it. Two of them need help. Snappy is written
 frames of snappy-java ("xerial"), by others as one raw block. Lz4 is a frame, of which Kafka reads a subset
 (`Lz4BlockInputStream`), and in which messages of magic 0 have a wrong header checksum.
 
-What a codec's data may be like is taken from what Kafka reads. One difference is left: Java's gzip reads a header with
-reserved flags set, zlib refuses it, as RFC 1952 wants; nobody writes one.
+What a codec's data may be like is taken from what Kafka reads.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _stored(compressed: ByteStream) -> Iterator[bytes]:
 def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
     """One gzip member after the other; what follows them and is none is left alone, as Java does."""
     member = _gzip_member()
-    data = compressed.take(PIECE_BYTES)
+    data = _without_reserved_flags(compressed.take(PIECE_BYTES))
     while True:
         try:
             piece = member.decompress(data, PIECE_BYTES)
@@ -129,11 +128,11 @@ def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
             yield piece
         if member.eof:
             data = member.unused_data
-            if len(data) < len(_GZIP_MAGIC):
+            if len(data) <= _GZIP_FLAGS_AT:
                 data += compressed.take(PIECE_BYTES)
             if not data.startswith(_GZIP_MAGIC):
                 return
-            member = _gzip_member()
+            member, data = _gzip_member(), _without_reserved_flags(data)
             continue
         data = member.unconsumed_tail or compressed.take(PIECE_BYTES)
         if not data and not piece:
@@ -141,6 +140,16 @@ def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
 
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_FLAGS_AT: Final = 3
+_GZIP_FLAGS_RESERVED: Final = 0b1110_0000
+
+
+def _without_reserved_flags(member: bytes) -> bytes:
+    """Java's gzip passes over the reserved flags in a member's header; zlib refuses the member, as RFC 1952 wants."""
+    if len(member) <= _GZIP_FLAGS_AT or not member[_GZIP_FLAGS_AT] & _GZIP_FLAGS_RESERVED:
+        return member
+    flags = member[_GZIP_FLAGS_AT] & ~_GZIP_FLAGS_RESERVED
+    return member[:_GZIP_FLAGS_AT] + bytes([flags]) + member[_GZIP_FLAGS_AT + 1 :]
 
 
 def _gzip_member() -> zlib._Decompress:
