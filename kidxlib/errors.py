@@ -22,5 +22,13 @@ class PublishError(KidxError):
     """An index file could not be put in place; whatever stood under its final name is still there, whole."""
 
 
+class StorageError(KidxError):
+    """A disk did not let Spark read or write a file: it is full, may not be written, or fails."""
+
+
+class SparkEndedError(KidxError):
+    """Spark's JVM ended amid a job; what it had done is done."""
+
+
 class MissingLibraryError(KidxError):
     """A compiled library that the scan calls (CRC-32C) was not found in its wheel."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from delta.tables import DeltaTable
+from delta.tables import DeltaTable, DeltaTableBuilder
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -18,10 +18,15 @@ from pyspark.sql import SparkSession
 from jobs.common.catalog import Catalog
 from jobs.common.commits import TableInTheMakingError, while_others_commit
 from jobs.common.hadoop import hadoop_path
+from jobs.common.spark_errors import reason
 from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
+from jobs.common.uncommitted_log import UncommittedLog
 from kidxlib.errors import CatalogError, UsageError
 
 VERSION_PROPERTY: Final = "kidx.catalogVersion"
+
+#: A run that makes a table has something to write in its log folder far more often.
+LEFT_AFTER_SECONDS: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +131,7 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
 
     def make(table: Table) -> None:
         location = catalog.table_path(table)
-        while_others_commit(location, partial(_make_or_upgrade, catalog.spark, location, table))
+        while_others_commit(location, _Making(catalog.spark, location, table))
 
     if found is None or found < CATALOG_VERSION:
         others = [table for table in TABLES if table is not SEGMENTS]
@@ -155,15 +160,49 @@ def _version(spark: SparkSession, location: str) -> int | None:
     return int(version)
 
 
-def _make_or_upgrade(spark: SparkSession, location: str, table: Table) -> None:
-    version = _version(spark, location)
-    if version is None:
-        _make(spark, location, table)
-    elif version < CATALOG_VERSION:
-        _upgrade(spark, location, table)
+class _Making:
+    """One table, made or brought up to date. To be tried again as long as another run is at it."""
+
+    def __init__(self, spark: SparkSession, location: str, table: Table) -> None:
+        self._spark, self._location, self._table = spark, location, table
+        self._seen: UncommittedLog | None = None
+        self._seen_at = 0.0
+
+    def __call__(self) -> None:
+        version = _version(self._spark, self._location)
+        if version is None:
+            self._make()
+        elif version < CATALOG_VERSION:
+            _upgrade(self._spark, self._location, self._table)
+
+    def _make(self) -> None:
+        try:
+            _builder(self._spark, self._location, self._table).execute()
+        except AnalysisException as error:
+            begun = UncommittedLog.of(self._spark, self._location)
+            if begun is not None:
+                self._remove_if_left(begun)
+            elif not DeltaTable.isDeltaTable(self._spark, self._location):
+                raise CatalogError(
+                    f"{self._location}: cannot make the table {self._table.name}: {reason(error)}; "
+                    "give --catalog a new or empty folder"
+                ) from error
+            raise TableInTheMakingError(self._location) from error
+
+    def _remove_if_left(self, begun: UncommittedLog) -> None:
+        """A run that is killed, or has no room, leaves a log folder without a commit; Delta makes no table there."""
+        now = time.monotonic()
+        if begun != self._seen:
+            self._seen, self._seen_at = begun, now
+        elif now >= self._seen_at + LEFT_AFTER_SECONDS:
+            if not begun.remove() and begun == UncommittedLog.of(self._spark, self._location):
+                raise CatalogError(
+                    f"{begun.path}: left by a run that ended while it made this table: remove that folder"
+                )
+            _log.warning("%s: removed, left by a run that ended while it made this table", begun.path)
 
 
-def _make(spark: SparkSession, location: str, table: Table) -> None:
+def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
     builder = (
         DeltaTable.createIfNotExists(spark)
         .location(location)
@@ -174,18 +213,7 @@ def _make(spark: SparkSession, location: str, table: Table) -> None:
     )
     for column in table.columns:
         builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
-    if table.cluster_by:
-        builder = builder.clusterBy(*table.cluster_by)
-    try:
-        builder.execute()
-    except AnalysisException as error:
-        folder, file_system = hadoop_path(spark, f"{location}/_delta_log")
-        if file_system.exists(folder):
-            raise TableInTheMakingError(location) from error
-        reason = str(error).strip().splitlines()[0]
-        raise CatalogError(
-            f"{location}: cannot make the table {table.name}: {reason}; give --catalog a new or empty folder"
-        ) from error
+    return builder.clusterBy(*table.cluster_by) if table.cluster_by else builder
 
 
 def _upgrade(spark: SparkSession, location: str, table: Table) -> None:

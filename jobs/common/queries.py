@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from jobs.common.driver_rows import of_driver
+from jobs.common.spark_errors import reason
 from kidxlib.answers import OFFSET, TIMESTAMP
 from kidxlib.errors import UsageError
 from kidxlib.names import PARTITION_MAX
@@ -134,18 +135,8 @@ def _read(spark: SparkSession, path: str) -> DataFrame:
                 return spark.read.format("delta").load(path)
     except (AnalysisException, Py4JJavaError) as error:
         raise UsageError(
-            f"--queries {path}: {_reason(error)}; expected a file called .csv, .json or .parquet, or a Delta table"
+            f"--queries {path}: {reason(error)}; expected a file called .csv, .json or .parquet, or a Delta table"
         ) from error
-
-
-def _reason(error: AnalysisException | Py4JJavaError) -> str:
-    """What Spark says in one line: of a file of another kind, what the reader said that found out."""
-    if isinstance(error, AnalysisException):
-        return str(error).strip().splitlines()[0]
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return str(cause.getMessage()).strip().splitlines()[0]
 
 
 def _number(text: Column) -> Column:

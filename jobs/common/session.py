@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from kidxlib import errors
-from kidxlib.errors import UsageError
+from jobs.common.spark_errors import as_ours
+from kidxlib.errors import SparkEndedError, UsageError
 
 #: Where an S3 store is, which executors need to know too. Credentials are theirs to have: Spark shows its settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
-
-#: One of our own errors, as the last line of the traceback that Spark brings back from an executor.
-_OUR_ERROR: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -32,18 +29,39 @@ def session(job: str, event_log_dir: str | None = None) -> Iterator[SparkSession
 
     Raises:
         UsageError: Spark does not take its options.
+        StorageError: a disk did not let Spark read or write a file.
+        SparkEndedError: Spark's JVM is no longer there.
         KidxError: what a task on an executor raised as one, without Spark's stack trace around it.
     """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a JVM that ended, it raises
     spark = _start(job, event_log_dir)
     try:
         yield spark
     except (PySparkException, Py4JJavaError) as error:
-        raised = _OUR_ERROR.search(str(error))
-        if raised is None:
+        ours = as_ours(error)
+        if ours is None:
             raise
-        raise getattr(errors, raised["name"])(raised["message"]) from error
+        raise ours from error
+    except (Py4JNetworkError, ConnectionError) as error:
+        if _answers(spark):
+            raise
+        raise SparkEndedError(
+            "Spark's JVM has ended amid the job. If nothing above says why, it was killed, as a machine without memory "
+            "does (dmesg tells): give it more, or spark.driver.memory less, and run the same command again"
+        ) from error
     finally:
-        spark.stop()
+        if _answers(spark):
+            spark.stop()
+
+
+def _answers(spark: SparkSession) -> bool:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        return False
+    return True
 
 
 def _start(job: str, event_log_dir: str | None) -> SparkSession:
@@ -64,8 +82,8 @@ def _start(job: str, event_log_dir: str | None) -> SparkSession:
             builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
     try:
         return builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+    except (PySparkRuntimeError, Py4JNetworkError, ConnectionError) as error:
+        if isinstance(error, PySparkRuntimeError) and error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise UsageError("Spark did not start; what it said of its options stands above") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from kidxlib.command import ExitCode
+from tests.faults.disks import mounted, remount
 from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
 from tests.faults.trees import in_memory, indexes, slow_log, small_log, write_log
 from tests.kidxlib import golden
@@ -106,6 +109,7 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     _, messages = job.communicate()
     # A lost worker costs one attempt of one task; a lost driver or JVM is the end of this run.
     assert (job.returncode == 0) == (victim is worker), messages
+    assert ("error: Spark's JVM has ended amid the job." in messages) == (victim is jvm), messages
 
     found = {str(path.relative_to(place.index_dir)): path for path in place.index_dir.rglob("*.*index")}
     assert {name: path.read_bytes() for name, path in found.items() if not path.name.startswith(".")} == {
@@ -117,6 +121,54 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     assert again.code == 0, again.err
     assert recorded and not recorded & {str(path) for path in opened.logs()}
     assert place.state() == (files, expected_rows)
+
+
+@again_if_too_late
+def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
+) -> None:
+    """Kill -9 of the JVM once a table has a log folder, and before all have a commit: Delta makes no table there."""
+    place = Place(Path(tempfile.mkdtemp(dir=tmp_path)), log_dir, settings)
+    job = start(*place.arguments)
+    begun = place.catalog / "builds" / "_delta_log"
+    while job.poll() is None and not begun.is_dir():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(0.001)
+    assert kill_one(job, jvm), job.communicate()
+    _, messages = job.communicate()
+    assert messages.splitlines()[-1].startswith("error: Spark's JVM has ended amid the job."), messages
+    if all(any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")):
+        raise TooLateError(messages)
+
+    again = build(*place.arguments)
+    assert again.code == 0 and "removed, left by a run that ended while it made this table" in again.err, again
+    assert place.state() == undisturbed
+
+
+def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
+) -> None:
+    """A file system in memory that has too little room for the tables, then for their rows, and then is enlarged."""
+    place = Place(tmp_path, log_dir, settings)
+    with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
+        for size in ("64k", "200k"):
+            remount(place.catalog, f"size={size}")
+            ended = build(*place.arguments)
+            assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
+            assert re.fullmatch("error: .*: No space left on device; mend that .*", ended.err.splitlines()[-1]), ended
+            assert "Traceback" not in ended.err, ended
+        remount(place.catalog, "size=64m")
+        ended = build(*place.arguments)
+        assert ended.code == ExitCode.OK, ended
+        assert place.state() == undisturbed
+
+
+def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path) -> None:
+    """A folder that the user may write to by its rights, and in which the system lets nobody make anything."""
+    ended = build("--source", log_dir, "--index-dir", tmp_path / "index", "--catalog", "/proc/kidx")
+    assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
+    assert ended.err.splitlines()[-1].startswith("error: [DELTA_CANNOT_CREATE_LOG_PATH] Cannot create file:/proc/kidx/")
+    assert "Traceback" not in ended.err and not (tmp_path / "index").exists(), ended
 
 
 def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
