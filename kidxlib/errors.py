@@ -27,7 +27,7 @@ class StorageError(KidxError):
 
 
 class SparkEndedError(KidxError):
-    """Spark's JVM ended amid a job; what it had done is done."""
+    """Spark's JVM ended amid a job, or a Python worker at each attempt at a task; what was done is done."""
 
 
 class MissingLibraryError(KidxError):

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from kidxlib import errors
-from kidxlib.errors import KidxError, StorageError
+from kidxlib.errors import KidxError, SparkEndedError, StorageError
 
 #: One of our own errors, as the last line of the traceback that Spark brings back from an executor.
 _OURS: Final = re.compile(r"^kidxlib\.errors\.(?P<name>\w+): (?P<message>.+)$", re.MULTILINE)
@@ -40,13 +40,19 @@ _PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
 
 
 def as_ours(error: PySparkException | Py4JJavaError) -> KidxError | None:
-    """What a task raised as an error of ours, or a `StorageError`; None of any other."""
+    """What a task raised as an error of ours, a `StorageError`, or that a worker ended; None of any other."""
     if raised := _OURS.search(str(error)):
         ours: KidxError = getattr(errors, raised["name"])(raised["message"])
         return ours
     if not isinstance(error, Py4JJavaError):
         return None
     messages = list(_messages(error.java_exception))
+    if any(text.startswith("Python worker exited unexpectedly") for text in messages):
+        return SparkEndedError(
+            "a Python worker has ended at each attempt at a task: it was killed, as a machine without memory does "
+            "(dmesg tells), or has crashed; fewer workers at once (-- --master 'local[1,4]') need less memory, "
+            "and the same command goes on from here"
+        )
     if not _OF_STORAGE.search(messages[-1]):
         return None
     place = ""

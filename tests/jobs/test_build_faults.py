@@ -123,6 +123,18 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     assert place.state() == (files, expected_rows)
 
 
+def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: Path, settings: Path) -> None:
+    """Kill -9 of each Python worker there is, until the job gives up."""
+    place = Place(tmp_path, log_dir, settings)
+    job = start(*place.arguments)
+    while kill_one(job, worker):
+        pass
+    out, messages = job.communicate()
+    assert (job.returncode, out) == (ExitCode.FAILED, ""), messages
+    assert messages.splitlines()[-1].startswith("error: a Python worker has ended at each attempt at a task"), messages
+    assert "Traceback" not in messages
+
+
 @again_if_too_late
 def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
