@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from benchmarks import machine
 from benchmarks.submit import run_job
 from jobs.common.catalog import Catalog
-from jobs.common.open_catalog import make_tables
+from jobs.common.make_tables import make_tables
 from jobs.common.session import session
 from jobs.common.tables import CATALOG_VERSION, PARTITIONS, SEGMENTS
 from kidxlib.console import note, print_line, print_table

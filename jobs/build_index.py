@@ -22,8 +22,9 @@ from jobs.common import shared_options
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs, workers_beginning
 from jobs.common.finish_partitions import finish_on_executors
+from jobs.common.make_tables import catalog_version, make_tables
 from jobs.common.observed import Ended, observed
-from jobs.common.open_catalog import catalog_version, existing_catalog, find_catalog, make_tables
+from jobs.common.open_catalog import existing_catalog, find_catalog
 from jobs.common.partitions import record_partitions
 from jobs.common.repair import repairs_of_last_audits
 from jobs.common.request import BuildOptions, BuildRequest, build_request

@@ -19,8 +19,9 @@ from jobs.common.audit_report import all_rows, summarise
 from jobs.common.audit_request import AuditRequest, audit_request
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, refuse_unseen_logs
+from jobs.common.make_tables import catalog_version, make_tables
 from jobs.common.observed import Ended, observed
-from jobs.common.open_catalog import catalog_version, find_catalog, make_tables
+from jobs.common.open_catalog import find_catalog
 from jobs.common.session import session
 from jobs.common.tables import FINDINGS
 from kidxlib.audit import Verdict

@@ -14,9 +14,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.common import open_catalog
+from jobs.common import make_tables as making
 from jobs.common.catalog import Catalog
-from jobs.common.open_catalog import VERSION_PROPERTY, catalog_version, existing_catalog, find_catalog, make_tables
+from jobs.common.make_tables import VERSION_PROPERTY, catalog_version, make_tables
+from jobs.common.open_catalog import existing_catalog, find_catalog
 from jobs.common.session import session
 from jobs.common.tables import BUILDS, CATALOG_VERSION, LATER_NAMES, SEGMENTS, TABLES, Table, spark_schema
 from kidxlib.errors import CatalogError, UsageError
@@ -95,8 +96,8 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
     with _a_session() as spark:
         catalog = Catalog(spark, str(path))
         with monkeypatch.context() as earlier:
-            earlier.setattr(open_catalog, "TABLES", old)
-            earlier.setattr(open_catalog, "CATALOG_VERSION", CATALOG_VERSION - 1)
+            earlier.setattr(making, "TABLES", old)
+            earlier.setattr(making, "CATALOG_VERSION", CATALOG_VERSION - 1)
             make_tables(catalog, None, None)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")
         with pytest.raises(CatalogError, match=r"made by an older release .* run \./spark-submit\.sh build_index once"):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from kidxlib.command import ExitCode
+from tests.conftest import Say
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
 from tests.faults.trees import in_memory, indexes, slow_log, small_log, write_log
@@ -155,6 +159,38 @@ def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     again = build(*place.arguments)
     assert again.code == 0 and "removed, left by a run that ended while it made this table" in again.err, again
     assert place.state() == undisturbed
+
+
+def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+) -> None:
+    """Kill -9 of the JVM, 20 times, from when the job has planned to when it would have ended."""
+    if not exhaustive:
+        pytest.skip("with --exhaustive: takes ten minutes")
+    start_at = time.monotonic()
+    assert build(*Place(tmp_path / "whole", log_dir, settings).arguments).code == ExitCode.OK
+    seconds = time.monotonic() - start_at
+    left: Counter[str] = Counter()
+    for number in range(20):
+        place = Place(tmp_path / str(number), log_dir, settings)
+        job = start(*place.arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(rng.uniform(2, seconds))
+        killed = kill_one(job, jvm)
+        _, messages = job.communicate()
+        logs = [any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")]
+        left[f"{'killed' if killed else 'ended'}, {sum(logs)} tables, {len(logs) - sum(logs)} begun"] += 1
+
+        again = build(*place.arguments)
+        assert again.code == ExitCode.OK, (messages, again)
+        assert place.state() == undisturbed, messages
+    say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
 
 
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
