@@ -172,7 +172,7 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
 ) -> None:
     """Kill -9 of the JVM, 20 times, from when the job has planned to when it would have ended."""
     if not exhaustive:
-        pytest.skip("with --exhaustive: takes ten minutes")
+        pytest.skip("with --exhaustive: takes a quarter of an hour")
     start_at = time.monotonic()
     assert build(*Place(tmp_path / "whole", log_dir, settings).arguments).code == ExitCode.OK
     seconds = time.monotonic() - start_at
