@@ -485,7 +485,7 @@ def test_times_in_a_file_mean_what_they_mean_in_an_option(
     found = {texts[int(row["topic"])]: row["target"] for row in rows}
     assert {text: found[text] for text in always} == always
     assert {found[text] for text in never} == {None}
-    assert both > 500
+    assert both > 300, "hardly any time was tried"
     say(f"{both} of {len(texts)} times are taken, as the same moment")
 
 
