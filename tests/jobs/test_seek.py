@@ -464,7 +464,7 @@ def test_times_in_a_file_mean_what_they_mean_in_an_option(
         "0000-01-01T00:00Z",
     ]
     texts = [*always, *never, *(str(rng.randrange(-(2**64), 2**64)) for _ in range(100))]
-    texts += [_random_time(rng) for _ in range(5_000)]
+    texts += [_random_time(rng) for _ in range(10_000)]
     table = pa.table(
         {"topic": [str(number) for number in range(len(texts))], "partition": ["0"] * len(texts), "timestamp": texts}
     )
@@ -485,7 +485,7 @@ def test_times_in_a_file_mean_what_they_mean_in_an_option(
     found = {texts[int(row["topic"])]: row["target"] for row in rows}
     assert {text: found[text] for text in always} == always
     assert {found[text] for text in never} == {None}
-    assert both > 300, "hardly any time was tried"
+    assert both > 500
     say(f"{both} of {len(texts)} times are taken, as the same moment")
 
 

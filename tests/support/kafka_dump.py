@@ -31,6 +31,7 @@ class KafkaDump:
     def __init__(self, kafka: Kafka, scratch: Path) -> None:
         self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java
         self._main = kafka.gateway.jvm.org.apache.kafka.tools.DumpLogSegments.main
+        self.scratch = scratch
         self._printed = [scratch / "printed", scratch / "printed-as-error"]
 
     def __call__(self, *arguments: str) -> Dumped:
