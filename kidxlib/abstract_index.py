@@ -379,5 +379,5 @@ def map_file(path: str) -> NDArray[np.uint8]:
             return map_log(descriptor, version.size).window(0)[1]
     except OSError as error:
         if error.filename is None:
-            raise OSError(f"{path}: {error}") from error
+            raise OSError(error.errno, error.strerror, path) from error
         raise

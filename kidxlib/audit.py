@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,23 +31,58 @@ _Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class Verdict(enum.StrEnum):
-    """What an index is worth."""
+    """What a file is worth; the mildest first."""
 
-    IDENTICAL = "identical"  # to what recovery writes
+    IDENTICAL = "identical"  # an index or another side file: to what recovery writes
+    WHOLE = "whole"  # a log: to its last byte
     SAFE = "safe"  # different, and every lookup is right
+    TORN = "torn"  # a log that ends with an append that was not finished
     BROKEN = "broken"
+
+    @property
+    def severity(self) -> int:
+        """Of two verdicts the one with the larger number is the worse."""
+        return _SEVERITY[self]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether there is nothing to be said of the file."""
+        return self.severity == 0
+
+
+_SEVERITY: Final = {Verdict.IDENTICAL: 0, Verdict.WHOLE: 0, Verdict.SAFE: 1, Verdict.TORN: 2, Verdict.BROKEN: 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What becomes of a log.
+
+    Attributes:
+        action: what a broker does with the segment at its next start (`kidxlib.startup.Action`); None where it does not
+            come to it.
+        kept_bytes: of the log, by then.
+        lost_bytes, lost_batches, lost_records: what that drops; where it drops nothing, what recovery would. None where
+            it is not known for certain.
+    """
+
+    action: str | None = None
+    kept_bytes: int | None = None
+    lost_bytes: int | None = None
+    lost_batches: int | None = None
+    lost_records: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is to be said of one side file of a segment.
+    """What is to be said of one file of a segment: a side file, or the log itself.
 
     Attributes:
         file: its suffix.
-        reason: a short word, the same for all files of this kind; None of an identical one.
+        reason: a short word, the same for all files of this kind; None of an identical or whole one.
         position: the first byte of it that is wrong, or different; None where it is missing or nothing is.
         detail: what was found there, and what recovery would have written.
         consequence: what that does, or why it does nothing; None of an identical one.
+        fate: of a log, once its partition was looked at as a whole.
     """
 
     file: str
@@ -56,6 +91,7 @@ class Finding:
     position: int | None = None
     detail: str | None = None
     consequence: str | None = None
+    fate: Fate | None = None
 
 
 def audit_offset_index(
@@ -84,7 +120,8 @@ def audit_offset_index(
     entries = _columns(index, formats.OFFSET_INDEX_ENTRY)
     offsets, positions = base_offset + entries["relative_offset"], entries["position"]
     targets = _one_of_each_class(offsets, base_offset, next_offset - 1)
-    starts = np.maximum(index.lookup_many(targets)["position"], 0)
+    found = index.lookup_many(targets)["position"]
+    starts = np.maximum(found, 0)
     miss = _first_miss(log, targets, starts, "last_offset_before")
     if miss is not None:
         return say.broken(
@@ -92,17 +129,25 @@ def audit_offset_index(
             index.trace(miss.target).slot,
             f"a fetch from offsets {miss.target} to {miss.until} begins at byte {miss.start}, {miss.what}",
         )
+    if (found < 0).any():
+        at = int(np.flatnonzero(found < 0)[0])
+        return say.broken(
+            "negative-position",
+            index.trace(int(targets[at])).slot,
+            f"a fetch from offset {targets[at]} begins at byte 0; a search by time that goes on from there fails, as "
+            f"it would begin at byte {found[at]}",
+        )
     if active:
         segment = LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
-        found = _next_offset(segment)
-        if found != next_offset:
+        end = _next_offset(segment)
+        if end != next_offset:
             return say.broken(
                 "wrong-log-end-offset",
                 len(index) - 1,
-                f"a broker that starts after a clean stop takes {found} for the log end offset, not {next_offset}, and "
+                f"a broker that starts after a clean stop takes {end} for the log end offset, not {next_offset}, and "
                 "writes there",
             )
-    longest = int(np.diff(np.concatenate([[0], np.sort(positions), [log.size]])).max())
+    longest = _longest_walk(log, recovered, base_offset, targets, starts)
     return say.safe(
         _kind_of_offset_index(log, offsets, positions, active),
         f"every lookup is right, after a walk over at most {longest:,} bytes of log",
@@ -195,6 +240,19 @@ def _first_miss(log: LogBytes, targets: _Longs, starts: _Longs, before: str) -> 
     else:
         what = "where no batch starts"
     return _Miss(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
+
+
+def _longest_walk(log: LogBytes, recovered: RecoveredSegment, base_offset: int, targets: _Longs, starts: _Longs) -> int:
+    """The most bytes that a lookup passes over from where it starts to the batch that it is for: of each class of
+    targets the largest one's. Where that batch is the right index tells, so that no walk here is long.
+    """
+    if not len(targets):
+        return 0
+    largest = np.append(targets[1:] - 1, recovered.facts.next_offset - 1)
+    right = OffsetIndex.from_bytes(recovered.offset_index, base_offset)
+    walks = walk.new_walks(largest, right.lookup_many(largest)["position"])
+    walk.walk(log, walks, walk.step_to_offsets)
+    return int((walks["position"] - starts).max())
 
 
 def _next_offset(segment: LogSegment) -> int | None:

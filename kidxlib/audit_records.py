@@ -49,7 +49,7 @@ def audit_records(log: LogBytes) -> Finding:
         elif (oddity.verdict, oddity.reason) == (worst.verdict, worst.reason):
             more += 1
     if worst is None:
-        return Finding(file=LOG_SUFFIX, verdict=Verdict.IDENTICAL)
+        return Finding(file=LOG_SUFFIX, verdict=Verdict.WHOLE)
     return Finding(
         file=LOG_SUFFIX,
         verdict=worst.verdict,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kidxlib import checksums, formats, kernels
 from kidxlib.errors import UsageError
 from kidxlib.kernels import EndReason
-from kidxlib.storage import LogBytes, LogTail
+from kidxlib.storage import LogBytes
 
 INTERVAL_BYTES_DEFAULT: Final = 4096
 MAX_INDEX_BYTES_DEFAULT: Final = 10 * 1024 * 1024
@@ -130,12 +130,15 @@ class RecoveredSegment:
     """A scanned segment. The index bytes of a quarantined one reach to the failure and are not to be published.
 
     Attributes:
+        odd_position: where the first batch of the valid prefix starts that no broker writes there: its offsets are not
+            above those before it, or its magic is none of 0, 1 and 2. Kafka's recovery takes it. None: there is none.
         producer_events: what producers did, of dtype `kernels.PRODUCER_EVENT`.
         leader_epochs: where leader epochs began, of dtype `kernels.LEADER_EPOCH`.
     """
 
     end: ScanEnd
     facts: SegmentFacts
+    odd_position: int | None
     offset_index: bytes
     time_index: bytes
     producer_events: NDArray[np.void]
@@ -274,7 +277,7 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to
                 chunk = np.frombuffer(log.read(position, int(state["needed"])), np.uint8)
             else:
                 state["checked_position"] = state["position"]
-                state["checked_crc"] = _checksum_in_pieces(log, int(state["position"]), int(state["needed"]))
+                state["checked_crc"] = batch_checksum(log, int(state["position"]), int(state["needed"]))
                 position, chunk = log.window(int(state["position"]))
         kernels.scan(
             chunk,
@@ -296,6 +299,7 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to
     return RecoveredSegment(
         end=_scan_end(state),
         facts=_facts(state),
+        odd_position=int(state["odd_position"]) if state["odd_position"] >= 0 else None,
         offset_index=offset_entries[: state["offset_entries"]].astype(formats.OFFSET_INDEX_ENTRY).tobytes(),
         time_index=time_entries[: state["time_entries"]].astype(formats.TIME_INDEX_ENTRY).tobytes(),
         producer_events=producer_events[: state["producer_events"]].copy(),
@@ -303,31 +307,12 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to
     )
 
 
-def records_behind(log: LogBytes, position: int, base_offset: int) -> int | None:
-    """How many records stand from a position on, as headers say, up to one that is no header.
-
-    Args:
-        log: of a segment whose scan ended at `position`.
-
-    Returns:
-        None where compressed v0 or v1 wrappers hide their count.
-
-    Raises:
-        LogChangedError: the log shrank while it was read in chunks.
-    """
-    if position >= log.size:
-        return 0
-    # With so large an interval there is no index point, and nothing that is wrong with an index.
-    headers_only = RecoverOptions(interval_bytes=formats.SEGMENT_BYTES_MAX, verify_crc=False)
-    return recover(LogTail(log, position), base_offset, headers_only).facts.records
-
-
 def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:
     """The items, with room for twice as many where all room is used."""
     return items if used < len(items) else np.concatenate([items, np.empty_like(items)])
 
 
-def _checksum_in_pieces(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
+def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
     """The checksum of one batch that is larger than a window, in bounded memory."""
     start, window = log.window(batch_position)
     magic = int(window[batch_position - start + formats.field_position(formats.BATCH_V2, "magic")].view(np.int8))

@@ -8,17 +8,17 @@ import enum
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 from rich.filesize import decimal
 
-from kidxlib.audit import Finding, Verdict
+from kidxlib.audit import Fate, Finding, Verdict
 from kidxlib.command import ExitCode
 from kidxlib.console import print_json, print_line, print_table, rate
 from kidxlib.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, segment_file
 from kidxlib.plan import PartitionKey
-from kidxlib.startup import Action, SegmentForecast
+from kidxlib.startup import HOLDS_FOR, Action, SegmentForecast
 from kidxlib.verify import AuditedPartition, AuditedSegment, PartitionAudit
 
 #: Of a kind, what is told on screen one by one.
@@ -29,9 +29,21 @@ START_RATE_DEFAULT: Final = 250_000_000
 
 #: What becomes of segments without anything being lost.
 NOTHING_LOST: Final = (Action.LOAD, Action.REBUILD)
+#: What becomes of those of which no more may be lost than a torn end; the verdict on the log says whether it is.
+_JUDGED_BY_LOG: Final = (*NOTHING_LOST, Action.CUT)
+
+#: Verdicts on logs, and on other files, in the order in which they are shown.
+_OF_LOGS: Final = (Verdict.WHOLE, Verdict.SAFE, Verdict.TORN, Verdict.BROKEN)
+_OF_SIDE_FILES: Final = (Verdict.IDENTICAL, Verdict.SAFE, Verdict.BROKEN)
 
 #: The numbers in a row of `Kind.SEGMENT`.
 COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
+
+#: Verdicts of which something is told.
+WORST_FIRST: Final = (Verdict.BROKEN, Verdict.TORN, Verdict.SAFE)
+
+#: Where index files were looked for, when no place was given.
+BESIDE_LOGS: Final = "beside the logs"
 
 #: A row by its columns, which begin with source, topic and partition.
 Row: TypeAlias = dict[str, Any]
@@ -40,7 +52,7 @@ Row: TypeAlias = dict[str, Any]
 class Kind(enum.StrEnum):
     """The rows that an audit leaves, and where they stand in its JSON object."""
 
-    FILE = "files"  # each side file: what is to be said of it
+    FILE = "files"  # each file, the logs too: what is to be said of it
     SEGMENT = "startup"  # each segment: what a broker would do with it
     PARTITION = "partitions"  # likewise each partition
     NOT_READY = "not_ready"  # segments that are not ready for tiered storage
@@ -93,6 +105,7 @@ def _file(source: str, task: PartitionAudit, base_offset: int, finding: Finding)
         "position": finding.position,
         "detail": finding.detail,
         "consequence": finding.consequence,
+        **asdict(finding.fate or Fate()),
         "path": str(folder / name),
     }
 
@@ -104,6 +117,7 @@ def _segment(segment: SegmentForecast) -> Row:
         "log_bytes": segment.log_bytes,
         "read_bytes": segment.read_bytes,
         "lost_bytes": segment.lost_bytes,
+        "lost_batches": segment.lost_batches,
         "lost_records": segment.lost_records,
         "detail": segment.detail,
     }
@@ -146,8 +160,8 @@ class AuditSummary:
 
     Attributes:
         many_sources: rows are told with the names of theirs.
-        files: side files, by suffix and verdict.
-        told: those that are not identical, the broken ones first.
+        files: side files and logs, by suffix and verdict.
+        told: those of which there is something to be said, the worst first, and logs before side files.
         actions: segments, by what a broker would do with them.
         lost: those of which something is lost.
         starts: partitions, by whether their broker stopped cleanly.
@@ -173,8 +187,9 @@ class AuditSummary:
         summary = cls()
         for row in rows[Kind.FILE]:
             summary.files[row["file"], row["verdict"]] += 1
-        for verdict in (Verdict.BROKEN, Verdict.SAFE):
-            summary.told += [row for row in rows[Kind.FILE] if row["verdict"] == verdict]
+        for verdict in WORST_FIRST:
+            told = [row for row in rows[Kind.FILE] if row["verdict"] == verdict]
+            summary.told += sorted(told, key=lambda row: row["file"] != LOG_SUFFIX)
         for row in rows[Kind.SEGMENT]:
             summary.add_action(row["action"], 1, **{name: row[name] or 0 for name in COUNTED})
         summary.lost = [row for row in rows[Kind.SEGMENT] if row["action"] not in NOTHING_LOST]
@@ -213,17 +228,23 @@ class AuditSummary:
 
     @property
     def told_count(self) -> int:
-        return sum(count for (_, verdict), count in self.files.items() if verdict != Verdict.IDENTICAL)
+        return sum(count for (_, verdict), count in self.files.items() if not Verdict(verdict).is_well)
 
     @property
     def lost_count(self) -> int:
         return sum(counts.segments for action, counts in self.actions.items() if action not in NOTHING_LOST)
 
+    def logs(self, verdict: Verdict) -> int:
+        """How many logs have a verdict."""
+        return self.files[LOG_SUFFIX, verdict.value]
+
     def exit_code(self, fail_on: Verdict) -> ExitCode:
-        """What `--fail-on` makes of it."""
-        bad = (Verdict.BROKEN,) if fail_on is Verdict.BROKEN else (Verdict.BROKEN, Verdict.SAFE)
-        fails = any(count for (_, verdict), count in self.files.items() if verdict in bad)
-        return ExitCode.NOT_WELL if fails or self.not_ready_count else ExitCode.OK
+        """What `--fail-on` makes of it. That something is lost at the next start but a torn end always counts."""
+        fails = any(
+            count and Verdict(verdict).severity >= fail_on.severity for (_, verdict), count in self.files.items()
+        )
+        loses = any(counts.segments for action, counts in self.actions.items() if action not in _JUDGED_BY_LOG)
+        return ExitCode.NOT_WELL if fails or loses or self.failures or self.not_ready_count else ExitCode.OK
 
 
 # ---- on screen and as JSON ----
@@ -232,20 +253,36 @@ class AuditSummary:
 def show_json(rows: Mapping[Kind, Sequence[Row]], summary: AuditSummary, start_rate: int, **more: object) -> None:
     """Print the JSON object; `more` stands in it too."""
     shown = {kind.value: rows[kind] for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None}
-    start = {"start_bytes": summary.read_bytes, "start_seconds": summary.read_bytes / start_rate}
+    start = {
+        "start_bytes": summary.read_bytes,
+        "start_seconds": summary.read_bytes / start_rate,
+        "start_holds_for": list(HOLDS_FOR),
+    }
     print_json({**more, **shown, **start})
 
 
-def show_summary(title: str, summary: AuditSummary, start_rate: int) -> None:
-    """Print what was found, the worst first, and what a broker would do at its next start."""
-    suffixes = sorted({suffix for suffix, _ in summary.files})
+def show_summary(title: str, summary: AuditSummary, start_rate: int, looked_in: Sequence[str]) -> None:
+    """Print what was found, the worst first, and what a broker would do at its next start.
+
+    Args:
+        looked_in: where index files were looked for.
+    """
+    print_table(
+        title,
+        ("log", *(verdict.value for verdict in _OF_LOGS)),
+        [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
+        text_columns=1,
+    )
+    suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX})
     rows: list[list[str | int]] = [
-        [suffix, *(summary.files[suffix, verdict.value] for verdict in Verdict)] for suffix in suffixes
+        [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_SIDE_FILES)] for suffix in suffixes
     ]
-    print_table(title, ("side file", *(verdict.value for verdict in Verdict)), rows, text_columns=1)
+    print_line(f"index files: {', '.join(looked_in[:SHOWN])}")
+    print_table("", ("side file", *(verdict.value for verdict in _OF_SIDE_FILES)), rows, text_columns=1)
     for row in summary.told[:SHOWN]:
         what = row["detail"] or "no such file"
-        print_line(f"{row['verdict']}: {summary.name(row)} {row['file']}: {row['reason']}: {what}")
+        at = f" at byte {row['position']}" if row["file"] == LOG_SUFFIX and row["position"] is not None else ""
+        print_line(f"{row['verdict']}: {summary.name(row)} {row['file']}: {row['reason']}{at}: {what}")
         print_line(f"  {row['consequence']}")
     _print_more(summary.told_count)
     _show_start(summary, start_rate)
@@ -272,7 +309,7 @@ def _show_start(summary: AuditSummary, start_rate: int) -> None:
     for row in summary.failures[:SHOWN]:
         print_line(f"{Action.FAIL}: {row['folder']}: {row['failure']}")
     for row in summary.lost[:SHOWN]:
-        records = "records that no header counts" if row["lost_records"] is None else f"{row['lost_records']:,} records"
+        records = "an unknown number of records" if row["lost_records"] is None else f"{row['lost_records']:,} records"
         print_line(
             f"{row['action']}: {summary.name(row)}: {row['lost_bytes']:,} of {row['log_bytes']:,} bytes, {records}"
         )
@@ -282,7 +319,9 @@ def _show_start(summary: AuditSummary, start_rate: int) -> None:
         print_line(f"removed: {count:,} × {why}")
     if summary.read_bytes:
         seconds = summary.read_bytes / start_rate
-        print_line(f"it would read {decimal(summary.read_bytes)}: {seconds:,.1f} s at {rate(start_rate, 1)}")
+        takes = f"about {seconds:,.0f} s at {rate(start_rate, 1)}" if seconds >= 1 else "less than a second"
+        print_line(f"it would read {decimal(summary.read_bytes)}: {takes}")
+    print_line(f"told for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
 
 
 def _print_more(count: int) -> None:

@@ -13,10 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kidxlib import names
-from kidxlib.audit import Finding
+from kidxlib.audit import Finding, Verdict
 from kidxlib.epochs import LeaderEpochs
-from kidxlib.recover import Status
-from kidxlib.startup import Recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class NotReady:
 
 def not_ready_for_tiering(
     base_offsets: Sequence[int],
-    recoveries: Mapping[int, Recovery],
+    logs: Mapping[int, Finding],
     broken: Mapping[tuple[int, str], Finding],
     snapshots: Collection[int],
     epochs: LeaderEpochs | None,
@@ -42,18 +40,18 @@ def not_ready_for_tiering(
 
     Args:
         base_offsets: of its segments, ascending; the last one is active.
-        recoveries: of those that could be read.
-        broken: files, by the offset in their name and their suffix.
+        logs: what is said of their logs.
+        broken: other files, by the offset in their name and their suffix.
         snapshots: offsets of the producer snapshots that are there.
         epochs: what the leader epoch checkpoint says; None where there is none that can be read.
     """
     for base_offset, next_base_offset in itertools.pairwise(base_offsets):
         missing = []
-        recovery = recoveries.get(base_offset)
-        if recovery is None:
-            missing.append(f"{names.LOG_SUFFIX} cannot be read")
-        elif recovery.end.status is not Status.OK:
-            missing.append(f"{names.LOG_SUFFIX} is {recovery.end.status}: {recovery.end.reason}")
+        log = logs.get(base_offset)
+        if log is None:
+            missing.append(f"{names.LOG_SUFFIX} is not there any more")
+        elif log.verdict not in (Verdict.WHOLE, Verdict.SAFE):
+            missing.append(f"{names.LOG_SUFFIX} is {log.verdict}: {log.reason}")
         missing += [
             f"{suffix} is {_how(broken[base_offset, suffix])}"
             for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TRANSACTION_INDEX_SUFFIX)

@@ -7,8 +7,9 @@ but for a forecast that needs one read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -17,15 +18,16 @@ from numpy.typing import NDArray
 from kidxlib import names
 from kidxlib.abstract_index import map_file
 from kidxlib.audit import Finding, Verdict, audit_offset_index, audit_time_index
-from kidxlib.audit_records import audit_records
+from kidxlib.audit_log import AuditedLog, audit_log, audit_logs
 from kidxlib.audit_state import audit_epochs, audit_snapshot
 from kidxlib.audit_transactions import TransactionsOfSegment, audit_transaction_index, markers_in
 from kidxlib.build import BuildTask, recover_task, why_not_read
 from kidxlib.epochs import LeaderEpochs
+from kidxlib.errors import why
 from kidxlib.fold import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.log_dir import CheckpointError, read_leader_epochs
 from kidxlib.objects import Location, location
-from kidxlib.offset_index import OffsetIndex
+from kidxlib.offset_index import OffsetIndex, OffsetPosition
 from kidxlib.plan import PartitionKey, Plan
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status
 from kidxlib.startup import Forecast, PartitionStop, Recovery, forecast, last_stop
@@ -49,16 +51,20 @@ class AuditedSegment:
     """A segment that was read, and what its partition's audit needs of it.
 
     Attributes:
-        findings: on its offset and time index, and on its records if they were looked at; of a log that could not be
-            read, on that alone.
+        findings: on its offset and time index.
+        log: what its log shows by itself.
         end: where the scan ended and why, or why the log could not be read.
-        recovery: None where it could not.
     """
 
     scanned: ScannedSegment
     findings: tuple[Finding, ...]
+    log: AuditedLog
     end: ScanEnd
-    recovery: Recovery | None
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """None where the log could not be read."""
+        return self.log.recovery
 
     @property
     def base_offset(self) -> int:
@@ -99,13 +105,20 @@ class AuditedPartition:
 
 
 def partition_audits(
-    plan: Plan, options_for: Callable[[str], RecoverOptions], *, clean_shutdown: bool | None, tiering: bool
+    plan: Plan,
+    options_for: Callable[[str], RecoverOptions],
+    *,
+    clean_shutdown: bool | None,
+    tiering: bool,
+    topics: re.Pattern[str] | None = None,
 ) -> tuple[dict[PartitionKey, PartitionAudit], list[str]]:
     """What there is to audit of a plan's partitions, when their segments were read; and what a person should be told.
 
     Args:
         options_for: as for `find_segments`.
         clean_shutdown: of their log dirs; None asks these.
+        topics: as for `find_segments`: of these, partitions that a log dir's recovery points name are audited even if
+            their directory is not there. None: only those of the plan.
     """
     log_dirs = sorted({partition.folder.log_dir for partition in plan.partitions}, key=str)
     stops = {log_dir: last_stop(log_dir, clean_shutdown) for log_dir in log_dirs}
@@ -114,13 +127,32 @@ def partition_audits(
             topic_partition=partition.folder.topic_partition,
             folder=partition.folder.path,
             index_folder=location(str(partition.index_folder)),
-            options=options_for(partition.folder.topic_partition.topic),
+            options=replace(options_for(partition.folder.topic_partition.topic), verify_crc=True),
             last_stop=stops[partition.folder.log_dir].of(partition.folder.topic_partition),
             tiering=tiering,
         )
         for partition in plan.partitions
         if partition.key not in plan.unlistable
     }
+    if topics is not None:
+        there = {partition.key for partition in plan.partitions}
+        sources = {
+            partition.folder.log_dir: partition.folder.source.name
+            for partition in plan.partitions
+            if partition.folder.source.name in plan.log_dirs
+        }
+        for log_dir, source in sources.items():
+            for topic_partition, offset in stops[log_dir].recovery_points.items():
+                key = source, topic_partition.topic, topic_partition.partition
+                if offset > 0 and key not in there and topics.fullmatch(topic_partition.topic):
+                    audits[key] = PartitionAudit(
+                        topic_partition=topic_partition,
+                        folder=log_dir / topic_partition.folder,
+                        index_folder=log_dir / topic_partition.folder,
+                        options=options_for(topic_partition.topic),
+                        last_stop=stops[log_dir].of(topic_partition),
+                        tiering=tiering,
+                    )
     return audits, [note for stop in stops.values() for note in stop.notes]
 
 
@@ -135,6 +167,7 @@ def audit_segment(task: BuildTask, may_map: bool, *, deep: bool) -> AuditedSegme
         may_map: see `kidxlib.build.build`.
         deep: look at the records, too.
     """
+    task = _checked(task)
     segment, base_offset = task.segment, task.segment.base_offset
     may_map = may_map and not segment.active
     try:
@@ -142,47 +175,62 @@ def audit_segment(task: BuildTask, may_map: bool, *, deep: bool) -> AuditedSegme
             log = opened.log(may_map=may_map, end_to_end=True)
             recovered = recover_task(log, task)
             valid = opened.log(recovered.end.position, may_map=may_map)
-            findings = list(_indexes(valid, recovered, task, may_map))
-            if deep and recovered.end.status is not Status.QUARANTINED:
-                findings.append(audit_records(valid))
+            findings, index_end = _indexes(valid, recovered, task, may_map)
             recovery = Recovery.of(log, recovered, base_offset)
+            found = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
             opened.refuse_changed()
     except (LogChangedError, OSError) as error:
         end = why_not_read(segment.path, error)
         # A log that was deleted since it was listed took its side files along, as retention does.
-        unread = () if end.status is Status.GONE else (_of_unreadable(end),)
-        return AuditedSegment(scanned=ScannedSegment.of(base_offset, None), findings=unread, end=end, recovery=None)
+        unread = None if end.status is Status.GONE else _of_unreadable(end)
+        return AuditedSegment(
+            scanned=ScannedSegment.of(base_offset, None),
+            findings=(),
+            log=AuditedLog(base_offset=base_offset, finding=unread, recovery=None, index_end=None),
+            end=end,
+        )
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, recovered),
         findings=tuple(findings),
+        log=AuditedLog(base_offset=base_offset, finding=found, recovery=recovery, index_end=index_end),
         end=recovered.end,
-        recovery=recovery,
     )
 
 
-def _indexes(log: LogBytes, recovered: RecoveredSegment, task: BuildTask, may_map: bool) -> Iterator[Finding]:
+def _checked(task: BuildTask) -> BuildTask:
+    """Checksums are checked, whatever a build does."""
+    return replace(task, options=replace(task.options, verify_crc=True))
+
+
+def _indexes(
+    log: LogBytes, recovered: RecoveredSegment, task: BuildTask, may_map: bool
+) -> tuple[list[Finding], OffsetPosition | None]:
+    """The findings on both indexes, and the last entry of the offset index as it was found."""
     if recovered.end.status is Status.QUARANTINED:
-        for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX):
-            yield _of_quarantined(suffix, recovered.end)
-        return
-    segment = task.segment
+        suffixes = names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX
+        return [_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
+    segment, findings, index_end = task.segment, [], None
     offset_index, time_index = (
         _index(location(str(task.index_folder)) / names.segment_file(segment.base_offset, suffix), may_map)
         for suffix in (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
     )
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
     if isinstance(offset_index, OSError):
-        yield _of_unreadable_file(names.OFFSET_INDEX_SUFFIX, offset_index)
+        findings.append(_of_unreadable_file(names.OFFSET_INDEX_SUFFIX, offset_index))
     else:
         finding = audit_offset_index(log, recovered, segment.base_offset, offset_index, active=segment.active)
-        yield finding
-        if finding.verdict is not Verdict.BROKEN and offset_index is not None:
-            right = OffsetIndex.from_bytes(offset_index, segment.base_offset)
+        findings.append(finding)
+        if offset_index is not None:
+            index = OffsetIndex.from_bytes(offset_index, segment.base_offset)
+            index_end = index.last_entry if len(index) else None
+            if finding.verdict is not Verdict.BROKEN:
+                right = index
     if isinstance(time_index, OSError):
-        yield _of_unreadable_file(names.TIME_INDEX_SUFFIX, time_index)
+        findings.append(_of_unreadable_file(names.TIME_INDEX_SUFFIX, time_index))
     else:
         rebuilt = offset_index is None
-        yield audit_time_index(log, recovered, right, time_index, active=segment.active, rebuilt=rebuilt)
+        findings.append(audit_time_index(log, recovered, right, time_index, active=segment.active, rebuilt=rebuilt))
+    return findings, index_end
 
 
 def _index(path: Location, may_map: bool) -> NDArray[np.uint8] | OSError | None:
@@ -250,21 +298,26 @@ def audit_partition(task: PartitionAudit, segments: Iterable[AuditedSegment]) ->
     read: list[_Read] = []
     broken: dict[tuple[int, str], Finding] = {}
     base_offsets: list[int] = []
+    logs: list[AuditedLog] = []
     recoveries: dict[int, Recovery] = {}
     for segment in segments:
         folded = fold.add(segment.scanned)
         base_offset, recovery = segment.base_offset, segment.recovery
         base_offsets.append(base_offset)
+        logs.append(segment.log)
         broken |= {(base_offset, each.file): each for each in segment.findings if each.verdict is Verdict.BROKEN}
         if recovery is not None:
             recoveries[base_offset] = recovery
             if recovery.end.status is not Status.QUARANTINED:
                 read.append(_Read(base_offset, folded, markers_in(segment.scanned.producer_events)))
-    found = AuditedPartition(_forecast(task, recoveries))
+    in_place = task.index_folder == task.folder
+    found = AuditedPartition(_forecast(task, recoveries, is_empty=not logs))
+    of_logs = dict(audit_logs(logs, found.forecast, task.last_stop, in_place=in_place))
+    found.findings += [SegmentFinding(base_offset, finding) for base_offset, finding in of_logs.items()]
     found.findings += _transactions(read, fold, task.index_folder)
     found.findings += _snapshots(read, fold, task.index_folder)
     epochs = _leader_epochs(task.index_folder)
-    found.findings += _epochs(read, fold, epochs, in_place=task.index_folder == task.folder)
+    found.findings += _epochs(read, fold, epochs, in_place=in_place)
     if task.tiering:
         broken |= {
             (each.base_offset, each.finding.file): each.finding
@@ -273,13 +326,17 @@ def audit_partition(task: PartitionAudit, segments: Iterable[AuditedSegment]) ->
         }
         known_epochs = None if isinstance(epochs, CheckpointError) else epochs
         found.not_ready = list(
-            not_ready_for_tiering(base_offsets, recoveries, broken, set(_snapshot_offsets(task)), known_epochs)
+            not_ready_for_tiering(base_offsets, of_logs, broken, set(_snapshot_offsets(task)), known_epochs)
         )
     return found
 
 
-def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery]) -> Forecast:
+def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> Forecast:
     stop = task.last_stop
+    if is_empty:
+        known = max(stop.recovery_point, stop.high_watermark)
+        had = f", though the broker's checkpoints say that it had offsets up to {known - 1}" if known else ""
+        return Forecast(failure=f"no segment is there{had}; a broker that starts makes an empty log")
     try:
         return forecast(
             task.folder,
@@ -290,7 +347,7 @@ def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery]) -> Forecast
             recoveries=recoveries,
         )
     except (LogChangedError, OSError) as error:
-        return Forecast(failure=str(error))
+        return Forecast(failure=why(error))
 
 
 def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Location) -> Iterator[SegmentFinding]:

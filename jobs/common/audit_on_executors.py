@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -26,10 +26,14 @@ from jobs.common.tables import (
     SEGMENTS,
 )
 from kidxlib.audit import Finding, Verdict
+from kidxlib.audit_log import AuditedLog
 from kidxlib.build import BuildTask
 from kidxlib.discover import SegmentFile, Source
 from kidxlib.fold import ScannedSegment
+from kidxlib.names import LOG_SUFFIX
+from kidxlib.offset_index import OffsetPosition
 from kidxlib.pack import BINS_PER_CORE
+from kidxlib.past_end import PastEnd
 from kidxlib.plan import PartitionKey
 from kidxlib.recover import ScanEnd, Status
 from kidxlib.show_audit import Kind, Row, rows_of_partition, rows_of_segment
@@ -54,7 +58,7 @@ def audit_segments(
     """Rows of `AUDITED_SCHEMA`; see `on_executors`. Nothing is written beside the source."""
     known_audits = spark.sparkContext.broadcast(dict(audits))
 
-    def audit(tasks: Sequence[BuildTask], may_map: bool) -> Iterator[SegmentRows]:
+    def audit(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[SegmentRows]:
         for task in tasks:
             audited = audit_segment(task, may_map, deep=deep)
             segment = task.segment
@@ -136,9 +140,16 @@ def _segment_row(segment: SegmentFile, audited: AuditedSegment) -> Row:
             "log_bytes": recovery.log_bytes,
             "next_offset": recovery.next_offset,
             "map_end_offset": recovery.map_end_offset,
+            "batches": recovery.batches,
             "records": recovery.records,
-            "records_behind": recovery.records_behind,
+            "past_unfinished": recovery.past.unfinished,
+            "past_batches": recovery.past.batches,
+            "past_records": recovery.past.records,
         }
+    if (finding := audited.log.finding) is not None:
+        row["log"] = {name: getattr(finding, name) for name in _SAID_OF_LOG}
+    if (entry := audited.log.index_end) is not None:
+        row |= {"index_end_offset": entry.offset, "index_end_position": entry.position}
     return row
 
 
@@ -152,8 +163,9 @@ def _segment(head: dict[str, Any], events: NDArray[np.void]) -> AuditedSegment:
             end=end,
             next_offset=segment["next_offset"],
             map_end_offset=segment["map_end_offset"],
+            batches=segment["batches"],
             records=segment["records"],
-            records_behind=segment["records_behind"],
+            past=PastEnd(segment["past_unfinished"], segment["past_batches"], segment["past_records"]),
         )
     scanned = ScannedSegment(
         base_offset=head["base_offset"],
@@ -166,4 +178,21 @@ def _segment(head: dict[str, Any], events: NDArray[np.void]) -> AuditedSegment:
     findings = tuple(
         Finding(file=each["file"], verdict=Verdict.BROKEN, reason=each["reason"]) for each in segment["broken"]
     )
-    return AuditedSegment(scanned=scanned, findings=findings, end=end, recovery=recovery)
+    log = AuditedLog(
+        base_offset=head["base_offset"],
+        finding=_said_of_log(segment["log"]),
+        recovery=recovery,
+        index_end=None
+        if segment["index_end_offset"] is None
+        else OffsetPosition(segment["index_end_offset"], segment["index_end_position"]),
+    )
+    return AuditedSegment(scanned=scanned, findings=findings, log=log, end=end)
+
+
+_SAID_OF_LOG: Final = ("verdict", "reason", "position", "detail", "consequence")
+
+
+def _said_of_log(said: Row | None) -> Finding | None:
+    if said is None:
+        return None
+    return Finding(file=LOG_SUFFIX, **{**said, "verdict": Verdict(said["verdict"])})

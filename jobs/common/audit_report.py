@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.common.tables import PARTITIONS, SEGMENTS
-from kidxlib.audit import Verdict
-from kidxlib.show_audit import COUNTED, NOTHING_LOST, SHOWN, AuditSummary, Kind, Row
+from kidxlib.names import LOG_SUFFIX
+from kidxlib.show_audit import COUNTED, NOTHING_LOST, SHOWN, WORST_FIRST, AuditSummary, Kind, Row
 
 #: The order in which rows are told.
 _ORDERS = {
@@ -28,8 +28,9 @@ def summarise(found: DataFrame, *, tiering: bool) -> AuditSummary:
     files, segments = _of(found, Kind.FILE), _of(found, Kind.SEGMENT)
     for row in files.groupBy("file", "verdict").count().collect():
         summary.files[row["file"], row["verdict"]] = row["count"]
-    # "broken" comes before "safe".
-    summary.told = _first(files.where(F.col("verdict") != Verdict.IDENTICAL.value), "verdict", *_ORDERS[Kind.FILE])
+    told = files.where(F.col("verdict").isin(*(verdict.value for verdict in WORST_FIRST)))
+    severity = F.array_position(F.array(*(F.lit(verdict.value) for verdict in WORST_FIRST)), F.col("verdict"))
+    summary.told = _first(told, severity, F.col("file") != LOG_SUFFIX, *_ORDERS[Kind.FILE])
     sums = (F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTED)
     for row in segments.groupBy("action").agg(F.count("*").alias("segments"), *sums).collect():
         summary.add_action(**row.asDict())
@@ -52,5 +53,5 @@ def _of(found: DataFrame, kind: Kind) -> DataFrame:
     return found.where(f"{kind} IS NOT NULL").select(f"{kind}.*")
 
 
-def _first(rows: DataFrame, *order: str) -> list[Row]:
+def _first(rows: DataFrame, *order: str | Column) -> list[Row]:
     return [row.asDict(recursive=True) for row in rows.orderBy(*order).limit(SHOWN).collect()]

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.common.open_catalog import refuse_unusable
-from jobs.common.request import Where, recover_options, sources_or_sample
+from jobs.common.request import Where, recover_options
 from jobs.common.settings import Settings, read_settings
+from jobs.common.sources import chosen_sources
 from kidxlib.discover import Source
 from kidxlib.plan import Target, mirror_tree, parse_topics, refuse_overlap
 from kidxlib.recover import RecoverOptions
@@ -56,6 +56,7 @@ class AuditRequest:
 def audit_request(
     *,
     sources: tuple[str, ...],
+    sample: bool,
     index_dir: str | None,
     catalog: str | None,
     database: str | None,
@@ -75,12 +76,11 @@ def audit_request(
     """
     settings = read_settings(settings_file)
     where = Where.given(settings, catalog, database, now)
-    found = sources_or_sample(sources)
+    named = {"--index-dir": index_dir, "--catalog": catalog, "--database": database}
+    found = chosen_sources(sources, sample=sample, options=named, settings=settings.build)
     refuse_overlap(None, where.catalog, found)
-    if where.catalog is not None:
-        refuse_unusable(where.catalog)
     return AuditRequest(
-        where=where,
+        where=where.with_catalog(),
         sources=found,
         target=Target(index_dir=mirror_tree(index_dir), by_source=len(found) > 1, publish_truncated=False),
         topics=parse_topics(settings.build.topics if topics is None else topics),

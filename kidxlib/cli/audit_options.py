@@ -9,6 +9,7 @@ from typing import Any, Final, Self, TypeVar
 import click
 
 from kidxlib.audit import Verdict
+from kidxlib.cli.whole_number import WholeNumber
 from kidxlib.show_audit import START_RATE_DEFAULT
 
 _CLEAN: Final = "clean"
@@ -57,10 +58,10 @@ def audit_options(command: _Command) -> _Command:
         ),
         click.option(
             "--fail-on",
-            type=click.Choice([Verdict.BROKEN.value, Verdict.SAFE.value]),
+            type=click.Choice([Verdict.BROKEN.value, Verdict.TORN.value, Verdict.SAFE.value]),
             default=Verdict.BROKEN.value,
             show_default=True,
-            help="End with 3 where there is a file like this, or a worse one.",
+            help="Exit 3 if any file has this verdict or a worse one: safe, torn, broken.",
         ),
         click.option(
             "--gate", type=click.Choice([_TIERING]), help="End with 3 where a segment lacks what tiered storage needs."
@@ -73,7 +74,7 @@ def audit_options(command: _Command) -> _Command:
         click.option(
             "--start-rate",
             metavar="BYTES/S",
-            type=click.IntRange(1),
+            type=WholeNumber(1),
             default=START_RATE_DEFAULT,
             show_default=True,
             help="How fast a broker reads when it recovers.",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kidxlib import interrupts
 from kidxlib.build import BuildTask
 from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
-from kidxlib.cli.workers import Workers
-from kidxlib.console import Done, note, progress
+from kidxlib.cli.workers import Workers, until_stopped
+from kidxlib.console import note
 from kidxlib.pack import BINS_PER_CORE, pack
 from kidxlib.plan import PartitionKey, Plan
+from kidxlib.progress import Done, Span, begin_phase
 from kidxlib.recover import RecoverOptions
 from kidxlib.show_audit import Kind, Row, broken_files, rows_of_partition, rows_of_segment
 from kidxlib.verify import AuditedSegment, PartitionAudit, audit_partition, audit_segment, partition_audits
@@ -37,6 +40,15 @@ class _Bin:
 
 
 @dataclass(frozen=True, slots=True)
+class _Read:
+    """What one worker has read."""
+
+    segments: list[_ReadSegment]
+    log_bytes: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class _Share:
     """Partitions that one worker looks at, each with its segments, which were all read."""
 
@@ -56,25 +68,37 @@ def audit(
     """
     read: dict[PartitionKey, list[_ReadSegment]] = defaultdict(list)
     rows: dict[Kind, list[Row]] = {kind: [] for kind in Kind}
-    done = Done(0, 0)
+    segments, log_bytes, span = 0, 0, Span()
 
-    def take_segments(result: tuple[Done, list[_ReadSegment]]) -> None:
-        nonlocal done
-        done = Done(done.segments + result[0].segments, done.log_bytes + result[0].log_bytes)
-        for segment in result[1]:
+    def take_segments(result: _Read) -> None:
+        nonlocal segments, log_bytes, span
+        segments += len(result.segments)
+        log_bytes += result.log_bytes
+        span |= result.span
+        for segment in result.segments:
             read[segment.partition].append(segment)
 
     def take_rows(result: list[tuple[Kind, Row]]) -> None:
         for kind, row in result:
             rows[kind].append(row)
 
-    with scratch_folder() as scratch:
+    def read_so_far() -> str:
+        of_all = f"{segments:,} of {len(plan.tasks):,} segments read"
+        return f"{of_all}, and none reported; run the same command again"
+
+    with interrupts.telling(read_so_far), scratch_folder() as scratch:
         bins = [
             _Bin(tasks, scratch / f"{number}.audited", deep)
             for number, tasks in enumerate(pack(plan.tasks, workers.processes))
         ]
-        with progress(lambda: done, len(plan.tasks), plan.log_bytes):
-            workers.run(_audit_bin, bins, take_segments)
+        begin_phase(
+            "reading",
+            done=lambda: Done(segments, log_bytes, span.seconds),
+            segments=len(plan.tasks),
+            log_bytes=plan.log_bytes,
+        )
+        workers.run(_audit_bin, bins, take_segments)
+        begin_phase("comparing partitions")
         partitions = [(key, task, read[key]) for key, task in audits.items()]
         shares = workers.processes * BINS_PER_CORE
         work = [_Share(share) for number in range(shares) if (share := partitions[number::shares])]
@@ -100,14 +124,15 @@ def _place(row: Row) -> tuple[str, str, int, int, str]:
     return row["source"], row["topic"], row["partition"], row.get("base_offset", 0), row.get("file", "")
 
 
-def _audit_bin(work: _Bin, may_map: bool) -> tuple[Done, list[_ReadSegment]]:
-    read = []
+def _audit_bin(work: _Bin, may_map: bool) -> _Read:
+    read, log_bytes, begin = [], 0, time.time()
     with Spool(work.spool) as spool:
-        for task in work.tasks:
+        for task in until_stopped(work.tasks):
             audited = audit_segment(task, may_map, deep=work.deep)
             segment = task.segment
             read.append(_ReadSegment(segment.partition_key, segment.base_offset, spool.append(audited)))
-    return Done(len(work.tasks), sum(task.log_bytes for task in work.tasks)), read
+            log_bytes += task.log_bytes
+    return _Read(read, log_bytes, Span(begin, time.time()))
 
 
 def _audit_share(work: _Share, may_map: bool) -> list[tuple[Kind, Row]]:
@@ -119,7 +144,7 @@ def _audit_share(work: _Share, may_map: bool) -> list[tuple[Kind, Row]]:
             rows.extend(rows_of_segment(source, task, audited))
             yield audited
 
-    for (source, _, _), task, segments in work.partitions:
+    for (source, _, _), task, segments in until_stopped(work.partitions):
         audited = audit_partition(task, in_order(source, task, segments))
         rows.extend(rows_of_partition(source, task, audited))
     return rows

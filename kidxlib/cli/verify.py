@@ -15,8 +15,9 @@ from kidxlib.command import ExitCode
 from kidxlib.console import warn
 from kidxlib.discover import source_at
 from kidxlib.plan import Target, find_segments, mirror_tree, parse_topics
+from kidxlib.progress import begin_phase
 from kidxlib.recover import RecoverOptions
-from kidxlib.show_audit import AuditSummary, show_json, show_summary
+from kidxlib.show_audit import BESIDE_LOGS, AuditSummary, show_json, show_summary
 from kidxlib.verify import partition_audits
 
 
@@ -28,6 +29,7 @@ from kidxlib.verify import partition_audits
 @audit_options
 @shared_options.processes
 @shared_options.as_json
+@shared_options.verbose
 def verify(
     folder: str,
     index_dir: str | None,
@@ -37,19 +39,21 @@ def verify(
     as_json: bool,
     **options: Any,
 ) -> ExitCode:
-    """Hold each side file in DIR, a Kafka log dir or one partition's folder, to what recovery would write; say what a
-    wrong one leads to, and what a broker would do at its next start. Nothing is written.
+    """Check each log in DIR, a Kafka log dir or one partition's folder, and each index file against what recovery would
+    write; say what a wrong one leads to, and what a broker would do at its next start. Nothing is written.
 
-    Exit codes: 0 all well; 2 wrong options or inputs; 3 some files are as --fail-on says, or segments do not pass
-    --gate; 1 failed.
+    Exit codes: 0 all well; 2 wrong options or inputs; 3 some files are as --fail-on says, a broker would lose more at
+    its next start than a torn end, or segments do not pass --gate; 1 failed.
     """
     source = source_at(folder)
     asked = AuditOptions.of(**options)
     like = RecoverOptions(interval_bytes=interval_bytes)
     target = Target(index_dir=mirror_tree(index_dir), by_source=False, publish_truncated=False)
-    plan = find_segments((source,), parse_topics(topics), target, lambda topic: like)
+    begin_phase("listing")
+    wanted = parse_topics(topics)
+    plan = find_segments((source,), wanted, target, lambda topic: like)
     audits, notes = partition_audits(
-        plan, lambda topic: like, clean_shutdown=asked.clean_shutdown, tiering=asked.tiering
+        plan, lambda topic: like, clean_shutdown=asked.clean_shutdown, tiering=asked.tiering, topics=wanted
     )
     for warning in [*plan.warnings, *notes]:
         warn(warning)
@@ -59,5 +63,5 @@ def verify(
     if as_json:
         show_json(rows, summary, asked.start_rate)
     else:
-        show_summary(str(source.path), summary, asked.start_rate)
+        show_summary(str(source.path), summary, asked.start_rate, [str(target.index_dir or BESIDE_LOGS)])
     return ExitCode.NOT_WELL if plan.unlistable else summary.exit_code(asked.fail_on)

@@ -11,15 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from jobs.common.accepted_findings import AcceptedFindings
+from jobs.verify_index import _exit_code
 from kidxlib import names
+from kidxlib.audit import Verdict
 from kidxlib.cli.main import kidx
+from kidxlib.plan import Plan
+from kidxlib.show_audit import AuditSummary
 from tests.docs.log_dirs import put
 from tests.docs.test_catalog_tables import operations
 from tests.faults.processes import kill_session
 from tests.jobs.archive import Archive, assert_refused
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch
-from tests.support.build_job import Ended, build_here, rows, run_here, start, verify_here
+from tests.support.build_job import Ended, accept_here, build_here, rows, run_here, start, verify_here
 
 _PARTITION = "txn-mixed-0"
 
@@ -77,6 +82,7 @@ def test_the_job_says_what_the_command_says(tmp_path: Path) -> None:
     _spoil(log_dir / _PARTITION)
     shutil.copytree(golden.DATA / "logs" / "flip-v2-codecs-0", log_dir / "flipped-0")
     put(log_dir / "overflow-0", 0, [Batch(), Batch(offset_step=2**31)])
+    shutil.copytree(golden.DATA / "logs" / "cut-v1-gzip-0", log_dir / "torn-0")
     (log_dir / "broken-0" / names.segment_file(0, names.LOG_SUFFIX)).mkdir(parents=True)
     (log_dir / "empty-0").mkdir()
     (log_dir / "append-time-0" / f"{names.segment_file(7, names.OFFSET_INDEX_SUFFIX)}").touch()
@@ -88,28 +94,35 @@ def test_the_job_says_what_the_command_says(tmp_path: Path) -> None:
     assert job.code == command.code == 3, job.err + command.err
     theirs, ours = command.json, job.json
     assert {name: ours[name] for name in theirs} == theirs
-    assert ours.keys() - theirs.keys() == {"audit_id", "catalog"}
-    assert {each["verdict"] for each in ours["files"]} == {"identical", "safe", "broken"}
-    assert {each["action"] for each in ours["startup"]} >= {"load", "rebuild", "cut", "split"}
+    assert ours.keys() - theirs.keys() == {"audit_id", "catalog", "accepted"}
+    assert {each["verdict"] for each in ours["files"]} == {"identical", "whole", "safe", "torn", "broken"}
+    assert {each["action"] for each in ours["startup"]} >= {"load", "rebuild", "truncate", "split"}
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in log_dir.rglob("*")} == before
 
 
 def test_what_was_built_is_identical_by_the_catalogs_interval(archive: Archive) -> None:
-    """The interval is the catalog's of each segment, unless an option says one, with which indexes are safe.
+    """The interval is the catalog's of each segment, unless an option says one, with which indexes are safe; and index
+    files are where the catalog says they are.
 
     One commit an audit; one that is run again with the same time replaces itself.
     """
     now = ("--now", "2026-11-21T00:00:00Z")
-    found = _verify(archive, "--catalog", archive.catalog, "--json", "--fail-on", "safe", *now).json
-    assert {each["verdict"] for each in found["files"]} == {"identical"}
+    catalog = ("--source", f"it={archive.log_dir}", "--catalog", archive.catalog, "--json")
+    ended = verify_here(*catalog, "--fail-on", "safe", *now)
+    assert ended.code == 0, ended.err
+    found = ended.json
+    assert {each["verdict"] for each in found["files"]} == {"identical", "whole"}
     explicit = ("--interval-bytes", "4096", "--catalog", archive.catalog, "--json")
-    assert {each["verdict"] for each in _verify(archive, *explicit).json["files"]} == {"identical", "safe"}
-    again = _verify(archive, "--catalog", archive.catalog, "--json", *now).json
+    assert {each["verdict"] for each in _verify(archive, *explicit).json["files"]} == {"identical", "whole", "safe"}
+    again = verify_here(*catalog, *now).json
     assert again["audit_id"] == found["audit_id"]
     kept = rows(archive.catalog, f"SELECT * FROM findings WHERE audit_id = '{found['audit_id']}'")
-    columns = ("source", "topic", "partition", "base_offset", "file", "verdict", "path")
-    assert sorted(tuple(row[name] for name in columns) for row in kept) == sorted(
-        tuple(each[name] for name in columns) for each in found["files"]
+    columns = (
+        *("source", "topic", "partition", "base_offset", "file", "verdict", "path"),
+        *("action", "kept_bytes", "lost_bytes", "lost_batches", "lost_records"),
+    )
+    assert sorted([str(row[name]) for name in columns] for row in kept) == sorted(
+        [str(each[name]) for name in columns] for each in found["files"]
     )
     assert operations(archive.catalog / "findings")[-3:] == ["WRITE"] * 3
 
@@ -125,6 +138,13 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     assert shown[1:-1] == command.out.splitlines()[1:], "but for the title, and where it is recorded"
     safe = folder / names.segment_file(84, names.OFFSET_INDEX_SUFFIX)
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sound if path not in broken}
+    looked_at = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "for now", "--apply")
+    assert accept_here("--catalog", archive.catalog, *looked_at).code == 0
+    metrics = tmp_path / "audit.prom"
+    partly = _verify(archive, "--catalog", archive.catalog, "--metrics-file", metrics, code=3).out
+    assert f"accepted: {len([path for path in broken if '84.' in path.name])} of these findings" in partly
+    assert 'kidx_catalog_files{job="verify_index",source="it",verdict="accepted"} 2.0' in metrics.read_text()
+    assert 'kidx_catalog_files{job="verify_index",source="it",verdict="broken"} 2.0' in metrics.read_text()
     assert_refused(build_here(*places, "--index-dir", tmp_path / "other"), "give both the same --index-dir")
     assert_refused(build_here("--source", f"new={archive.log_dir}", *places[2:]), "no audit of source new")
     segments = rows(archive.catalog, "SELECT * FROM segments ORDER BY topic, base_offset")
@@ -137,9 +157,9 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     differ = [(a, b) for a, b in zip(segments, now, strict=True) if a != b]
     assert [(a["topic"], a["base_offset"], b["offset_index_bytes"]) for a, b in differ] == [("txn-mixed", 84, 80)]
     found = _verify(archive, "--catalog", archive.catalog, "--json").json["files"]
-    assert [each["path"] for each in found if each["verdict"] != "identical"] == [str(safe)]
+    assert [each["path"] for each in found if each["verdict"] not in ("identical", "whole")] == [str(safe)]
     nothing = build_here(*places, "--index-dir", archive.index_dir)
-    assert (nothing.code, nothing.out.splitlines()[1]) == (
+    assert (nothing.code, nothing.out.splitlines()[0]) == (
         0,
         "repair:      nothing, the last audit found nothing broken",
     )
@@ -170,7 +190,21 @@ def test_options_that_cannot_be_are_one_line(tmp_path: Path) -> None:
     assert_refused(verify_here("--source", tmp_path / "no"), "No such file or directory; expected a Kafka log dir")
     assert_refused(verify_here("--catalog", "a", "--database", "b"), "--catalog and --database: give one of them")
     assert_refused(
-        verify_here("--index-dir", tmp_path / "no"), "no such folder; expected a mirror tree that a build has"
+        verify_here("--sample", "--index-dir", tmp_path / "no"),
+        "no such folder; expected a mirror tree that a build has",
     )
     within = golden.SAMPLES / "catalog"
     assert_refused(verify_here("--source", golden.SAMPLES, "--catalog", within), "one is inside the other")
+
+
+def test_the_exit_code_counts_what_is_not_accepted(tmp_path: Path) -> None:
+    """Of files, and of what a broker would drop in their partitions. Where nothing was looked at, nothing is well."""
+    summary = AuditSummary()
+    summary.files |= {(".log", "broken"): 2, (".index", "broken"): 1, (".index", "identical"): 5}
+    summary.add_action("delete", 3, 0, 0, 0, 0)
+    some = AcceptedFindings({(".log", "broken"): 1}, {})
+    assert _exit_code(Plan(), some.taken_from(summary), Verdict.BROKEN) == 3
+    every = AcceptedFindings({(".log", "broken"): 2, (".index", "broken"): 1}, {"delete": 3})
+    assert _exit_code(Plan(), every.taken_from(summary), Verdict.BROKEN) == 0
+    assert _exit_code(Plan(empty={"b": tmp_path}), every.taken_from(summary), Verdict.BROKEN) == 3
+    assert _exit_code(Plan(unlistable={("a", "t", 0)}), every.taken_from(summary), Verdict.BROKEN) == 3

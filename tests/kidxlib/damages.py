@@ -184,6 +184,13 @@ OFFSET_INDEXES: Final = [
     Damage("last entry missing", _LARGE_INDEX, _offsets(_without(-1)), "safe", "other-spacing"),
     Damage("restart amid the segment", _LARGE_INDEX, _offsets(_without(40, 41)), "safe", "other-spacing"),
     Damage("every batch", _LARGE_INDEX, _with_interval(0), "safe", "other-spacing"),
+    Damage(
+        "two bytes of a position flipped",
+        _LARGE_INDEX,
+        _offsets(_set(12, "position", lambda at: at | -65536)),
+        "broken",
+        "negative-position",
+    ),
     Damage("interval of 64 KiB", _LARGE_INDEX, _with_interval(65536), "safe", "other-spacing"),
     Damage(
         "recovered by Kafka 1.1",
@@ -218,7 +225,13 @@ OFFSET_INDEXES: Final = [
         "wrong-log-end-offset",
     ),
     Damage("position amid a batch", _LARGE_INDEX, _offsets(_add(50, "position", 1)), "broken", "misses-batches"),
-    Damage("position below zero", _LARGE_INDEX, _offsets(_set(-1, "position", lambda _: -5)), "safe", "not-increasing"),
+    Damage(
+        "position below zero",
+        _LARGE_INDEX,
+        _offsets(_set(-1, "position", lambda _: -5)),
+        "broken",
+        "negative-position",
+    ),
     Damage("position beyond the end", _LARGE_INDEX, _offsets(_add(-1, "position", 10**7)), "broken", "misses-batches"),
     Damage(
         "a whole entry too far", _LARGE_INDEX, _offsets(lambda entries: _shifted(entries)), "broken", "misses-batches"

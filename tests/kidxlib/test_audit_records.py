@@ -52,9 +52,9 @@ class _Case:
 _ONE = len(_batch(0))
 
 CASES = [
-    _Case("sound", _batch(0) + _batch(3) + _batch(10), "identical"),
-    _Case("no batch", b"", "identical"),
-    _Case("a wrapper", _wrapper(2) + _wrapper(5), "identical"),
+    _Case("sound", _batch(0) + _batch(3) + _batch(10), "whole"),
+    _Case("no batch", b"", "whole"),
+    _Case("a wrapper", _wrapper(2) + _wrapper(5), "whole"),
     _Case("more records than there are", _batch(0) + _batch(3, records=4), "broken", "malformed-records", _ONE),
     _Case("fewer records than there are", _batch(0, records=2), "broken", "malformed-records", 0),
     _Case("no codec's bytes", _batch(0, attributes=1), "broken", "malformed-records", 0),
@@ -62,14 +62,14 @@ CASES = [
     _Case("a negative number of records", _batch(0, records=-1), "broken", "malformed-records", 0),
     _Case("largest timestamp too small", _batch(0, timestamp=1_001), "broken", "records-newer-than-batch", 0),
     _Case("largest timestamp too large", _batch(0, timestamp=1_003), "safe", "batch-newer-than-records", 0),
-    _Case("a broker's clock", _batch(0, timestamp=9_999, attributes=formats.ATTRIBUTE_LOG_APPEND_TIME), "identical"),
-    _Case("emptied by the cleaner", _batch(0, records=0, body=b"", timestamp=1_002) + _batch(3), "identical"),
+    _Case("a broker's clock", _batch(0, timestamp=9_999, attributes=formats.ATTRIBUTE_LOG_APPEND_TIME), "whole"),
+    _Case("emptied by the cleaner", _batch(0, records=0, body=b"", timestamp=1_002) + _batch(3), "whole"),
     _Case("offsets go back", _batch(10) + _batch(5), "broken", "offsets-not-increasing", _ONE),
     _Case("offsets overlap", _batch(0) + _batch(2), "broken", "offsets-not-increasing", _ONE),
     _Case("records behind the last offset", _batch(0, last_offset_delta=1), "broken", "offsets-not-increasing", 0),
-    _Case("sequence goes on", _of_producer(0, 0) + _of_producer(3, 3), "identical"),
-    _Case("sequence wraps", _of_producer(0, _INT_MAX - 2) + _of_producer(3, 0), "identical"),
-    _Case("sequence begins anew with an epoch", _of_producer(0, 9) + _of_producer(3, 0, epoch=1), "identical"),
+    _Case("sequence goes on", _of_producer(0, 0) + _of_producer(3, 3), "whole"),
+    _Case("sequence wraps", _of_producer(0, _INT_MAX - 2) + _of_producer(3, 0), "whole"),
+    _Case("sequence begins anew with an epoch", _of_producer(0, 9) + _of_producer(3, 0, epoch=1), "whole"),
     _Case("sequence has a gap", _of_producer(0, 0) + _of_producer(3, 6), "safe", "sequence-gap"),
     _Case("sequence repeats", _of_producer(0, 0) + _of_producer(3, 0), "safe", "sequence-gap"),
     _Case(
@@ -88,13 +88,13 @@ def test_each_oddity_has_its_verdict(case: _Case) -> None:
     assert (finding.verdict, finding.reason) == (case.verdict, case.reason), finding
     if case.position is not None:
         assert finding.position == case.position
-    assert (finding.consequence is None) == (case.verdict == "identical")
+    assert (finding.consequence is None) == (case.verdict == "whole")
 
 
 @pytest.mark.parametrize("way", encoded.WAYS)
 def test_records_compressed_in_any_way_are_sound(way: str) -> None:
     codec, compress = encoded.WAYS[way]
-    assert _audited(encoded.batch_v2(encoded.RECORDS, codec, compress)).verdict is Verdict.IDENTICAL
+    assert _audited(encoded.batch_v2(encoded.RECORDS, codec, compress)).verdict is Verdict.WHOLE
 
 
 def test_more_of_the_same_are_counted() -> None:

@@ -17,46 +17,21 @@ from click.testing import CliRunner
 from kidxlib import formats, names
 from kidxlib.audit import Verdict
 from kidxlib.cli.main import kidx
-from kidxlib.discover import source_at
 from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE
-from kidxlib.plan import Target, find_segments, parse_topics
 from kidxlib.recover import RecoverOptions
 from kidxlib.reference import recover_reference
-from kidxlib.show_audit import Kind, Row, rows_of_partition, rows_of_segment
+from kidxlib.show_audit import Kind, Row
 from kidxlib.startup import Removal
-from kidxlib.verify import audit_partition, audit_segment, partition_audits
 from tests.conftest import Say
 from tests.kidxlib import damages, golden
+from tests.kidxlib.audits import audited
 from tests.kidxlib.damages import Damage
 from tests.kidxlib.golden import GoldenSegment
 
 
-def _audited(
-    source: Path,
-    mirror: Path | None = None,
-    options: RecoverOptions | None = None,
-    *,
-    clean_shutdown: bool | None = None,
-    tiering: bool = False,
-    deep: bool = False,
-) -> dict[Kind, list[Row]]:
-    """All that an audit finds, within this process."""
-    options = options or RecoverOptions()
-    target = Target(index_dir=mirror, by_source=False, publish_truncated=False)
-    plan = find_segments([source_at(str(source), "it")], parse_topics(".*"), target, lambda _: options)
-    audits, _ = partition_audits(plan, lambda _: options, clean_shutdown=clean_shutdown, tiering=tiering)
-    rows: dict[Kind, list[Row]] = {kind: [] for kind in Kind}
-    for key, audit in audits.items():
-        segments = [audit_segment(task, True, deep=deep) for task in plan.tasks if task.segment.partition_key == key]
-        found = [row for segment in segments for row in rows_of_segment("it", audit, segment)]
-        for kind, row in [*found, *rows_of_partition("it", audit, audit_partition(audit, segments))]:
-            rows[kind].append(row)
-    return rows
-
-
 def _told(files: list[Row]) -> dict[str, tuple[str, str | None]]:
-    """What is said of files that are not identical, by name."""
-    told = (row for row in files if row["verdict"] != Verdict.IDENTICAL)
+    """What is said of files that are not identical or whole, by name."""
+    told = (row for row in files if not Verdict(row["verdict"]).is_well)
     return {Path(row["path"]).name: (row["verdict"], row["reason"]) for row in told}
 
 
@@ -77,9 +52,10 @@ def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp
                 if content is not None:
                     (written / names.segment_file(segment.base_offset, suffix)).write_bytes(content)
         (written / names.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
-        files = _audited(folder, written.parent, segments[0].options)[Kind.FILE]
-        assert not _told(files), folder
-        counts.update(row["file"] for row in files)
+        files = audited(folder, written.parent, segments[0].options)[Kind.FILE]
+        side_files = [row for row in files if row["file"] != names.LOG_SUFFIX]
+        assert not _told(side_files), folder
+        counts.update(row["file"] for row in side_files)
     say(f"identical: {dict(counts)}")
 
 
@@ -90,7 +66,7 @@ def test_what_was_built_is_identical(tmp_path: Path) -> None:
     )
     assert built.exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    files = _audited(golden.SAMPLES, tmp_path)[Kind.FILE]
+    files = audited(golden.SAMPLES, tmp_path)[Kind.FILE]
     assert not _told(files) and len(files) > 40
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -124,7 +100,7 @@ def test_each_damage_has_its_verdict(damage: Damage, sound: Path, tmp_path: Path
     path.unlink(missing_ok=True)  # not through the link
     if content is not None:
         path.write_bytes(content)
-    files = _audited(folder)[Kind.FILE]
+    files = audited(folder)[Kind.FILE]
     assert _told(files) == {damage.file: (damage.verdict, damage.reason)}
     assert all(row["consequence"] for row in files if row["reason"] is not None)
 
@@ -142,7 +118,7 @@ def test_the_command_tells_what_is_spoilt(tree: Path) -> None:
     partition = tree / "txn-mixed-0"
     second, third = (partition / names.segment_file(offset, names.OFFSET_INDEX_SUFFIX) for offset in (84, 5797))
     os.truncate(second, 8)
-    rows = {kind.value: rows for kind, rows in _audited(tree).items() if kind is not Kind.NOT_READY}
+    rows = {kind.value: rows for kind, rows in audited(tree).items() if kind is not Kind.NOT_READY}
     found = _verify(tree, code=0)
     for each in [row for of_kind in rows.values() for row in of_kind]:
         each["source"] = str(tree)
@@ -164,7 +140,7 @@ def test_a_log_that_cannot_be_read_is_a_finding(tree: Path) -> None:
     log = tree / "txn-mixed-0" / names.segment_file(84, names.LOG_SUFFIX)
     log.unlink()
     log.mkdir()
-    found = _told(_audited(tree)[Kind.FILE])
+    found = _told(audited(tree)[Kind.FILE])
     assert found.pop(log.name) == ("broken", "unreadable")
     assert all(verdict == "safe" for verdict, _ in found.values()), found
 
@@ -189,11 +165,11 @@ def test_the_next_start_goes_by_the_log_dir(tree: Path) -> None:
     assert not partition["clean_shutdown"]
     assert (partition["log_start_offset"], partition["log_end_offset"]) == (0, 10333)
     (tree / CLEAN_SHUTDOWN_FILE).touch()
-    assert _actions(_audited(tree)[Kind.SEGMENT]) == {**loaded, 5891: ("load", 0, 0)}
-    unclean = _actions(_audited(tree, clean_shutdown=False)[Kind.SEGMENT])
+    assert _actions(audited(tree)[Kind.SEGMENT]) == {**loaded, 5891: ("load", 0, 0)}
+    unclean = _actions(audited(tree, clean_shutdown=False)[Kind.SEGMENT])
     assert unclean == {**loaded, 5891: ("rebuild", size, 0)}
     (tree / names.RECOVERY_POINT_CHECKPOINT).write_text("0\n1\nno offset\n")
-    unclean = _actions(_audited(tree, clean_shutdown=False)[Kind.SEGMENT])
+    unclean = _actions(audited(tree, clean_shutdown=False)[Kind.SEGMENT])
     assert {action for action, *_ in unclean.values()} == {"rebuild"}
 
 
@@ -208,11 +184,11 @@ def test_what_a_start_would_cost_is_told(tree: Path) -> None:
     kept_records, kept_bytes = _valid(folder)[84]
     (folder / names.segment_file(9000, names.TIME_INDEX_SUFFIX)).touch()
     (folder / f"{names.segment_file(0, names.LOG_SUFFIX)}{names.DELETED_SUFFIX}").touch()
-    rows = _audited(tree)
+    rows = audited(tree)
     found = {offset: (action, lost) for offset, (action, _, lost) in _actions(rows[Kind.SEGMENT]).items()}
     assert found == {
         0: ("rebuild", 0),
-        84: ("cut", records[84] - kept_records),
+        84: ("truncate", records[84] - kept_records),
         5797: ("delete", records[5797]),
         5891: ("delete", records[5891]),
     }
@@ -224,9 +200,7 @@ def test_what_a_start_would_cost_is_told(tree: Path) -> None:
     }
     shown = CliRunner().invoke(kidx, ["verify", str(tree)]).stdout
     lost = f"{len(data) - kept_bytes:,} of {len(data):,} bytes, {records[84] - kept_records:,} records"
-    assert (
-        f"cut: txn-mixed-0 84: {lost}\n  it was not flushed for certain; crc-mismatch at byte {kept_bytes}: " in shown
-    )
+    assert f"truncate: txn-mixed-0 84: {lost}\n  crc-mismatch at byte {kept_bytes}: " in shown
     assert "removed: 1 × an index without a log" in shown
 
 
@@ -249,7 +223,7 @@ def test_the_gate_of_tiering(tree: Path) -> None:
     spoilt.write_bytes(spoilt.read_bytes()[:-1])
     (folder / names.segment_file(0, names.TIME_INDEX_SUFFIX)).unlink()
     os.truncate(folder / names.segment_file(5891, names.TIME_INDEX_SUFFIX), 0)  # of the active one, which stays
-    found = _audited(tree, tiering=True)[Kind.NOT_READY]
+    found = audited(tree, tiering=True)[Kind.NOT_READY]
     assert {each["base_offset"]: each["missing"] for each in found} == {
         0: [".timeindex is missing"],
         84: [".snapshot at 5797 is missing"],
@@ -271,7 +245,7 @@ def test_records_are_read_when_asked(tree: Path) -> None:
     size = formats.LOG_OVERHEAD + int.from_bytes(data[8:12])
     data[crc : crc + 4] = int(google_crc32c.value(bytes(data[covered:size]))).to_bytes(4)
     log.write_bytes(data)
-    assert not _told(_audited(tree)[Kind.FILE])
+    assert not _told(audited(tree)[Kind.FILE])
     files = _verify(tree, "--deep-iteration", code=3)["files"]
     logs = {each["base_offset"]: each for each in files if each["file"] == names.LOG_SUFFIX}
     assert len(logs) == 4
@@ -312,5 +286,5 @@ def test_a_repair_writes_what_is_broken_and_nothing_else(tree: Path, tmp_path: P
     assert after.keys() == sound.keys()
     for name, (content, _) in after.items():
         assert content == sound[name] if name in broken else after[name] == before[name], name
-    files = _audited(tree, None if in_place else folder.parent)[Kind.FILE]
+    files = audited(tree, None if in_place else folder.parent)[Kind.FILE]
     assert _told(files) == {sparse: ("safe", "other-spacing"), of_follower: ("safe", "other-last-stable-offset")}

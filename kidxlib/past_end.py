@@ -1,0 +1,191 @@
+"""What stands in a log after its valid batches: an append that was not finished, or damage; and what can be counted.
+
+Recovery truncates both. What a broker was about to write when it stopped, or when a snapshot of its disk was taken, is
+no loss: no batch there was ever whole. These are taken for that, and nothing else:
+
+- a piece of a batch at the end of the file: what is there of its header is that of the next batch, the file ends
+  before it does, and no whole batch stands in it or after it. A size field that is wrong looks alike at first, but then
+  the batch's checksum fits at the end of the file, or whole batches follow;
+- zeros up to the end of the file: room that was asked for (`preallocate`), or that a file system gave before a crash
+  and never filled.
+
+A batch that is all there and whose checksum is wrong is damage, be it the last one: whether its bytes never came or
+were changed later does not show. So is what is no header of the next batch, as random bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kidxlib import formats, kernels
+from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, batch_checksum, recover
+from kidxlib.storage import LogBytes, LogTail
+
+#: So many bytes are looked at, at a time; twice as many are in memory.
+_PIECE_BYTES: Final = 4 * 1024 * 1024
+#: The smallest batch of any format.
+_SMALLEST: Final = formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN
+#: After so many damaged batches nothing is counted any more.
+_DAMAGED_MAX: Final = 1_000
+
+#: With so large an interval there is no index point, and nothing that is wrong with an index.
+_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=formats.SEGMENT_BYTES_MAX)
+
+_HEADER: Final = formats.as_struct(formats.BATCH_V2)
+_SIZE: Final = slice(8, 12)
+_MAGIC_AT: Final = formats.field_position(formats.BATCH_V2, "magic")
+_V1_ATTRIBUTES_AT: Final = formats.field_position(formats.MESSAGE_V1, "attributes")
+
+
+@dataclass(frozen=True, slots=True)
+class PastEnd:
+    """What stands after the end of a scan.
+
+    Attributes:
+        unfinished: nothing but what an append leaves that was not finished.
+        batches: whole and damaged ones; None where not all can be told from each other.
+        records: in them; None where their number is not certain: of a batch whose checksum is wrong it is where its
+            header says it twice.
+    """
+
+    unfinished: bool
+    batches: int | None
+    records: int | None
+
+
+def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> PastEnd:
+    """Look at what a scan has not taken.
+
+    Args:
+        log: all of the segment's.
+        recovered: what the scan of it gave.
+
+    Raises:
+        OSError, LogChangedError: the log cannot be read.
+    """
+    end, next_offset = recovered.end, recovered.facts.next_offset
+    if end.position >= log.size:
+        return PastEnd(unfinished=False, batches=0, records=0)
+    if end.status is Status.TRUNCATED and _is_unfinished(log, end.position, base_offset, next_offset):
+        return PastEnd(unfinished=True, batches=0, records=0)
+    batches, records = _count(log, end.position, base_offset, next_offset)
+    return PastEnd(unfinished=False, batches=batches, records=records)
+
+
+def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> tuple[int | None, int | None]:
+    """Batches from a position on, and their records."""
+    batches: int = 0
+    records: int | None = 0
+    for _ in range(_DAMAGED_MAX):
+        found = recover(LogTail(log, position), base_offset, _WITHOUT_INDEXES)
+        facts = found.facts
+        position += found.end.position
+        batches += facts.batches
+        records = None if records is None or facts.records is None else records + facts.records
+        if facts.batches:
+            next_offset = facts.next_offset
+        if found.end.status is Status.OK:
+            return batches, records
+        if found.end.reason == "crc-mismatch":
+            size, records_of_it, next_offset = _damaged(log, position, next_offset)
+            if size is None:
+                return None, None
+            position += size
+            batches += 1
+            records = None if records is None or records_of_it is None else records + records_of_it
+        elif found.end.reason != "invalid-control-record":  # after which recovery ends, and batches go on
+            is_truncated = found.end.status is Status.TRUNCATED
+            nothing_whole = log.size - position < _SMALLEST
+            if is_truncated and (nothing_whole or _is_unfinished(log, position, base_offset, next_offset)):
+                return batches, records
+            return None, None
+    return None, None
+
+
+def _damaged(log: LogBytes, position: int, next_offset: int) -> tuple[int | None, int | None, int]:
+    """Of a batch whose checksum is wrong its size, its records, and the offset after it; no size where its header is
+    not what would follow.
+    """
+    header = log.read(position, _HEADER.size)
+    size = formats.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
+    first = int.from_bytes(header[:8], signed=True)
+    if first < next_offset:
+        return None, None, next_offset
+    if header[_MAGIC_AT] > formats.MAGIC_V2:
+        return size, None, first + 1
+    if header[_MAGIC_AT] < formats.MAGIC_V2:
+        is_wrapper = header[_V1_ATTRIBUTES_AT] & formats.ATTRIBUTE_CODEC
+        return size, None if is_wrapper else 1, first + 1
+    fields = _fields(header)
+    count, delta = fields["records_count"], fields["last_offset_delta"]
+    agree = count == delta + 1 >= 1
+    return size, count if agree else None, first + (delta + 1 if agree else 1)
+
+
+def _is_unfinished(log: LogBytes, position: int, base_offset: int, next_offset: int) -> bool:
+    if _is_zeros(log, position):
+        return True
+    most = base_offset + formats.RELATIVE_OFFSET_MAX
+    return _may_begin(log, position, next_offset, most) and not _holds_whole_batch(log, position, next_offset, most)
+
+
+def _is_zeros(log: LogBytes, position: int) -> bool:
+    while position < log.size:
+        start, window = log.window(position)
+        if window[position - start :].any():
+            return False
+        position = start + len(window)
+    return True
+
+
+def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
+    """Whether the bytes that are left are the beginning of the batch that would come next, and no more."""
+    left = log.size - position
+    header = log.read(position, min(left, _HEADER.size))
+    of_offset = min(left, 8)
+    least, most = (offset.to_bytes(8)[:of_offset] for offset in (least_offset, most_offset))
+    if not least <= header[:of_offset] <= most:
+        return False
+    if left < _SIZE.stop:
+        return True
+    size = formats.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
+    if not left < size <= formats.SEGMENT_BYTES_MAX - position:
+        return False
+    if left <= _MAGIC_AT:
+        return True
+    if header[_MAGIC_AT] != formats.MAGIC_V2 or len(header) < _HEADER.size:
+        return header[_MAGIC_AT] <= formats.MAGIC_V2
+    fields = _fields(header)
+    return (
+        0 <= fields["records_count"] <= fields["last_offset_delta"] + 1
+        and fields["attributes"] >> 8 == 0
+        and min(fields["partition_leader_epoch"], fields["producer_id"], fields["producer_epoch"]) >= -1
+    )
+
+
+def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
+    """Whether the file ends with the batch at a position, or a whole one stands after it."""
+    left = log.size - position
+    magic = log.read(position + _MAGIC_AT, 1)
+    if not magic:
+        return False
+    header_bytes = formats.BATCH_V2_BYTES_MIN if magic[0] >= formats.MAGIC_V2 else _SMALLEST
+    if left >= header_bytes and batch_checksum(log, position, left) == _stored_checksum(log, position, magic[0]):
+        return True
+    for start in range(position + 1, log.size, _PIECE_BYTES):
+        data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)
+        if kernels.find_whole_batch(data, 0, _PIECE_BYTES, least_offset, most_offset) >= 0:
+            return True
+    return False
+
+
+def _stored_checksum(log: LogBytes, position: int, magic: int) -> int:
+    layout = formats.BATCH_V2 if magic >= formats.MAGIC_V2 else formats.MESSAGE_V1
+    return int.from_bytes(log.read(position + formats.field_position(layout, "crc"), 4))
+
+
+def _fields(header: bytes) -> dict[str, int]:
+    return dict(zip(formats.BATCH_V2.names or (), _HEADER.unpack(header), strict=True))

@@ -1,0 +1,279 @@
+"""The gates of an audit, each tried against a planted problem of each kind that it is there for: none passes.
+
+The table of docs/safety.md is this one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib import names
+from kidxlib.audit import Verdict
+from kidxlib.cli.main import kidx
+from kidxlib.command import ExitCode
+from kidxlib.errors import UsageError
+from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE
+from kidxlib.show_audit import AuditSummary, show_summary
+from tests.kidxlib import golden
+from tests.kidxlib.audits import audited
+
+_FOLDER = "txn-mixed-0"
+_FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log dir that a broker left with an unclean stop, all that it had flushed; with all side files."""
+    log_dir = tmp_path_factory.mktemp("sound")
+    shutil.copytree(golden.SAMPLES / _FOLDER, log_dir / _FOLDER)
+    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    assert built.exit_code == 0
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
+        _checkpoint(log_dir, name, _END)
+    return log_dir
+
+
+def _checkpoint(log_dir: Path, name: str, offset: int, partition: str = "txn-mixed 0") -> None:
+    (log_dir / name).write_text(f"0\n1\n{partition} {offset}\n")
+
+
+def _log(log_dir: Path, base_offset: int) -> Path:
+    return log_dir / _FOLDER / names.segment_file(base_offset, names.LOG_SUFFIX)
+
+
+def _flip(base_offset: int, where: float) -> Callable[[Path], None]:
+    """Change a byte in a log, that far into it."""
+
+    def plant(log_dir: Path) -> None:
+        path = _log(log_dir, base_offset)
+        data = bytearray(path.read_bytes())
+        data[int(where * (len(data) - 1))] ^= 0x40
+        path.write_bytes(data)
+
+    return plant
+
+
+def _shorter(base_offset: int, by: int) -> Callable[[Path], None]:
+    return lambda log_dir: os.truncate(path := _log(log_dir, base_offset), path.stat().st_size - by)
+
+
+def _longer(base_offset: int, tail: bytes) -> Callable[[Path], None]:
+    return lambda log_dir: _append(_log(log_dir, base_offset), tail)
+
+
+def _append(path: Path, tail: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(tail)
+
+
+def _after_clean_stop(plant: Callable[[Path], None]) -> Callable[[Path], None]:
+    def planted(log_dir: Path) -> None:
+        (log_dir / CLEAN_SHUTDOWN_FILE).touch()
+        plant(log_dir)
+
+    return planted
+
+
+def _not_all_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
+    def planted(log_dir: Path) -> None:
+        _checkpoint(log_dir, names.RECOVERY_POINT_CHECKPOINT, 6000)
+        plant(log_dir)
+
+    return planted
+
+
+def _emptied(base_offset: int) -> Callable[[Path], None]:
+    return lambda log_dir: os.truncate(_log(log_dir, base_offset), 0)
+
+
+def _removed(base_offset: int) -> Callable[[Path], None]:
+    return lambda log_dir: _log(log_dir, base_offset).unlink()
+
+
+def _at_batch(base_offset: int, number: int) -> Callable[[Path], None]:
+    """End a log where one of its batches starts."""
+
+    def plant(log_dir: Path) -> None:
+        path = _log(log_dir, base_offset)
+        os.truncate(path, _batch_positions(path.read_bytes())[number])
+
+    return plant
+
+
+def _batch_positions(data: bytes) -> list[int]:
+    positions = [0]
+    while positions[-1] < len(data):
+        at = positions[-1]
+        positions.append(at + 12 + int.from_bytes(data[at + 8 : at + 12]))
+    return positions[:-1]
+
+
+def _piece_of_next_batch(size: int) -> Callable[[Path], None]:
+    """What an append leaves that was not finished: the last batch with the next offset, so much of it."""
+
+    def plant(log_dir: Path) -> None:
+        data = _log(log_dir, _ACTIVE).read_bytes()
+        batch = data[_batch_positions(data)[-1] :]
+        _append(_log(log_dir, _ACTIVE), (_END.to_bytes(8) + batch[8:])[:size])
+
+    return plant
+
+
+def _last_batch_twice(log_dir: Path) -> None:
+    data = _log(log_dir, _SMALL).read_bytes()
+    _append(_log(log_dir, _SMALL), data[_batch_positions(data)[-1] :])
+
+
+def _size_of_last_batch(more: int) -> Callable[[Path], None]:
+    def plant(log_dir: Path) -> None:
+        path = _log(log_dir, _ACTIVE)
+        data = bytearray(path.read_bytes())
+        at = _batch_positions(bytes(data))[-1] + 8
+        data[at : at + 4] = (int.from_bytes(data[at : at + 4]) + more).to_bytes(4)
+        path.write_bytes(data)
+
+    return plant
+
+
+def _size_in_the_middle(log_dir: Path) -> None:
+    path = _log(log_dir, _ACTIVE)
+    data = bytearray(path.read_bytes())
+    positions = _batch_positions(bytes(data))
+    at = positions[len(positions) // 2]
+    data[at + 8 : at + 12] = (len(data) - at + 1).to_bytes(4)
+    path.write_bytes(data)
+
+
+def _magic(log_dir: Path) -> None:
+    path = _log(log_dir, _SMALL)
+    data = bytearray(path.read_bytes())
+    data[16] = 3
+    path.write_bytes(data)
+
+
+def _unreadable(log_dir: Path) -> None:
+    _log(log_dir, _LARGE).unlink()
+    _log(log_dir, _LARGE).mkdir()
+
+
+def _other_base_offset(log_dir: Path) -> None:
+    """A log under the name of the segment before it."""
+    shutil.copyfile(_log(log_dir, _SMALL), _log(log_dir, _LARGE))
+
+
+def _empty_directory(log_dir: Path) -> None:
+    (log_dir / "orders-3").mkdir()
+
+
+def _nothing(log_dir: Path) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A problem, and what is said of it.
+
+    Attributes:
+        gate: options of `kidx verify`.
+        says: stands in its output.
+    """
+
+    gate: tuple[str, ...]
+    name: str
+    plant: Callable[[Path], None]
+    says: str
+    code: int = 3
+
+
+_FLIPS = [
+    Planted((), f"a bit of the {which} segment flipped, {how}", plant(_flip(base_offset, where)), says)
+    for which, base_offset in (("first", _FIRST), ("middle", _LARGE), ("last", _ACTIVE))
+    for where in (0.01, 0.5, 0.999)
+    for how, plant, says in (
+        (f"{where:.1%} into it", lambda plant: plant, f"broken: {_FOLDER} {base_offset} .log: "),
+        (f"{where:.1%} into it, clean stop", _after_clean_stop, f"broken: {_FOLDER} {base_offset} .log: "),
+    )
+]
+_CASES = [
+    Planted((), "nothing", _nothing, "│ .log │     4 │    0 │    0 │      0 │", 0),
+    Planted(("--fail-on", "safe"), "nothing", _nothing, "│ .log │     4 │    0 │    0 │      0 │", 0),
+    Planted(("--gate", "tiering"), "nothing", _nothing, "ready for tiering", 0),
+    *_FLIPS,
+    Planted((), "an unfinished append", _piece_of_next_batch(70), "torn: txn-mixed-0 5891 .log: batch-overruns", 0),
+    Planted((), "an unfinished header", _piece_of_next_batch(11), "torn: txn-mixed-0 5891 .log: trailing-bytes", 0),
+    Planted(("--fail-on", "torn"), "an unfinished append", _piece_of_next_batch(70), "torn: txn-mixed-0 5891 .log: "),
+    Planted(("--fail-on", "safe"), "an unfinished append", _piece_of_next_batch(70), "torn: txn-mixed-0 5891 .log: "),
+    Planted(("--fail-on", "torn"), "an unfinished header", _piece_of_next_batch(11), "torn: txn-mixed-0 5891 .log: "),
+    Planted(("--fail-on", "torn"), "zeros after the last batch", _longer(_ACTIVE, bytes(5000)), "torn: "),
+    Planted(("--fail-on", "torn"), "5 zeros after the last batch", _longer(_ACTIVE, bytes(5)), "torn: "),
+    Planted((), "random bytes after the last batch", _longer(_ACTIVE, b"\x93" * 300), "broken: "),
+    Planted((), "a few random bytes after the last batch", _longer(_ACTIVE, b"\x93\x01\xff"), "broken: "),
+    Planted((), "a torn end, flushed", _shorter(_ACTIVE, 9), "ends-below-recovery-point"),
+    Planted((), "a torn end, clean stop", _after_clean_stop(_longer(_ACTIVE, bytes(50))), "appends at byte"),
+    Planted((), "a torn end of a segment that is not the last", _longer(_LARGE, bytes(50)), "only the last segment"),
+    Planted((), "a size field that is too large, last batch", _size_of_last_batch(64), "broken: "),
+    Planted((), "a size field that is too large, with batches after", _size_in_the_middle, "broken: "),
+    Planted((), "the last batch is gone", _at_batch(_ACTIVE, -1), "ends-below-recovery-point"),
+    Planted(
+        (),
+        "the last batch is gone, as far as the high watermark knows",
+        _not_all_flushed(_at_batch(_ACTIVE, -1)),
+        "ends-below-high-watermark",
+    ),
+    Planted((), "the last segment is gone", _removed(_ACTIVE), "ends-below-recovery-point"),
+    Planted((), "a middle segment's log is gone", _removed(_SMALL), ".log: missing"),
+    Planted((), "a middle log of no bytes", _emptied(_LARGE), "shorter-than-its-index"),
+    Planted((), "a middle log that ends at half", _at_batch(_LARGE, 100), "shorter-than-its-index"),
+    Planted((), "the last log of no bytes", _emptied(_ACTIVE), "ends-below-rec"),
+    Planted(
+        (),
+        "the log start is above the log's end",
+        partial(_checkpoint, name=names.LOG_START_OFFSET_CHECKPOINT, offset=_END + 1),
+        "ends-below-log-start",
+    ),
+    Planted((), "a batch stands twice", _last_batch_twice, "offsets-not-increasing"),
+    Planted((), "segments overlap", _other_base_offset, "overlaps-segment-before"),
+    Planted((), "a magic that nobody writes", _magic, "unknown-magic"),
+    Planted((), "a log that cannot be read", _unreadable, "broken: txn-mixed-0 84 .log: unreadable"),
+    Planted((), "a partition's directory without segments", _empty_directory, "no segment is there"),
+    Planted(
+        (),
+        "a partition's directory is gone",
+        partial(_checkpoint, name=names.RECOVERY_POINT_CHECKPOINT, offset=7, partition="orders 3"),
+        "orders-3: no segment is there, though the broker's checkpoints say that it had offsets up to 6",
+    ),
+    Planted((), "an empty log dir", lambda log_dir: shutil.rmtree(log_dir / _FOLDER), "no partition folder", 2),
+    Planted(("--gate", "tiering"), "a bit flipped", _flip(_LARGE, 0.5), "84: .log is broken: crc-mismatch"),
+    Planted(("--gate", "tiering"), "a torn end", _longer(_LARGE, bytes(50)), "84: .log is broken: size-too-small"),
+    Planted(("--gate", "tiering"), "a batch stands twice", _last_batch_twice, "5797: .log is broken: offsets-not"),
+    Planted(("--gate", "tiering"), "a log of no bytes", _emptied(_LARGE), ".log is broken"),
+    Planted(("--gate", "tiering"), "a log that cannot be read", _unreadable, "84: .log is broken: unreadable"),
+]
+
+
+@pytest.mark.parametrize("planted", _CASES, ids=lambda case: " ".join((*case.gate, case.name)))
+def test_no_gate_passes_what_it_is_there_for(
+    planted: Planted, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the functions that `kidx verify` and the job verify_index both print and end with."""
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+    planted.plant(log_dir)
+    tiering = "--gate" in planted.gate
+    fail_on = Verdict(planted.gate[1]) if "--fail-on" in planted.gate else Verdict.BROKEN
+    if planted.code == ExitCode.USAGE:
+        with pytest.raises(UsageError, match=planted.says):
+            audited(log_dir)
+        return
+    summary = AuditSummary.of(audited(log_dir, tiering=tiering), tiering=tiering)
+    show_summary("", summary, 1, [])
+    shown = capsys.readouterr().out
+    assert planted.says in shown, shown
+    assert summary.exit_code(fail_on) == planted.code, shown
