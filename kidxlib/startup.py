@@ -1,6 +1,6 @@
 """What a broker would do with a partition's folder when it starts: Kafka's `LogLoader`, told beforehand.
 
-Nothing is changed. Of the logs those are read that the broker would read too.
+It holds for brokers of `HOLDS_FOR`. Nothing is changed. Of the logs those are read that the broker would read too.
 
 Producer snapshots decide from where on a broker goes through batch headers to learn of producers, and so whether it
 comes upon a header that is malformed. Not told: segments that it has to split (`offset-overflow`), where producers are
@@ -24,18 +24,26 @@ import numpy as np
 
 from kidxlib import names
 from kidxlib.abstract_index import CorruptIndexError
+from kidxlib.errors import why
 from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE, CheckpointError, read_offset_checkpoint
 from kidxlib.log_segment import LogSegment
 from kidxlib.names import TopicPartition
 from kidxlib.objects import Location, files_in, location
 from kidxlib.offset_index import OffsetIndex
+from kidxlib.past_end import PastEnd, past_end
 from kidxlib.producers import SnapshotError, read_snapshot
 from kidxlib.records import MalformedRecordsError, batches
-from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, records_behind, recover
+from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
 from kidxlib.storage import LogBytes, LogFile
 from kidxlib.time_index import TimeIndex
 from kidxlib.transaction_index import TransactionIndex, UnknownVersionError
 from kidxlib.walk import Outcome, new_walks, step_to_offsets, step_to_timestamps, walk
+
+#: The brokers for which forecasts were held to what they did themselves, by their minor versions. In 3.9 and 4.0 a
+#: search for an offset ends at the first batch that does not end below it (`FileRecords.searchForOffsetWithSize`), in
+#: 4.1 and later it goes by base offsets (`searchForOffsetFromPosition`). So where offsets go back from batch to batch,
+#: which no broker writes, the log end offset may be another, and what is read for producers.
+HOLDS_FOR: Final = ("3.9", "4.0", "4.1", "4.2", "4.3")
 
 #: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
 _INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
@@ -50,9 +58,9 @@ class Action(enum.StrEnum):
 
     LOAD = "load"  # as it is
     REBUILD = "rebuild"  # its log is read, and all of its indexes are made anew
-    CUT = "cut"  # likewise, and the log ends at its last valid batch
-    EMPTY = "empty"  # its log is cut to nothing
-    DELETE = "delete"  # it stands behind one that is cut or emptied, or below the log start offset
+    CUT = "truncate"  # likewise, and the log ends at its last valid batch
+    EMPTY = "empty"  # its log is truncated to nothing
+    DELETE = "delete"  # it stands after one that is truncated or emptied, or below the log start offset
     FAIL = "fail"  # loading fails, and takes the log dir out of use
     SPLIT = "split"  # into several; what follows is not told
 
@@ -75,16 +83,17 @@ class Recovery:
         log_bytes: of its log, when it was read.
         end: where and why the scan ended.
         next_offset, map_end_offset: as in `SegmentFacts`.
-        records: up to the end of the scan; None where wrappers hide their count.
-        records_behind: likewise behind it, as far as headers tell.
+        batches, records: up to the end of the scan; no records where wrappers hide their count.
+        past: what stands after it.
     """
 
     log_bytes: int
     end: ScanEnd
     next_offset: int
     map_end_offset: int
+    batches: int
     records: int | None
-    records_behind: int | None
+    past: PastEnd
 
     @classmethod
     def of(cls, log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Self:
@@ -99,8 +108,9 @@ class Recovery:
             end=end,
             next_offset=facts.next_offset,
             map_end_offset=facts.map_end_offset,
+            batches=facts.batches,
             records=facts.records,
-            records_behind=records_behind(log, end.position, base_offset),
+            past=past_end(log, recovered, base_offset),
         )
 
 
@@ -112,7 +122,7 @@ class SegmentForecast:
         log_bytes: of its log as it stands.
         kept_bytes: of these, what is left.
         read_bytes: what the broker reads of it, which may be its log twice.
-        lost_records: what is not left, as headers tell; None where they do not.
+        lost_batches, lost_records: what is not left; None where that is not known for certain.
         detail: why.
     """
 
@@ -121,6 +131,7 @@ class SegmentForecast:
     log_bytes: int
     kept_bytes: int
     read_bytes: int = 0
+    lost_batches: int | None = 0
     lost_records: int | None = 0
     detail: str | None = None
 
@@ -187,6 +198,7 @@ class PartitionStop:
     clean_shutdown: bool
     recovery_point: int
     log_start_offset: int
+    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +206,22 @@ class LastStop:
     """How the broker of a log dir stopped, as `LogManager.loadLogs` finds out.
 
     Attributes:
-        recovery_points, log_start_offsets: by partition; 0 of those that are not in them.
+        recovery_points, log_start_offsets, high_watermarks: by partition; 0 of those that are not in them.
         notes: what a person should be told about the files that say so.
     """
 
     clean_shutdown: bool
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
     notes: tuple[str, ...] = ()
 
     def of(self, partition: TopicPartition) -> PartitionStop:
         return PartitionStop(
-            self.clean_shutdown, self.recovery_points.get(partition, 0), self.log_start_offsets.get(partition, 0)
+            self.clean_shutdown,
+            self.recovery_points.get(partition, 0),
+            self.log_start_offsets.get(partition, 0),
+            self.high_watermarks.get(partition, 0),
         )
 
 
@@ -217,15 +233,19 @@ def last_stop(log_dir: Location, clean_shutdown: bool | None = None) -> LastStop
     """
     notes = []
     offsets = []
-    for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
+    for name in (
+        names.RECOVERY_POINT_CHECKPOINT,
+        names.LOG_START_OFFSET_CHECKPOINT,
+        names.HIGH_WATERMARK_CHECKPOINT,
+    ):
         try:
             offsets.append(read_offset_checkpoint(log_dir / name) or {})
         except (CheckpointError, OSError) as error:
-            notes.append(f"{error}; a broker takes 0 for all partitions of {log_dir}")
+            notes.append(f"{why(error)}; a broker takes 0 for all partitions of {log_dir}")
             offsets.append({})
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
-    return LastStop(clean_shutdown, offsets[0], offsets[1], tuple(notes))
+    return LastStop(clean_shutdown, offsets[0], offsets[1], offsets[2], tuple(notes))
 
 
 class _StoppedError(Exception):
@@ -266,16 +286,20 @@ class _Loader:
         except _StoppedError:
             pass
         for segment in found.segments:
-            segment.lost_records = self._lost_records(segment)
+            segment.lost_batches, segment.lost_records = self._lost(segment)
         return found
 
-    def _lost_records(self, segment: SegmentForecast) -> int | None:
+    def _lost(self, segment: SegmentForecast) -> tuple[int | None, int | None]:
+        """Batches and records of a segment that are not left."""
         if not segment.lost_bytes:
-            return 0
+            return 0, 0
         recovery = self._recoveries.get(segment.base_offset) or self._read_already(segment)
-        if recovery is None or recovery.records is None or recovery.records_behind is None:
-            return None
-        return recovery.records_behind + (0 if segment.kept_bytes else recovery.records)
+        if recovery is None:
+            return None, None
+        past = recovery.past
+        if segment.kept_bytes:
+            return past.batches, past.records
+        return _sum(past.batches, recovery.batches), _sum(past.records, recovery.records)
 
     # ---- files that are no segments yet, or any more ----
 
@@ -408,24 +432,24 @@ class _Loader:
         return None
 
     def _recover_unflushed(self) -> None:
-        """`recoverLog`: the segments from the one on that holds the recovery point, up to the first that is cut."""
+        """`recoverLog`: segments from the one on that holds the recovery point, up to the first that is truncated."""
         base_offsets = [segment.base_offset for segment in self._found.segments]
         first = max(bisect_right(base_offsets, self._recovery_point) - 1, 0)
         unflushed = iter(self._found.segments[first:])
         for segment in unflushed:
             before = segment.kept_bytes
-            self._recover(segment, "it was not flushed for certain", self._found.segments, loading=False)
+            self._recover(segment, "it may not have been flushed", self._found.segments, loading=False)
             if segment.kept_bytes < before:
                 for behind in unflushed:
-                    self._delete(behind, f"behind segment {segment.base_offset}, which is cut")
+                    self._delete(behind, f"after segment {segment.base_offset}, which is truncated")
 
     def _recover(self, segment: SegmentForecast, why: str, loaded: Sequence[SegmentForecast], *, loading: bool) -> None:
         """`recoverSegment`: while segments are loaded, which fails where its offsets do, or after that."""
         last_snapshot = self._replay(self._log_start_offset, segment.base_offset, loaded)
         is_whole = segment.kept_bytes == segment.log_bytes
         recovery = (self._read_already(segment) if is_whole else None) or self._read(segment)
-        # A second time there is nothing left to be cut.
-        self._recoveries.setdefault(segment.base_offset, recovery)
+        # A second time there is nothing left to be truncated.
+        first = self._recoveries.setdefault(segment.base_offset, recovery)
         segment.read_bytes += segment.kept_bytes
         segment.detail = why
         end = recovery.end
@@ -434,8 +458,8 @@ class _Loader:
             return
         segment.action = Action.CUT if end.position < segment.log_bytes else Action.REBUILD
         segment.kept_bytes = end.position
-        if end.reason is not None:
-            segment.detail = f"{why}; {end.reason} at byte {end.position}: {end.detail}"
+        if (reason := first.end.reason) is not None:
+            segment.detail = f"{reason} at byte {first.end.position}: {first.end.detail}; it is recovered, as {why}"
         if recovery.map_end_offset > last_snapshot:
             self._take_snapshot(recovery.map_end_offset)
 
@@ -519,6 +543,10 @@ class _Loader:
     def _base_offsets(self) -> Iterator[int]:
         found = (names.parse_segment_log(name) for name in sorted(self._files))
         yield from (base_offset for base_offset in found if base_offset is not None)
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
 
 
 def _refuse_malformed_headers(log: LogBytes, position: int) -> None:

@@ -7,6 +7,7 @@ files is read from the files.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -37,6 +38,21 @@ _DERIVED_SUFFIXES: Final = (
     names.TRANSACTION_INDEX_SUFFIX,
     names.SNAPSHOT_SUFFIX,
 )
+
+
+#: Kafkas that a forecast is held to as well, by `./setup.sh kafka-versions`.
+OLDER: Final = ("3.9.2", "4.0.2", "4.1.2", "4.2.1")
+_IN_SCALA: Final = ("3.9.2", "4.0.2")
+_STATS_IN_CORE: Final = ("3.9.2",)
+
+
+def _class_path(older: str) -> str:
+    """The jars of an older Kafka, and other people's from beside the newest."""
+    folder = PROJECT / ".jars" / f"kafka-{older}"
+    if not folder.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka-versions"], check=False).returncode != 0:
+        raise KidxError(f"no Kafka {older}: `./setup.sh kafka-versions` could not put its jars into {folder}")
+    others = sorted(path for path in JARS.glob("*.jar") if not path.name.startswith(("kafka-", "kafka_")))
+    return os.pathsep.join([f"{folder}/*", *map(str, others)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +110,18 @@ class KafkaPartition:
 class Kafka:
     """A JVM with Kafka's classes. Leaving it as a context ends it."""
 
-    def __init__(self, java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC")) -> None:
+    def __init__(
+        self, java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC"), older: str | None = None
+    ) -> None:
+        """
+        Args:
+            older: one of `OLDER`, of which only `opened_log` and `versions` are offered; None for the Kafka that
+                everything is held to.
+        """
         if not JARS.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka"], check=False).returncode != 0:
             raise KidxError(f"no Kafka to compare with: `./setup.sh kafka` could not put its jars into {JARS}")
         self._gateway = JavaGateway.launch_gateway(
-            classpath=f"{JARS}/*",
+            classpath=f"{JARS}/*" if older is None else _class_path(older),
             javaopts=list(java_options),
             java_path=None,  # $JAVA_HOME's, else PATH's
             redirect_stderr=sys.__stderr__,
@@ -119,9 +142,14 @@ class Kafka:
         self._failures = log.LogDirFailureChannel(1)
         expiry_ms, verification = 24 * 60 * 60 * 1000, False
         self._producer_config = log.ProducerStateManagerConfig(expiry_ms, verification)
-        self._unified_log = log.UnifiedLog
-        self._topic_stats = kafka.storage.log.metrics.BrokerTopicStats()
+        self._in_scala = older in _IN_SCALA
+        self._unified_log = self._gateway.jvm.kafka.log.UnifiedLog if self._in_scala else log.UnifiedLog
         self._none = self._gateway.jvm.java.util.Optional.empty()
+        if older in _STATS_IN_CORE:
+            self._topic_stats = self._gateway.jvm.kafka.server.BrokerTopicStats(False)
+        else:
+            self._topic_stats = kafka.storage.log.metrics.BrokerTopicStats()
+        self._internals = log
         self._scheduler = kafka.server.util.KafkaScheduler(1)
         self._scheduler.startup()
 
@@ -229,7 +257,7 @@ class Kafka:
             Py4JJavaError: what Kafka throws while it loads the log.
         """
         transaction_timeout_ms, expiry_check_ms = 15 * 60 * 1000, 10 * 60 * 1000
-        log = self._unified_log.create(
+        arguments = (
             self._file(str(folder.resolve())),
             self._config({}),
             log_start_offset,
@@ -242,12 +270,28 @@ class Kafka:
             expiry_check_ms,
             self._failures,
             clean_shutdown,
-            self._none,
         )
+        if self._in_scala:
+            log = self._unified_log.apply(*arguments, *self._in_scala_further())
+        else:
+            log = self._unified_log.create(*arguments, self._none)
         try:
             yield log
         finally:
             log.close()
+
+    def segments_of(self, log: Any) -> list[Any]:
+        """The segments of an opened log; of Scala's, which is no list."""
+        return list(self._gateway.jvm.java.util.ArrayList(log.logSegments()))
+
+    def _in_scala_further(self) -> tuple[Any, ...]:
+        """What `UnifiedLog.create` of 4.1 takes for granted: no topic id, `partition.metadata` is kept, nobody counts
+        segments, nothing is tiered, nobody listens.
+        """
+        jvm = self._gateway.jvm
+        counts = jvm.java.util.concurrent.ConcurrentHashMap()
+        listener = self._internals.LogOffsetsListener.NO_OP_OFFSETS_LISTENER
+        return jvm.scala.Option.empty(), True, counts, False, listener
 
     def _recover_segment(
         self, folder: Path, java_folder: Any, base_offset: int, config: Any, producers: Any, epochs: Any
