@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk import DAG, Param, chain
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.spark_job import spark_job
+from kidx_dags.spark_job import fails_unless_well, spark_job
 
 
 def _sources(params: Mapping[str, Any]) -> list[str]:
@@ -29,7 +30,7 @@ def build_dag(catalog: Catalog) -> DAG:
                 catalog.sources,
                 type="array",
                 items={"type": "string"},
-                description="[NAME=]DIR of each source, one a line; none: the bundled sample.",
+                description="[NAME=]DIR of each source, one a line; at least one.",
             ),
             "topics": Param(catalog.topics, type="string", description="Only topics whose full name matches."),
             "build_options": options_param("build_index", catalog.build_options),
@@ -42,9 +43,11 @@ def build_dag(catalog: Catalog) -> DAG:
             - **build** indexes what is new or has changed since the last run.
             - **audit** holds every index to its log. If all is well, the asset `{catalog.asset.name}` is updated.
             - **compact** makes the indexes of cold segments smaller.
+            - **all_well** fails unless all three found everything well.
 
-            A task that ends with `NotWellError` has done its work and found segments that are not well; its log names
-            them. It is not tried again, and nothing behind it runs. See docs/airflow.md.
+            A task that ends with `NotWellError` has done its work and found problems; its log names them. It is not
+            tried again, and the tasks after it run all the same. The run fails at its end, and so does each later run
+            until the damage is mended or accepted. See docs/airflow.md.
         """,
     ) as dag:
         build = spark_job(
@@ -63,14 +66,22 @@ def build_dag(catalog: Catalog) -> DAG:
             lambda context: [*_sources(context["params"]), *index_dir, *context["params"]["audit_options"]],
             task_id="audit",
             outlets=[catalog.asset],  # of what was only built nobody knows yet whether it is right
+            after="build",
         )
         compact = spark_job(
             catalog,
             "compact_index",
             lambda context: ["--topics", context["params"]["topics"], *context["params"]["compact_options"]],
             task_id="compact",
+            after="audit",
         )
-        chain(build, audit, compact)
+        all_well = PythonOperator(
+            task_id="all_well",
+            python_callable=fails_unless_well(["build", "audit", "compact"]),
+            trigger_rule=TriggerRule.ALL_DONE,  # the last task decides what becomes of a run
+            retries=0,
+        )
+        chain(build, audit, compact, all_well)
     return dag
 
 

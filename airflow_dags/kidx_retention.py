@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -34,13 +35,15 @@ def _to_apply(params: dict[str, Any], dag_run: Any) -> bool:
     return bool(params["apply"]) and dag_run.run_type == "manual"
 
 
-def _apply_options(context: Context) -> list[str]:
-    """The plan that was approved is the one of this run, and no other."""
+def _apply_options(catalog: Catalog, context: Context) -> list[str]:
+    """The plan that was approved is the one of this run, and no other; it may be as old as approval and tasks take."""
+    max_age = timedelta(hours=catalog.approval_hours + catalog.timeout_hours)
     lines = context["ti"].xcom_pull(task_ids="plan", key=SAID)
     plans = [line.removeprefix("plan ") for line in lines if line.startswith("plan ")]
     if len(plans) != 1:
         raise AirflowFailException(f"the task plan named {len(plans)} plans, expected one; it said: {lines}")
-    return ["--apply", "--plan", plans[0], *context["params"]["apply_options"]]
+    age = ["--max-plan-age", f"{max_age // timedelta(minutes=1)}m"]
+    return ["--apply", "--plan", plans[0], *age, *context["params"]["apply_options"]]
 
 
 def retention_dag(catalog: Catalog) -> DAG:
@@ -62,10 +65,12 @@ def retention_dag(catalog: Catalog) -> DAG:
 
             - **audited** goes on if an audit has updated the asset `{catalog.asset.name}` since the last run, or if the
               run was started by hand.
-            - **plan** records the plan in the table `retention_plans`. Nothing is deleted.
+            - **plan** records the plan in the table `retention_plans`. Nothing is deleted. Topics whose configuration
+              the `--policy` file in `retention_options` does not tell are not decided on.
             - **to_apply** goes on only in runs started by hand with the param `apply`.
             - **approve** waits for a person, {catalog.approval_hours:g} hours at most, and shows what the plan says.
-            - **apply** carries out this very plan.
+            - **apply** carries out this very plan, as far as it holds by then: policy, offsets and files are looked at
+              again.
 
             See docs/airflow.md.
         """,
@@ -73,7 +78,13 @@ def retention_dag(catalog: Catalog) -> DAG:
         audited = ShortCircuitOperator(
             task_id="audited", python_callable=_audited(catalog.asset), inlets=[catalog.asset]
         )
-        plan = spark_job(catalog, "retention", lambda context: context["params"]["retention_options"], task_id="plan")
+        plan = spark_job(
+            catalog,
+            "retention",
+            lambda context: context["params"]["retention_options"],
+            by_the_clock=True,  # a plan for a time that was given is a what-if, which is never carried out
+            task_id="plan",
+        )
         to_apply = ShortCircuitOperator(task_id="to_apply", python_callable=_to_apply)
         approve = ApprovalOperator(
             task_id="approve",
@@ -86,7 +97,8 @@ def retention_dag(catalog: Catalog) -> DAG:
         apply = spark_job(
             catalog,
             "retention",
-            _apply_options,
+            partial(_apply_options, catalog),
+            by_the_clock=True,
             task_id="apply",
             conn_id=catalog.apply_conn_id or catalog.conn_id,
         )

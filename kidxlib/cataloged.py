@@ -7,10 +7,11 @@ searched.
 
 from __future__ import annotations
 
+import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -117,3 +118,51 @@ def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Ma
     if source is not None and wanted in by_name:
         return f"{wanted.folder} is not in source {source}; it is in {', '.join(sorted(by_name[wanted]))}"
     return no_such_partition(wanted, by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPartitions:
+    """The partitions of a catalog, for what to say of one that is not among them.
+
+    Attributes:
+        sources: of each partition, by topic and number.
+    """
+
+    sources: Mapping[str, Mapping[int, Sequence[str]]]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Self:
+        """Of rows with `source`, `topic` and `partition`."""
+        sources: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for source, topic, partition in zip(*(rows.column(name).to_pylist() for name in _KEY), strict=True):
+            sources[topic][partition].append(source)
+        return cls(sources)
+
+    def why_unknown(self, wanted: TopicPartition, source: str | None) -> str:
+        """That a partition is not in the catalog, or not in a source, and what is."""
+        numbers = self.sources.get(wanted.topic)
+        if numbers is None:
+            return f"no partition of topic {wanted.topic} in the catalog; there are {self._topics_like(wanted.topic)}"
+        if wanted.partition not in numbers:
+            return (
+                f"no partition {wanted.partition} of topic {wanted.topic} in the catalog; there are "
+                f"{_some(list(map(str, sorted(numbers))))}"
+            )
+        held = sorted(numbers[wanted.partition])
+        return f"{wanted.folder} is not in source {source}; it is in {_some(held)}"
+
+    def _topics_like(self, topic: str) -> str:
+        there = sorted(self.sources)
+        nearest = difflib.get_close_matches(topic, there, n=_NAMED)
+        more = f" and {len(there) - len(nearest)} more" if nearest and len(there) > len(nearest) else ""
+        return f"{', '.join(nearest)}{more}" if nearest else _some(there)
+
+
+_KEY: Final = ("source", "topic", "partition")
+#: So many names are worth listing.
+_NAMED: Final = 3
+
+
+def _some(there: Sequence[str]) -> str:
+    more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+    return f"{', '.join(there[:_NAMED]) or 'none'}{more}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from airflow.sdk import Asset
 
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _DAGS: Final = Path(__file__).parents[1]
 
 
@@ -67,13 +69,16 @@ def read_catalogs() -> list[Catalog]:
     """All catalogs of the file.
 
     Raises:
-        ValueError: a key is unknown, or one that is needed is missing. Airflow shows it as an import error.
+        ValueError: a key is unknown, one that is needed is missing, or a name cannot be that of a DAG. Airflow shows
+            it as an import error.
     """
     path = Path(os.environ.get("KIDX_CATALOGS", _DAGS / "catalogs.toml"))
     return [_catalog(path, name, keys) for name, keys in tomllib.loads(path.read_text()).items()]
 
 
 def _catalog(path: Path, name: str, keys: dict[str, Any]) -> Catalog:
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise ValueError(f"{path}: [{name}]: DAGs are called by it: expected letters, digits, '.', '_' and '-'")
     known = {each.name: each for each in fields(Catalog) if each.name != "name"}
     needed = {key for key, each in known.items() if each.default is MISSING and each.default_factory is MISSING}
     for what, wrong in (("unknown", keys.keys() - known.keys()), ("missing", needed - keys.keys())):

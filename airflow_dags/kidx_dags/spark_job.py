@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import Context, TriggerRule
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from kidx_dags.catalogs import Catalog
 
@@ -19,15 +19,18 @@ Options: TypeAlias = Callable[[Context], list[str]]
 
 #: The XCom that holds what a job said.
 SAID: Final = "said"
+#: The XCom of a job that came to its end: what was not well in its eyes, empty where all was.
+PROBLEMS: Final = "problems"
 
 _EXIT_CODE: Final = re.compile(r"Error code is: (-?\d+)\.")
 _WRONG_OPTIONS, _NOT_WELL = 2, 3
-#: Of what a job says, so many lines are kept, the last ones; tables are not.
+#: Of what a job says, so many lines are kept, the last ones; tables are not, nor what it is doing and since when.
 _LINES_KEPT: Final = 200
-_TABLE: Final = re.compile(r"[┏┃┡│└]")
+_NOT_KEPT: Final = re.compile(r"[┏┃┡│└]|\d\d:\d\d:\d\d [a-z]")
 #: How the lines begin in which jobs name what is not well.
 _NAMES_SEGMENTS: Final = re.compile(
-    r"(truncated|quarantined|changed|unreadable|broken|safe|not ready for tiering|not well|disagreement|kept): |… and "
+    r"(damaged|truncated|quarantined|changed|not-due|unreadable|broken|torn|safe|truncate|empty|delete|fail|split"
+    r"|not ready for tiering|not well|disagreement|kept|lost): |warning: .*no segment found, but |… and "
 )
 
 
@@ -36,15 +39,27 @@ class WrongOptionsError(AirflowFailException):
 
 
 class NotWellError(AirflowFailException):
-    """Done, but some segments are not well; trying again would find the same ones."""
+    """Done, but some segments are not well; trying again would find the same ones. What can go on goes on."""
 
 
 class SparkJob(SparkSubmitOperator):
     """A job of the project. Its exit code decides what becomes of the task: 2 and 3 are not tried again, 1 and
-    whatever else are. What it says when all is well becomes the XCom `SAID`.
+    whatever else are. What it says when all is well becomes the XCom `SAID`; that it came to its end, the XCom
+    `PROBLEMS`.
+
+    Attributes:
+        after: id of a task that has to have come to its end, with problems or without; else this one is skipped. To
+            Airflow itself a job that found problems and one that broke down are the same: both failed.
     """
 
+    def __init__(self, *, after: str = "", **of_operator: Any) -> None:
+        rule = TriggerRule.ALL_DONE if after else TriggerRule.ALL_SUCCESS
+        super().__init__(**{"trigger_rule": rule, **of_operator})
+        self.after = after
+
     def execute(self, context: Context) -> None:
+        if self.after and context["ti"].xcom_pull(task_ids=self.after, key=PROBLEMS) is None:
+            raise AirflowSkipException(f"the task {self.after} did not come to its end")
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         try:
             super().execute(context)
@@ -56,9 +71,12 @@ class SparkJob(SparkSubmitOperator):
                 raise WrongOptionsError(self._outcome("options or inputs are wrong", list(self._lines)[-5:])) from error
             if code == _NOT_WELL:
                 named = [line for line in self._lines if _NAMES_SEGMENTS.match(line)]
-                raise NotWellError(self._outcome("some segments are not well", named)) from error
+                outcome = self._outcome("some segments are not well", named)
+                context["ti"].xcom_push(key=PROBLEMS, value=outcome)
+                raise NotWellError(outcome) from error
             raise
         context["ti"].xcom_push(key=SAID, value=list(self._lines))
+        context["ti"].xcom_push(key=PROBLEMS, value="")
 
     def _get_hook(self) -> SparkSubmitHook:
         """The provider's hook, made to let us listen: by itself it passes on a job's last 20 lines, and only of a job
@@ -71,7 +89,7 @@ class SparkJob(SparkSubmitOperator):
 
     def _listen(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
-            if line.strip() and not _TABLE.match(line):
+            if line.strip() and not _NOT_KEPT.match(line):
                 self._lines.append(line.rstrip())
             yield line
 
@@ -79,11 +97,26 @@ class SparkJob(SparkSubmitOperator):
         return "\n".join([f"{self.name}: {what}", *(f"  {line}" for line in lines)])
 
 
-def spark_job(catalog: Catalog, job: str, options: Options, **of_operator: Any) -> SparkJob:
+def fails_unless_well(jobs: list[str]) -> Callable[..., None]:
+    """What ends a DAG whose jobs go on where others found problems: it fails unless all of them found all well."""
+
+    def look(ti: Any) -> None:
+        said = {job: ti.xcom_pull(task_ids=job, key=PROBLEMS) for job in jobs}
+        problems = [f"{job}: did not come to its end" if text is None else text for job, text in said.items()]
+        if any(problems):
+            raise NotWellError("\n".join(filter(None, problems)))
+
+    return look
+
+
+def spark_job(
+    catalog: Catalog, job: str, options: Options, *, by_the_clock: bool = False, **of_operator: Any
+) -> SparkJob:
     """A task that runs `jobs/JOB.py` under the real spark-submit, as `./spark-submit.sh JOB` would.
 
     Args:
-        options: what the job is told besides the catalog, its settings file and the time.
+        options: what the job is told besides the catalog, its settings file, the time, and to end with a line of JSON.
+        by_the_clock: it is told no time, as what it removes goes by its machine's clock.
         of_operator: what the operator takes.
     """
     python = catalog.at_home(".venv/bin/python")
@@ -91,7 +124,8 @@ def spark_job(catalog: Catalog, job: str, options: Options, **of_operator: Any) 
     def arguments(context: Context, jinja_env: object) -> list[str]:
         return [
             *("--catalog", catalog.at_home(catalog.catalog), "--settings", catalog.at_home(catalog.settings)),
-            *("--now", context["dag_run"].run_after.isoformat()),
+            *(() if by_the_clock else ("--now", context["dag_run"].run_after.isoformat())),
+            "--json-line",  # at the end of the task's log, and in the XCom
             *options(context),
         ]
 

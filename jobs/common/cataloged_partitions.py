@@ -15,7 +15,7 @@ from jobs.common.catalog import Catalog, is_present
 from jobs.common.driver_rows import of_driver
 from jobs.common.runs import runs
 from jobs.common.tables import PARTITIONS, SEGMENTS, Table
-from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition
+from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition, KnownPartitions
 from kidxlib.names import TopicPartition
 
 #: So many topics are worth naming to Delta, which then leaves out files that hold none of them.
@@ -48,6 +48,11 @@ def cataloged_partitions(
         key = tuple(facts[name] for name in _KEY)
         held[facts["topic"], facts["partition"]].append(CatalogedPartition(facts, by_key.get(key, none)))
     return dict(held)
+
+
+def known_partitions(catalog: Catalog) -> KnownPartitions:
+    """All partitions of the catalog."""
+    return KnownPartitions.of(catalog.read(PARTITIONS).select(*_KEY).toArrow())
 
 
 def _by_partition(segments: pa.Table) -> dict[tuple[Any, ...], pa.Table]:

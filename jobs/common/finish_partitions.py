@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from jobs.common.events import to_leader_epochs, with_events
+from jobs.common.stop_file import StopFile
 from jobs.common.tables import FINISHED_ARROW_SCHEMA, FINISHED_SCHEMA, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.finish import FinishedPartition, PartitionTask, SegmentTask, finish
 from kidxlib.fold import ScannedSegment
@@ -25,13 +26,16 @@ _ROWS_PER_ARROW_BATCH: Final = 1000
 SEGMENT_COLUMNS: Final = ("status", "reason", "next_offset", "map_end_offset", "leader_epochs", "offset_index_bytes")
 
 
-def finish_on_executors(rows: DataFrame, tasks: Mapping[PartitionKey, PartitionTask], shares: int) -> DataFrame:
+def finish_on_executors(
+    rows: DataFrame, tasks: Mapping[PartitionKey, PartitionTask], shares: int, stop: StopFile
+) -> DataFrame:
     """Rows of `FINISHED_SCHEMA`, computed where they are used: write them somewhere once, and read that.
 
     Args:
         rows: source, topic, partition, base_offset, position; and either `segment` (then position is −1) or `event`.
         tasks: what is to be published of each partition.
         shares: how many Spark tasks do it.
+        stop: partitions that are not begun when it is there are left out.
     """
     known_tasks = rows.sparkSession.sparkContext.broadcast(dict(tasks))
 
@@ -41,7 +45,7 @@ def finish_on_executors(rows: DataFrame, tasks: Mapping[PartitionKey, PartitionT
         work = ((known_tasks.value[key], (task for _, task in segments)) for key, segments in partitions)
         out: list[dict[str, Any]] = []
         keys = {task: key for key, task in known_tasks.value.items()}
-        for finished in finish(work):
+        for finished in finish(stop.until_stopped(work)):
             out.extend(_rows(keys[finished.task], finished))
             while len(out) >= _ROWS_PER_ARROW_BATCH:
                 yield pa.RecordBatch.from_pylist(out[:_ROWS_PER_ARROW_BATCH], FINISHED_ARROW_SCHEMA)

@@ -1,9 +1,10 @@
-"""What a run of a job tells who watches from outside: a JSON line at its end, and figures for Prometheus."""
+"""What a run of a job tells who watches from outside, where they ask: a JSON line, and figures for Prometheus."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,17 +16,29 @@ import click
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
+from kidxlib.cli import shared_options
 from kidxlib.command import ExitCode
 from kidxlib.console import warn
 from kidxlib.errors import UsageError
+from kidxlib.interrupts import Interrupted
+from kidxlib.progress import end_phases
 
 _STATUS: Final = {
     ExitCode.OK: "ok",
     ExitCode.FAILED: "failed",
     ExitCode.USAGE: "refused",
     ExitCode.NOT_WELL: "not_well",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "interrupted",
 }
+#: Where the JSON line goes without a file.
+_STANDARD_ERROR: Final = "-"
 _LAST_DONE: Final = "kidx_run_last_done_timestamp_seconds"
+_SEGMENTS, _FILES = "kidx_catalog_segments", "kidx_catalog_files"
+_OF_CATALOG: Final = {
+    _SEGMENTS: ("status", "Segments of the catalog."),
+    _FILES: ("verdict", "Files that the last audit of their partition found wrong."),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +49,31 @@ class Ended:
         run_id: what the catalog calls it; None where it does not.
         counts: what it dealt with, as `segments`; all that it can count, zeros too.
         bytes: what it read of logs, or decided about; see docs/operations.md.
+        catalog_segments: how many segments the catalog has, by source and status; None where that was not asked.
+        catalog_files: how many files the last audits found wrong, by source and verdict; likewise.
     """
 
     code: ExitCode
     run_id: str | None = None
     counts: Mapping[str, int]
     bytes: int
+    catalog_segments: Mapping[tuple[str, str], int] | None = None
+    catalog_files: Mapping[tuple[str, str], int] | None = None
 
 
 def observed(job: Callable[..., Ended]) -> Callable[..., ExitCode]:
-    """Make a command of a job, to stand below its options: it has `--metrics-file`, and logs how it ended."""
+    """Make a command of a job, to stand below its options: it has `--metrics-file`, `--json-line` and `--verbose`, and
+    its phases end with it.
+    """
 
+    @shared_options.verbose
+    @click.option(
+        "--json-line",
+        is_flag=False,
+        flag_value=_STANDARD_ERROR,
+        metavar="[FILE]",
+        help="Say in a line of JSON how the run ended, on standard error, or at the end of FILE.",
+    )
     @click.option(
         "--metrics-file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -54,9 +81,11 @@ def observed(job: Callable[..., Ended]) -> Callable[..., ExitCode]:
         help="Write how the run ended for Prometheus: a .prom file where node exporter's textfile collector looks.",
     )
     @functools.wraps(job)
-    def command(metrics_file: Path | None, **options: Any) -> ExitCode:
-        if metrics_file is not None and not metrics_file.parent.is_dir():
-            raise UsageError(f"--metrics-file {metrics_file}: no folder {metrics_file.parent}; make it first")
+    def command(metrics_file: Path | None, json_line: str | None, **options: Any) -> ExitCode:
+        if metrics_file is not None:
+            _ensure_collected(metrics_file)
+        if json_line not in (None, _STANDARD_ERROR):
+            _ensure_writable(Path(json_line))
         name, began_at, start = job.__name__, datetime.now(UTC), time.monotonic()
         ended, error = Ended(code=ExitCode.FAILED, counts={}, bytes=0), ""
         try:
@@ -64,13 +93,17 @@ def observed(job: Callable[..., Ended]) -> Callable[..., ExitCode]:
         except UsageError:
             ended = Ended(code=ExitCode.USAGE, counts={}, bytes=0)
             raise
+        except Interrupted as interrupted:
+            ended, error = Ended(code=ExitCode(interrupted.exit_code), counts={}, bytes=0), str(interrupted)
+            raise
         except BaseException as raised:
             error = str(raised).partition("\n")[0] or type(raised).__name__
             raise
         finally:
             seconds = time.monotonic() - start
-            if ended.code is not ExitCode.USAGE:  # nothing was done, and one line says why
-                _log(name, began_at, seconds, ended, error)
+            end_phases()
+            if json_line is not None and ended.code is not ExitCode.USAGE:  # nothing was done, and one line says why
+                _log(json_line, name, began_at, seconds, ended, error)
             if metrics_file is not None:
                 _write(metrics_file, name, seconds, ended)
         return ended.code
@@ -78,7 +111,33 @@ def observed(job: Callable[..., Ended]) -> Callable[..., ExitCode]:
     return command
 
 
-def _log(job: str, began_at: datetime, seconds: float, ended: Ended, error: str) -> None:
+def _ensure_collected(metrics_file: Path) -> None:
+    """Refuse a file that node exporter would never read.
+
+    Raises:
+        UsageError: its directory is not there, or its name does not end in `.prom`.
+    """
+    if metrics_file.suffix != ".prom":
+        raise UsageError(
+            f"--metrics-file {metrics_file}: expected a name that ends in .prom; node exporter reads no other"
+        )
+    if not os.path.isdir(metrics_file.parent):
+        raise UsageError(f"--metrics-file {metrics_file}: no folder {metrics_file.parent}; make it first")
+
+
+def _ensure_writable(json_line: Path) -> None:
+    """Refuse before anything is done.
+
+    Raises:
+        UsageError: it is a directory, or there is none that it could be in.
+    """
+    if json_line.is_dir():
+        raise UsageError(f"--json-line {json_line}: a directory; expected a file's name")
+    if not json_line.parent.is_dir():
+        raise UsageError(f"--json-line {json_line}: no directory {json_line.parent}; make it first")
+
+
+def _log(where: str, job: str, began_at: datetime, seconds: float, ended: Ended, error: str) -> None:
     line = {
         "job": job,
         "run_id": ended.run_id,
@@ -90,7 +149,14 @@ def _log(job: str, began_at: datetime, seconds: float, ended: Ended, error: str)
         "counts": dict(ended.counts),
         **({"error": error} if error else {}),
     }
-    click.echo(json.dumps(line), err=True)
+    if where == _STANDARD_ERROR:
+        click.echo(json.dumps(line), err=True)
+        return
+    try:
+        with open(where, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    except OSError as failed:
+        warn(f"--json-line {where}: not written: {failed.strerror}")
 
 
 def _write(path: Path, job: str, seconds: float, ended: Ended) -> None:
@@ -103,26 +169,62 @@ def _write(path: Path, job: str, seconds: float, ended: Ended) -> None:
         Gauge(name, meaning, ["job", *labels], registry=registry).labels(job, *labels.values()).set(value)
 
     gauge("kidx_run_timestamp_seconds", "When the last run ended.", now)
-    gauge("kidx_run_exit_code", "0 well, 1 failed, 2 refused, 3 done but something is not well.", ended.code)
+    gauge(
+        "kidx_run_exit_code",
+        "0 well, 1 failed, 2 refused, 3 done but something is not well, 130 or 143 interrupted.",
+        ended.code,
+    )
     gauge("kidx_run_duration_seconds", "How long the last run took.", seconds)
     gauge("kidx_run_bytes", "Bytes that the last run dealt with.", ended.bytes)
     counted = Gauge("kidx_run_count", "What the last run dealt with.", ["job", "what"], registry=registry)
     for what, count in ended.counts.items():
         counted.labels(job, what).set(count)
     try:
-        last_done = now if done else _last_done(path, job)
+        before = _samples(path, job)
+        last_done = now if done else before.get((_LAST_DONE, "", ""))
         if last_done is not None:
             gauge(_LAST_DONE, "When a run last ended with 0 or 3.", last_done)
+        _add_of_catalog(registry, job, before, _SEGMENTS, ended.catalog_segments)
+        _add_of_catalog(registry, job, before, _FILES, ended.catalog_files)
         write_to_textfile(str(path), registry)
     except OSError as error:
         warn(f"--metrics-file {path}: not written: {error.strerror}")
 
 
-def _last_done(path: Path, job: str) -> float | None:
-    """What the file of an earlier run says of it."""
-    if path.exists():
-        for family in text_string_to_metric_families(path.read_text()):
-            for sample in family.samples:
-                if sample.name == _LAST_DONE and sample.labels == {"job": job}:
-                    return float(sample.value)
-    return None
+def _add_of_catalog(
+    registry: CollectorRegistry,
+    job: str,
+    before: Mapping[tuple[str, str, str], float],
+    name: str,
+    counts: Mapping[tuple[str, str], int] | None,
+) -> None:
+    """How much the catalog has of each kind. A run that could not ask leaves what the file said: damage is not mended
+    by a run that failed.
+    """
+    values: Mapping[tuple[str, str], float] | None = counts
+    if values is None:
+        values = {(source, kind): value for (each, source, kind), value in before.items() if each == name}
+    if values:
+        label, meaning = _OF_CATALOG[name]
+        gauge = Gauge(name, meaning, ["job", "source", label], registry=registry)
+        for (source, kind), value in values.items():
+            gauge.labels(job, source, kind).set(value)
+
+
+def _samples(path: Path, job: str) -> dict[tuple[str, str, str], float]:
+    """What the file of an earlier run of the job says: values by name, source, and status or verdict."""
+    if not path.exists():
+        return {}
+    try:
+        families = list(text_string_to_metric_families(path.read_text()))
+    except ValueError as error:
+        warn(f"--metrics-file {path}: replaced, as nothing can be kept of it: {error}")
+        return {}
+    found: dict[tuple[str, str, str], float] = {}
+    for family in families:
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            if labels.pop("job", None) == job:
+                kind = labels.get("status") or labels.get("verdict") or ""
+                found[sample.name, labels.get("source", ""), kind] = float(sample.value)
+    return found

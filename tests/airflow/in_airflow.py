@@ -95,7 +95,8 @@ def run(
         if scheduled:
             event.remove(DagRun, "before_insert", by_scheduler)
     with create_session() as session:
-        events = session.scalars(select(AssetEvent).where(AssetEvent.source_run_id == ended.run_id)).all()
+        of_run = (AssetEvent.source_dag_id == dag.dag_id, AssetEvent.source_run_id == ended.run_id)
+        events = session.scalars(select(AssetEvent).where(*of_run)).all()
         return {
             "run_id": ended.run_id,
             "state": ended.state,

@@ -159,8 +159,9 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     damaged = f"{kidx} build {root}/logs --index-dir {root}/other"
     unsound = f"{kidx} verify {SAMPLES} --index-dir {root}/indexes"
     plan = f"echo 'plan {PLAN}'; echo '│ default │ a table │'; echo 'policy default: 7 of 12 segments go'"
-    scenarios.catalog("damaged", build_index=damaged)
-    scenarios.catalog("unsound", build_index="true", verify_index=unsound)
+    all_well = {"build_index": "true", "verify_index": "true", "compact_index": "true"}
+    scenarios.catalog("damaged", **all_well, build_index__1=damaged, build_index__2=damaged)
+    scenarios.catalog("unsound", **{**all_well, "verify_index": unsound})
     scenarios.catalog("wrong", build_index=f"{kidx} build {root}/nowhere --index-dir {root}/other")
     scenarios.catalog("dead", build_index="echo no memory; kill -9 $$")
     hangs = f"echo $$ > {scenarios.home('slow')}/pid; exec sleep {SECONDS_MAX}"
@@ -176,6 +177,8 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     scenarios.run("not audited yet", "kidx_flaky_retention", scheduled=True)
     for name in ("damaged", "unsound", "wrong", "dead", "slow", "flaky"):
         scenarios.run(name, f"kidx_{name}_build", run_after=RUN_AFTER, run_conf={"topics": "plain-.* (old)"})
+    for name in ("damaged still", "mended"):
+        scenarios.run(name, "kidx_damaged_build")
     scenarios.run("audited", "kidx_flaky_retention", scheduled=True, run_conf={"apply": True})
     scenarios.run("not audited again", "kidx_flaky_retention", scheduled=True)
     scenarios.run("planned by hand", "kidx_flaky_retention")
@@ -208,7 +211,7 @@ def test_dags_load(tmp_path: Path) -> None:
         "kidx_sample_tables": "30 4 * * 0",
     }
     assert {name: [task["id"] for task in dag["tasks"]] for name, dag in dags.items()} == {
-        "kidx_sample_build": ["build", "audit", "compact"],
+        "kidx_sample_build": ["build", "audit", "compact", "all_well"],
         "kidx_sample_retention": ["audited", "plan", "to_apply", "approve", "apply"],
         "kidx_sample_tables": ["maintain"],
     }
@@ -232,14 +235,18 @@ def test_dags_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("table", "message"),
     [
-        ('index_dir = "/indexes"', "[fleet]: missing: catalog; known: apply_conn_id, "),
-        ('catalog = "/c"\nindex_dir = ""\nsource = "/logs"', "[fleet]: unknown: source; known: apply_conn_id, "),
+        ('[fleet]\nindex_dir = "/indexes"', "[fleet]: missing: catalog; known: apply_conn_id, "),
+        (
+            '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsource = "/logs"',
+            "[fleet]: unknown: source; known: ",
+        ),
+        ('[".."]\ncatalog = "/c"\nindex_dir = ""', "[..]: DAGs are called by it: expected letters, "),
     ],
 )
-def test_a_wrong_key_is_an_import_error(keys: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "catalogs.toml").write_text(f"[fleet]\n{keys}\n")
+def test_a_wrong_key_is_an_import_error(table: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "catalogs.toml").write_text(f"{table}\n")
     in_airflow(tmp_path, tmp_path / "result.json", [], KIDX_CATALOGS=str(tmp_path / "catalogs.toml"))
     errors = json.loads((tmp_path / "result.json").read_text())["import_errors"]
     assert len(errors) == 3
@@ -249,7 +256,7 @@ def test_a_wrong_key_is_an_import_error(keys: str, message: str, tmp_path: Path)
 def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[str, Run]) -> None:
     """Options word by word, the time of the run, and what spark-submit.sh too gives to spark-submit."""
     home = scenarios.home("flaky")
-    common = f"--catalog {home}/catalog --settings {home}/conf/kidx.toml --now {RUN_AFTER}"
+    common = f"--catalog {home}/catalog --settings {home}/conf/kidx.toml --now {RUN_AFTER} --json-line"
     sources = "--source a=/logs/a --source b=s3a://logs/b --topics plain-.* (old)"
     options = {
         "build_index": f"{sources} --index-dir /indexes",
@@ -276,13 +283,15 @@ def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[st
 def test_segments_that_are_not_well_fail_the_task_once_and_are_named(
     scenarios: Scenarios, ended: dict[str, Run]
 ) -> None:
-    """Exit code 3 of a build: no second try, nothing behind it, and the callback says what the page shows."""
-    run = ended["damaged"]
-    assert (run.state, run.states) == (
-        "failed",
-        {"build": "failed", "audit": "upstream_failed", "compact": "upstream_failed"},
-    )
-    assert len(scenarios.calls("damaged", "build_index")) == 1 and run.events == []
+    """Exit code 3 of a build: no second try, all else is done, and the run fails at its end. The callback says what the
+    page shows. So it goes at each run until the damage is mended.
+    """
+    run, done = ended["damaged"], {"audit": "success", "compact": "success"}
+    for name in ("damaged", "damaged still"):
+        assert (ended[name].state, ended[name].states) == ("failed", {"build": "failed", **done, "all_well": "failed"})
+        assert ended[name].tasks["build"][1] == 1
+    assert (ended["mended"].state, set(ended["mended"].states.values())) == ("success", {"success"})
+    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "verify_index", "compact_index")] == [3] * 3
     (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("kidx_fleet_build.build of "))
     for of_page, of_test in (
         ("kidx_fleet", "kidx_damaged"),
@@ -299,7 +308,8 @@ def test_an_audit_that_finds_something_broken_does_not_update_the_asset(
 ) -> None:
     """Exit code 3 of an audit, which prints more behind the lines that count than the provider keeps."""
     run = ended["unsound"]
-    assert run.states == {"build": "success", "audit": "failed", "compact": "upstream_failed"}
+    assert run.state == "failed"
+    assert run.states == {"build": "success", "audit": "failed", "compact": "success", "all_well": "failed"}
     assert len(scenarios.calls("unsound", "verify_index")) == 1 and run.events == []
     assert re.search(
         r"kidx_unsound_build\.audit of \S+ failed: verify_index: some segments are not well\n"
@@ -309,8 +319,11 @@ def test_an_audit_that_finds_something_broken_does_not_update_the_asset(
 
 
 def test_wrong_options_are_not_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
+    """And nothing after it runs: it has done nothing to go on from."""
     run = ended["wrong"]
-    assert run.states["build"] == "failed" and len(scenarios.calls("wrong", "build_index")) == 1
+    assert len(scenarios.calls("wrong", "build_index")) == 1 and scenarios.calls("wrong", "verify_index") == []
+    assert run.states == {"build": "failed", "audit": "skipped", "compact": "skipped", "all_well": "failed"}
+    assert run.state == "failed" and "build: did not come to its end" in run.log
     assert re.search(
         rf"failed: build_index: options or inputs are wrong\n  error: {scenarios.root}/nowhere: ", run.log
     ), run.log
@@ -319,7 +332,8 @@ def test_wrong_options_are_not_tried_again(scenarios: Scenarios, ended: dict[str
 def test_what_failed_otherwise_is_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
     """A job that is killed ends after three tries; one that gets well again goes on, and then the asset is updated."""
     dead = ended["dead"]
-    assert dead.states["build"] == "failed" and len(scenarios.calls("dead", "build_index")) == 3
+    assert (dead.state, dead.states["build"], dead.states["audit"]) == ("failed", "failed", "skipped")
+    assert len(scenarios.calls("dead", "build_index")) == 3
     assert re.search(
         r"kidx_dead_build\.build of \S+ failed: Cannot .*\. Error code is: -9\.\n.*\nno memory", dead.log
     ), dead.log
@@ -330,7 +344,7 @@ def test_what_failed_otherwise_is_tried_again(scenarios: Scenarios, ended: dict[
 
 
 def test_a_job_that_takes_too_long_is_killed(scenarios: Scenarios, ended: dict[str, Run]) -> None:
-    assert ended["slow"].states["build"] == "failed"
+    assert (ended["slow"].state, ended["slow"].states["build"]) == ("failed", "failed")
     assert not Path("/proc", (scenarios.home("slow") / "pid").read_text().strip()).exists()
 
 
@@ -351,7 +365,10 @@ def test_a_plan_is_applied_by_hand_once_it_is_approved(scenarios: Scenarios, end
     assert set(ended["applied by hand"].states.values()) == {"success"}
     calls = scenarios.calls("flaky", "retention")
     assert len(calls) == 4 and [call for call in calls[:3] if "--apply" in call] == []
-    assert calls[3].endswith(f"--now {RUN_AFTER} --apply --plan {PLAN} --delete-delay 1s")
+    assert not any("--now" in call for call in calls), "a plan for a time that was given is never carried out"
+    settings = f"--settings {scenarios.home('flaky')}/conf/kidx.toml"
+    told = f"{settings} --json-line --apply --plan {PLAN}"
+    assert re.search(rf"{told} --max-plan-age [0-9]+m --delete-delay 1s$", calls[3]), calls[3]
 
 
 def test_tables_are_maintained(ended: dict[str, Run]) -> None:
@@ -401,14 +418,14 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
         pools = database.execute("SELECT slots FROM slot_pool WHERE pool = 'kidx_sample'").fetchall()
         (run_after,) = database.execute("SELECT run_after FROM dag_run").fetchone()
     catalog = tmp_path / "var" / "airflow" / "catalog"
-    assert tasks == dict.fromkeys(("build", "audit", "compact"), "success")
+    assert tasks == dict.fromkeys(("build", "audit", "compact", "all_well"), "success")
     assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_build", "audit")]
     assert pools == [(1,)]
     segments = rows(catalog, "SELECT status, interval_source FROM segments")
     assert [row["status"] for row in segments] == ["ok"] * 12
     assert [row["interval_source"] for row in segments].count("compaction") == 7
     findings = rows(catalog, "SELECT verdict, audited_at FROM findings")
-    assert [row["verdict"] for row in findings] == ["identical"] * 26
+    assert sorted(row["verdict"] for row in findings) == ["identical"] * 26 + ["whole"] * 12
     (started_at,) = {row["started_at"] for row in rows(catalog, "SELECT started_at FROM builds")}
     assert {row["audited_at"] for row in findings} == {started_at} == {as_utc(run_after)}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import pytest
@@ -12,10 +14,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.common.observed import Ended, observed
 from kidxlib.command import ExitCode
-from kidxlib.errors import KidxError
+from kidxlib.errors import KidxError, UsageError
 from kidxlib.names import LOG_SUFFIX, segment_file
+from kidxlib.progress import begin_phase
+from kidxlib.summary import print_skipped
 from tests.docs.log_dirs import put
 from tests.kidxlib.segments import Batch
+from tests.support.alerts import by_promtool, damage_told
+from tests.support.build_job import Ended as RunEnded
 from tests.support.build_job import build_here, run_here
 
 
@@ -41,11 +47,13 @@ def test_a_build_logs_a_line_and_writes_metrics_and_an_event_log(tmp_path: Path)
     (tmp_path / "collected").mkdir()
     file = tmp_path / "collected" / "kidx.prom"
     options = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog", "--metrics-file", file, "--json")
-    built = build_here("--source", tmp_path / "log-dir", *options, "--settings", tmp_path / "kidx.toml")
+    settings = ("--settings", tmp_path / "kidx.toml", "--json-line")
+    built = build_here("--source", tmp_path / "log-dir", *options, *settings)
     assert built.code == 0, built.err
     line = last_line(built.err)
     assert line.pop("seconds") > 0 and line.pop("began_at") < built.json["started_at"][:11] + "24"
-    counts = {"partitions": 1, "segments": 1, "unchanged": 0, "gone": 0, "rows_changed": 1, "not_well": 0}
+    counts = {"partitions": 1, "segments": 1, "unchanged": 0, "gone": 0, "rows_changed": 1}
+    counts |= {"not_well": 0, "damaged": 0, "accepted": 0}
     size = (tmp_path / "log-dir" / "topic-0" / segment_file(0, LOG_SUFFIX)).stat().st_size
     assert line == {
         "job": "build_index",
@@ -76,7 +84,7 @@ def test_a_run_that_fails_says_so(tmp_path: Path) -> None:
     def a_job() -> Ended:
         raise KidxError("the disk is full")
 
-    ended = run_here(a_job, "--metrics-file", tmp_path / "a.prom")
+    ended = run_here(a_job, "--metrics-file", tmp_path / "a.prom", "--json-line")
     line, error = ended.err.splitlines()
     assert (ended.code, error) == (ExitCode.FAILED, "error: the disk is full")
     assert (json.loads(line)["status"], json.loads(line)["error"]) == ("failed", "the disk is full")
@@ -84,15 +92,130 @@ def test_a_run_that_fails_says_so(tmp_path: Path) -> None:
     assert ("kidx_run_last_done_timestamp_seconds",) not in metrics(tmp_path / "a.prom")
 
 
-@pytest.mark.parametrize("name", ["no/such/folder/a.prom", "folder"])
-def test_a_metrics_file_that_cannot_be_written_is_refused_at_once(name: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What node exporter finds after each of these runs of one job: it finds damage; nothing new; it fails; it is
+    refused; one of the two logs was accepted, and the other mended.
+    """
+    folder, segments = tmp_path_factory.mktemp("exported"), {("a", "ok"): 10, ("b", "ok"): 5, ("b", "gone"): 1}
+    damaged = {**segments, ("a", "truncated"): 1, ("b", "quarantined"): 1}
+    ends: list[Ended | KidxError] = [
+        Ended(code=ExitCode.NOT_WELL, counts={"not_well": 2}, bytes=0, catalog_segments=damaged),
+        Ended(code=ExitCode.NOT_WELL, counts={"not_well": 0}, bytes=0, catalog_segments=damaged),
+        KidxError("the disk is full"),
+        UsageError("no such source"),
+        Ended(code=ExitCode.OK, counts={"not_well": 0}, bytes=0, catalog_segments={**segments, ("a", "accepted"): 1}),
+    ]
+
+    @click.command
+    @observed
+    def a_job() -> Ended:
+        end = ends.pop(0)
+        if isinstance(end, KidxError):
+            raise end
+        return end
+
+    files: list[Path] = []
+    while ends:
+        run_here(a_job, "--metrics-file", folder / "a.prom")
+        files.append(folder / f"{len(files)}.txt")
+        files[-1].write_bytes((folder / "a.prom").read_bytes())
+    return files
+
+
+#: For which sources and statuses the alert of the page fires after each of these runs.
+FIRING: Final = [{("a", "truncated"), ("b", "quarantined")}] * 4 + [set()]
+
+
+def test_the_alert_fires_until_damage_is_mended_or_accepted(exported: list[Path]) -> None:
+    """The page's expression, on what each run has exported."""
+    assert [damage_told(file) for file in exported] == FIRING
+    assert metrics(exported[-1])["kidx_catalog_segments", "a", "accepted"] == 1
+
+
+def test_prometheus_own_rule_test_says_the_same(exported: list[Path], tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on the path (Debian has it in `prometheus`); the test above evaluates the rule itself")
+    by_promtool(promtool, tmp_path, exported, FIRING)
+    with pytest.raises(AssertionError, match="KidxDamaged"):
+        by_promtool(promtool, tmp_path, exported, [set()] * len(exported))
+
+
+def test_a_file_that_is_no_metrics_file_is_replaced(tmp_path: Path) -> None:
+    @click.command
+    @observed
+    def a_job() -> Ended:
+        return Ended(code=ExitCode.OK, counts={}, bytes=0)
+
+    file = tmp_path / "a.prom"
+    for content in (b"not { metrics", b"\xff\xfe"):
+        file.write_bytes(content)
+        ended = run_here(a_job, "--metrics-file", file)
+        assert ended.code == 0 and "nothing can be kept of it" in ended.err
+        assert metrics(file)["kidx_run_exit_code",] == 0
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/a.prom", "folder.prom", "a.txt", "a", ".prom", "a.prom.txt"])
+def test_a_metrics_file_that_cannot_be_written_or_is_never_read_is_refused_at_once(name: str, tmp_path: Path) -> None:
     @click.command
     @observed
     def a_job() -> Ended:
         raise AssertionError("it ran")
 
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.prom").mkdir()
     ended = run_here(a_job, "--metrics-file", tmp_path / name)
     assert ended.code == ExitCode.USAGE
     [error] = ended.err.splitlines()
     assert str(tmp_path / name) in error
+
+
+def test_a_line_of_json_comes_when_it_is_asked_for(tmp_path: Path) -> None:
+    """At the end of a file as well, line by line; a run without the option, or that is refused, adds none."""
+
+    @click.command
+    @click.option("--code", type=int)
+    @observed
+    def a_job(code: int) -> Ended:
+        if code == ExitCode.USAGE:
+            raise UsageError("no such thing")
+        return Ended(code=ExitCode(code), run_id="this", counts={"segments": 1}, bytes=2)
+
+    file = tmp_path / "runs.jsonl"
+    assert run_here(a_job, "--code", "0") == RunEnded(0, "", "")
+    for code in (0, 2, 3):
+        ended = run_here(a_job, "--code", str(code), "--json-line", file)
+        assert (ended.code, ended.err) == (code, "error: no such thing\n" if code == 2 else "")
+    assert [json.loads(line)["status"] for line in file.read_text().splitlines()] == ["ok", "not_well"]
+    ended = run_here(a_job, "--json-line", "--code", "3")
+    assert (ended.out, last_line(ended.err)["exit_code"]) == ("", 3)
+
+
+@pytest.mark.parametrize("name", ["no/such/directory/runs.jsonl", "."])
+def test_a_file_for_lines_of_json_that_cannot_be_written_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    @click.command
+    @observed
+    def a_job() -> Ended:
+        raise AssertionError("it ran")
+
+    ended = run_here(a_job, "--json-line", tmp_path / name)
+    assert ended.code == ExitCode.USAGE
+    [error] = ended.err.splitlines()
+    assert f"--json-line {tmp_path / name}" in error
+
+
+def test_details_are_for_those_who_ask(tmp_path: Path) -> None:
+    """-v: what was skipped, and how long each phase took. The next run says neither."""
+
+    @click.command
+    @observed
+    def a_job() -> Ended:
+        begin_phase("looking")
+        begin_phase("finding")
+        print_skipped([("broker file", 2)])
+        return Ended(code=ExitCode.OK, counts={}, bytes=0)
+
+    verbose = run_here(a_job, "-v")
+    assert verbose.out == "skipped: 2 × broker file\n"
+    assert re.fullmatch(r"took: looking \d+\.\d s, finding \d+\.\d s\n", verbose.err)
+    assert run_here(a_job) == RunEnded(0, "", "")

@@ -1,0 +1,228 @@
+"""Damage that is known and accepted: what there is to accept, what was accepted, and when that no longer holds.
+
+An acceptance is one of a finding: of this file, as it is now, with this reason at this byte. Where any of these is
+another, nobody has looked at it, and it counts as damage again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import reduce
+from typing import Any, Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.common.catalog import Catalog
+from jobs.common.commits import while_others_commit
+from jobs.common.driver_rows import of_driver
+from jobs.common.known_damage import is_damaged
+from jobs.common.tables import ACCEPTED, FINDINGS, LOG_VERSION_NAMES, PARTITIONS, SEGMENTS, spark_schema
+from kidxlib.audit import Verdict
+from kidxlib.names import LOG_SUFFIX
+from kidxlib.objects import ObjectPath, location
+from kidxlib.recover import ABSENT
+from kidxlib.storage import FileVersion
+
+#: Verdicts of an audit that may be accepted: those that are nothing to worry about need not be.
+ACCEPTABLE: Final = tuple(verdict.value for verdict in Verdict if verdict.value not in ("identical", "safe", "whole"))
+
+_VERSION: Final = ("file_bytes", "file_mtime_ns", "file_inode")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A finding that may be accepted; fields as in the table `accepted`."""
+
+    source: str
+    topic: str
+    partition: int
+    base_offset: int
+    file: str
+    reason: str
+    position: int | None
+    found: str
+    detail: str | None
+    file_bytes: int | None
+    file_mtime_ns: int | None
+    file_inode: int | None
+    path: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """That of the table `accepted`."""
+        return tuple(getattr(self, name) for name in ACCEPTED.key)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        segment = f"{self.topic}-{self.partition}/{self.base_offset}"
+        return f"{self.source}: {segment} {self.file}: {self.found}: {self.reason}"
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What must still be so for an acceptance to hold."""
+        return (*self.key, self.position, self.file_bytes, self.file_mtime_ns, self.file_inode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """A row of the table `accepted`."""
+
+    damage: Damage
+    accepted_by: str
+    accepted_at: datetime
+    accepted_reason: str
+
+    @property
+    def line(self) -> str:
+        return (
+            f"{self.damage.name} (by {self.accepted_by} at {self.accepted_at:%Y-%m-%d %H:%M}Z: {self.accepted_reason})"
+        )
+
+
+#: Says of a source, topic, partition and base offset whether it was asked for.
+Selects = Callable[[str, str, int, int], bool]
+
+
+def damage_now(catalog: Catalog, sources: Collection[str], selects: Selects) -> list[Damage]:
+    """What the catalog knows to be damaged: segments, and files that the last audit of their partition found so."""
+    segments = catalog.read(SEGMENTS).where(F.col("source").isin(*sources))
+    damaged = segments.where(is_damaged()).select(
+        *SEGMENTS.key,
+        F.lit(LOG_SUFFIX).alias("file"),
+        "reason",
+        F.col("reason_position").alias("position"),
+        F.col("status").alias("found"),
+        F.col("reason_detail").alias("detail"),
+        *(F.col(name).alias(other) for name, other in zip(LOG_VERSION_NAMES, _VERSION, strict=True)),
+        F.col("log_path").alias("path"),
+    )
+    of_segments = [Damage(**row.asDict()) for row in damaged.collect() if _selected(row, selects)]
+    known = {damage.key for damage in of_segments}
+    gone = segments.where(F.col("status").isin(*(status.value for status in ABSENT))).select(*SEGMENTS.key)
+    found = last_findings(catalog, sources, ACCEPTABLE).join(gone, list(SEGMENTS.key), "left_anti")
+    of_files = [_as_it_is(row.asDict()) for row in found.collect() if _selected(row, selects)]
+    # What an audit says of a log that the catalog says too is one finding.
+    more = (damage for damage in of_files if damage.key not in known)
+    return sorted([*of_segments, *more], key=lambda damage: damage.key)
+
+
+def last_findings(catalog: Catalog, sources: Collection[str], verdicts: Collection[str]) -> DataFrame:
+    """Rows of `findings` with one of some verdicts, of the audit that last looked at their partition: an audit of other
+    topics says nothing of it.
+    """
+    all_findings = catalog.read(FINDINGS).where(F.col("source").isin(*sources))
+    found = all_findings.where(F.col("verdict").isin(*verdicts))
+    last = F.max(F.struct("audited_at", "audit_id"))["audit_id"].alias("audit_id")
+    audited = all_findings.join(found.select(*PARTITIONS.key).distinct(), list(PARTITIONS.key), "left_semi")
+    audits = audited.groupBy(*PARTITIONS.key).agg(last)
+    return found.join(audits, [*PARTITIONS.key, "audit_id"], "left_semi")
+
+
+def accepted(catalog: Catalog, sources: Collection[str], selects: Selects) -> list[Acceptance]:
+    """What was accepted, whether it still holds or not."""
+    rows = catalog.read(ACCEPTED).where(F.col("source").isin(*sources)).orderBy(*ACCEPTED.key).collect()
+    names = [field.name for field in fields(Damage)]
+    return [
+        Acceptance(
+            damage=Damage(**{name: row[name] for name in names}),
+            accepted_by=row["accepted_by"],
+            accepted_at=row["accepted_at"],
+            accepted_reason=row["accepted_reason"],
+        )
+        for row in rows
+        if _selected(row, selects)
+    ]
+
+
+def accept(catalog: Catalog, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
+    """Record that these are accepted; of an earlier acceptance of the same reason this takes the place."""
+    names = [field.name for field in fields(Damage)]
+    values = [(*(getattr(damage, name) for name in names), by, at, reason) for damage in damages]
+    rows = of_driver(catalog.spark, values, spark_schema(ACCEPTED.columns))
+
+    def commit(target: DeltaTable) -> None:
+        merge = target.alias("old").merge(rows.alias("new"), _same_key())
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+    _commit(catalog, commit)
+
+
+def withdraw(catalog: Catalog, acceptances: Sequence[Acceptance]) -> None:
+    """Remove these rows."""
+    keys = [acceptance.damage.key for acceptance in acceptances]
+    rows = of_driver(catalog.spark, keys, ACCEPTED.schema(ACCEPTED.key))
+
+    def commit(target: DeltaTable) -> None:
+        target.alias("old").merge(rows.alias("new"), _same_key()).whenMatchedDelete().execute()
+
+    _commit(catalog, commit)
+
+
+def still_accepted(catalog: Catalog, sources: Collection[str]) -> list[Damage]:
+    """What was accepted of files that are still what they were, as this machine sees them."""
+    found = accepted(catalog, sources, lambda *_: True)
+    return [each.damage for each in found if _version(each.damage.path) == _accepted_version(each.damage)]
+
+
+def selected_segments(names: Collection[str], topics: re.Pattern[str]) -> Selects:
+    """What `--segment` and `--topics` select.
+
+    Args:
+        names: `TOPIC-PARTITION/BASE_OFFSET` each; all segments where there is none.
+    """
+
+    def selects(source: str, topic: str, partition: int, base_offset: int) -> bool:
+        named = not names or f"{topic}-{partition}/{base_offset}" in names
+        return named and topics.fullmatch(topic) is not None
+
+    return selects
+
+
+def _selected(row: Any, selects: Selects) -> bool:
+    return selects(*(row[name] for name in SEGMENTS.key))
+
+
+def _as_it_is(finding: dict[str, Any]) -> Damage:
+    """A row of `findings`, of the file as it is now."""
+    version = _version(finding["path"])
+    size, mtime_ns, inode = (version.size, version.mtime_ns, version.inode) if version else (None, None, None)
+    return Damage(
+        **{name: finding[name] for name in ("source", "topic", "partition", "base_offset", "file", "reason", "path")},
+        **{name: finding[name] for name in ("position", "detail")},
+        found=finding["verdict"],
+        file_bytes=size,
+        file_mtime_ns=mtime_ns,
+        file_inode=inode,
+    )
+
+
+def _accepted_version(damage: Damage) -> FileVersion | None:
+    if damage.file_bytes is None or damage.file_mtime_ns is None:
+        return None
+    return FileVersion(damage.file_bytes, damage.file_mtime_ns, damage.file_inode)
+
+
+def _version(path: str) -> FileVersion | None:
+    """None where there is no such file, or it cannot be looked at."""
+    place = location(path)
+    try:
+        if isinstance(place, ObjectPath):
+            return FileVersion.of_object(place.stat())
+        return FileVersion.of(place.stat())
+    except OSError:
+        return None
+
+
+def _same_key() -> Column:
+    return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in ACCEPTED.key])
+
+
+def _commit(catalog: Catalog, commit: Callable[[DeltaTable], None]) -> None:
+    path = catalog.table_path(ACCEPTED)
+    while_others_commit(path, lambda: commit(DeltaTable.forPath(catalog.spark, path)))

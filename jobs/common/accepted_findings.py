@@ -1,0 +1,131 @@
+"""What of an audit is accepted, and what the last audits of a catalog say that is not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Final, Self
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.common.acceptances import ACCEPTABLE, Damage, last_findings, still_accepted
+from jobs.common.catalog import Catalog
+from jobs.common.driver_rows import of_driver
+from jobs.common.known_damage import ACCEPTED_STATUS, known_damage
+from jobs.common.tables import ACCEPTED, FINDINGS, PARTITIONS
+from kidxlib.console import print_line
+from kidxlib.names import LOG_SUFFIX
+from kidxlib.show_audit import NOTHING_LOST, AuditSummary, Kind
+
+_IDENTITY: Final = (*ACCEPTED.key, "position")
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedFindings:
+    """What of an audit's findings is accepted.
+
+    Attributes:
+        files: how many, by suffix and verdict.
+        losses: segments of which a broker would drop something at its next start, by what it does, in partitions in
+            whose logs all damage is accepted: that comes of it.
+    """
+
+    files: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return sum(self.files.values())
+
+    def show(self) -> None:
+        if self.count:
+            print_line(f"accepted: {self.count:,} of these findings, which count no more (table {ACCEPTED.name})")
+
+    def taken_from(self, summary: AuditSummary) -> AuditSummary:
+        """What an audit comes to without it: what its exit code goes by."""
+        actions = {
+            action: replace(counts, segments=counts.segments - self.losses.get(action, 0))
+            for action, counts in summary.actions.items()
+        }
+        return replace(summary, files=summary.files - Counter(self.files), actions=actions)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedCatalog:
+    """What a catalog says once an audit is recorded in it.
+
+    Attributes:
+        segments: how many it has, by source and status; None where there is no catalog.
+        files: how many the last audits found wrong, by source and verdict; likewise.
+    """
+
+    accepted: AcceptedFindings = field(default_factory=AcceptedFindings)
+    segments: Mapping[tuple[str, str], int] | None = None
+    files: Mapping[tuple[str, str], int] | None = None
+
+    @classmethod
+    def of(cls, catalog: Catalog, found: DataFrame, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
+        """Of an audit of some sources and topics that found `found`, rows of `FOUND_SCHEMA`, computed."""
+        return cls(
+            accepted_findings(catalog, found, sources),
+            known_damage(catalog, sources, topics).figures,
+            files_of_last_audits(catalog),
+        )
+
+
+def accepted_findings(catalog: Catalog, found: DataFrame, sources: Collection[str]) -> AcceptedFindings:
+    """What of an audit is accepted.
+
+    Args:
+        found: rows of `FOUND_SCHEMA`, computed.
+    """
+    held = still_accepted(catalog, sources)
+    if not held:
+        return AcceptedFindings()
+    files = found.where(f"{Kind.FILE} IS NOT NULL").select(f"{Kind.FILE}.*").where(F.col("verdict").isin(*ACCEPTABLE))
+    judged = _judged(catalog, files, held).cache()
+    try:
+        counts = judged.where("is_accepted").groupBy("file", "verdict").count().collect()
+        logs = judged.where(F.col("file") == LOG_SUFFIX).groupBy(*PARTITIONS.key)
+        excused = logs.agg(F.every("is_accepted").alias("excused")).where("excused")
+        segments = found.where(f"{Kind.SEGMENT} IS NOT NULL").select(f"{Kind.SEGMENT}.*")
+        lost = segments.where(~F.col("action").isin(*(action.value for action in NOTHING_LOST)))
+        excused_of = lost.join(F.broadcast(excused), list(PARTITIONS.key), "left_semi")
+        losses = excused_of.groupBy("action").count().collect()
+    finally:
+        judged.unpersist()
+    return AcceptedFindings(
+        {(row["file"], row["verdict"]): row["count"] for row in counts}, {row["action"]: row["count"] for row in losses}
+    )
+
+
+def files_of_last_audits(catalog: Catalog) -> Counter[tuple[str, str]]:
+    """By source and verdict, the files of the whole catalog that the last audit of their partition found wrong; those
+    that are accepted have `ACCEPTED_STATUS` in place of their verdict.
+    """
+    sources = [row["source"] for row in catalog.read(FINDINGS).select("source").distinct().collect()]
+    verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
+    files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
+    found = last_findings(catalog, sources, ACCEPTABLE)
+    judged = _judged(catalog, found, still_accepted(catalog, sources))
+    for row in judged.groupBy("source", "verdict", "is_accepted").count().collect():
+        files[row["source"], ACCEPTED_STATUS if row["is_accepted"] else row["verdict"]] += row["count"]
+    return files
+
+
+def _judged(catalog: Catalog, files: DataFrame, held: Collection[Damage]) -> DataFrame:
+    """Findings with `is_accepted`: the file is as it was, and the reason the same. Of a log that a build has found
+    damaged an audit may name another byte; of another file that is another finding.
+    """
+    columns = ACCEPTED.schema(_IDENTITY)
+    values = [tuple(getattr(damage, name) for name in columns.names) for damage in held]
+    accepted = of_driver(catalog.spark, values, columns).withColumn("is_accepted", F.lit(True))
+    same = {name: F.col(f"found.{name}").eqNullSafe(F.col(f"accepted.{name}")) for name in columns.names}
+    same["position"] |= F.col("found.file") == LOG_SUFFIX
+    condition = reduce(Column.__and__, same.values())
+    joined = files.alias("found").join(F.broadcast(accepted.alias("accepted")), condition, "left")
+    return joined.select("found.*", F.coalesce("is_accepted", F.lit(False)).alias("is_accepted"))
