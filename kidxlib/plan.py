@@ -13,9 +13,9 @@ from typing import Final
 
 from kidxlib.build import BuildTask, IntervalSource
 from kidxlib.discover import LeftAlone, PartitionFolder, Source, list_partitions, list_segments, parse_source
-from kidxlib.errors import UsageError
+from kidxlib.errors import UsageError, why
 from kidxlib.finish import PartitionTask
-from kidxlib.log_dir import CheckpointError, read_topic_id
+from kidxlib.log_dir import META_PROPERTIES, CheckpointError, is_brokers, read_topic_id
 from kidxlib.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -130,6 +130,7 @@ class Plan:
     partitions: list[ListedPartition] = field(default_factory=list)
     log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
     unlistable: set[PartitionKey] = field(default_factory=set)
+    empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
     left_alone: LeftAlone = field(default_factory=LeftAlone)
     warnings: list[str] = field(default_factory=list)
 
@@ -161,14 +162,16 @@ def find_segments(
     for source in sources:
         tasks_before = len(plan.tasks)
         partitions = list_partitions(source, plan.left_alone)
+        wanted = [partition for partition in partitions if topics.fullmatch(partition.topic_partition.topic)]
         if all(partition.path != source.path for partition in partitions):
             plan.log_dirs.add(source.name)
-        for partition in partitions:
-            topic = partition.topic_partition.topic
-            if topics.fullmatch(topic):
-                _add_partition(plan, partition, target, options_for(topic))
+        unlistable_before = len(plan.unlistable)
+        for partition in wanted:
+            _add_partition(plan, partition, target, options_for(partition.topic_partition.topic))
         if len(plan.tasks) == tasks_before:
             plan.warnings.append(f"{source.path}: no segment found")
+            if wanted == partitions and len(plan.unlistable) == unlistable_before:
+                plan.empty[source.name] = source.path
     if not plan.tasks and not plan.unlistable:
         raise UsageError(_nothing_found(sources, topics, plan))
     plan.warnings[:0] = [f"{path}: left alone: {reason}" for path, reason in plan.left_alone.unexpected]
@@ -191,6 +194,7 @@ def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
             replace(partition, only=broken[partition.key]) for partition in plan.partitions if partition.key in broken
         ],
         unlistable=plan.unlistable,
+        empty=plan.empty,
         left_alone=plan.left_alone,
     )
 
@@ -219,7 +223,7 @@ def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, optio
         topic_id = read_topic_id(partition.path)
     except (CheckpointError, OSError) as error:
         topic_id = None
-        plan.warnings.append(f"{error}; taken as if it were absent")
+        plan.warnings.append(f"{why(error)}; taken as if it were absent")
     listed = ListedPartition(partition, topic_id, target.folder(partition))
     plan.partitions.append(listed)
     segments = list_segments(partition, plan.left_alone)
@@ -302,6 +306,9 @@ class Changes:
 def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interval: bool, rebuild: bool) -> Changes:
     """What has changed since the catalog was written.
 
+    A source without any segment is not compared: a directory on which nothing is mounted looks like that, and once its
+    segments were gone they all would have to be read again. A broker's log dir has a segment for each partition.
+
     Args:
         known: the catalog's segments, of the plan's sources and topics only.
         side_files: those that are wanted; where one is missing, its partition is finished again.
@@ -338,6 +345,8 @@ def compare(plan: Plan, known: Known, side_files: SideFiles, *, explicit_interva
         changes.gone += _present(key, gone)
     emptied = {partition.key for partition in plan.partitions} | {key for key in known if key[0] in plan.log_dirs}
     for key in sorted(emptied & known.keys() - first_present.keys() - plan.unlistable):
+        if key[0] in plan.empty:
+            continue
         changes.gone += _present(key, known[key])
     changes.to_finish = {key: first for key, first in first_present.items() if key in to_finish}
     return changes
@@ -446,7 +455,7 @@ def parse_topics(pattern: str) -> re.Pattern[str]:
     """
     try:
         return re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"--topics {pattern}: not a regular expression: {error}") from error
 
 
@@ -454,16 +463,27 @@ def mirror_to_write(option: str, path: str) -> Location:
     """The absolute path of a folder on this machine or on a file system that every executor mounts, or one in a store.
 
     Raises:
-        UsageError: it is a URL of something else, or a file stands in its place or on the way to it.
+        UsageError: it is a URL of something else, a file stands in its place or on the way to it, or it is in the log
+            dir of a broker.
     """
     if not path:
         raise UsageError(f"{option} '': expected the path of a folder")
     if (place := given_location(f"{option} ", path)) is not None:
         return place
-    folder = Path(os.path.realpath(path))
-    nearest = next(above for above in (folder, *folder.parents) if above.exists())
-    if not nearest.is_dir():
+    try:
+        folder = Path(os.path.realpath(path))
+    except ValueError as error:  # of a NUL
+        raise UsageError(f"{option} {path}: {error}") from error
+    # Not pathlib's own, which raise where a folder may not be entered.
+    nearest = next(above for above in (folder, *folder.parents) if os.path.exists(above))
+    if not os.path.isdir(nearest):
         raise UsageError(f"{option} {path}: {nearest} is a file; expected a folder, or a place where one can be made")
+    for above in (folder, *folder.parents):
+        if is_brokers(above):
+            raise UsageError(
+                f"{option} {path}: {above} is a broker's log dir (it holds {META_PROPERTIES}), and a broker does not "
+                "start beside directories that are no partitions; expected a place of its own"
+            )
     return folder
 
 

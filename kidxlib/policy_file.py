@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 
 from kidxlib.errors import UsageError
 
+#: Of a file that people write.
+_BYTES_MAX: Final = 64 * 1024 * 1024
 LONG_MAX: Final = 2**63 - 1
 
 #: A place in a TOML document: names of tables and keys, and numbers of the tables in an array.
@@ -53,13 +56,17 @@ class PolicyFile:
         Raises:
             UsageError: it cannot be read or parsed.
         """
+        return cls.parse(path, read_text(path))
+
+    @classmethod
+    def parse(cls, path: Path, text: str) -> Self:
+        """Likewise, of what it holds.
+
+        Raises:
+            UsageError: it cannot be parsed.
+        """
         try:
-            text = path.read_text()
             return cls(path, tomllib.loads(text), _lines(text))
-        except OSError as error:
-            raise UsageError(f"{path}: cannot read the policies: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{path}: byte {error.start}: not UTF-8, expected a TOML file") from error
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{path}: not valid TOML: {error}") from error
 
@@ -123,6 +130,25 @@ class PolicyFile:
             UsageError: always.
         """
         raise UsageError(f"{self.path}: line {self.line(where)}: {message}")
+
+
+def read_text(path: Path, what: str = "policies") -> str:
+    """What a file holds that people write.
+
+    Args:
+        what: it is expected to hold, for messages.
+
+    Raises:
+        UsageError: it cannot be read, or is no such file.
+    """
+    try:
+        if stat.S_ISFIFO(path.stat().st_mode) or path.stat().st_size > _BYTES_MAX:
+            raise UsageError(f"{path}: no file of {what}: a pipe, or more than {_BYTES_MAX:,} bytes")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the {what}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start}: not UTF-8, expected a TOML file") from error
 
 
 def whole_number(value: object, least: int, expected: str, most: int = LONG_MAX) -> int:

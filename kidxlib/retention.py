@@ -21,6 +21,8 @@ RETENTION_MS_DEFAULT: Final = 7 * 24 * 60 * 60 * 1000
 RETENTION_BYTES_DEFAULT: Final = -1
 #: In a policy: no limit.
 UNLIMITED: Final = -1
+#: What of a topic's configuration a deletion rests on, by Kafka's names.
+RESTED_ON: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable")
 
 Longs: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
@@ -31,6 +33,7 @@ class Decision(enum.StrEnum):
 
     DELETE = "delete"
     KEEP = "keep"
+    UNDECIDED = "undecided"  # nobody said what it would rest on
 
 
 class Reason(enum.StrEnum):
@@ -52,8 +55,11 @@ class Reason(enum.StrEnum):
     COMPACTED = "compacted"
     NO_POLICY = "no-policy"
     NOT_WELL = "not-well"
+    LOOKS_COMPACTED = "looks-compacted"
     INTERNAL_TOPIC = "internal-topic"
     NOT_MODELLED = "not modelled"
+    # it is not decided on
+    POLICY_UNKNOWN = "policy-unknown"
 
 
 #: By the numbers that stand for them in columns.
@@ -62,10 +68,18 @@ REASONS: Final = tuple(Reason)
 GOING: Final = frozenset({Reason.LOG_START, Reason.SIZE, Reason.TIME})
 
 
+def decision_of(reason: Reason) -> Decision:
+    """What a reason is one for."""
+    if reason in GOING:
+        return Decision.DELETE
+    return Decision.UNDECIDED if reason is Reason.POLICY_UNKNOWN else Decision.KEEP
+
+
 class Surprise(enum.StrEnum):
     """What a person would not expect of a decision."""
 
     WHOLE_PARTITION = "whole-partition"
+    LOOKS_COMPACTED = "looks-compacted"
     FUTURE_TIMESTAMP = "future-timestamp"
     TIMESTAMPS_BACKWARDS = "timestamps-backwards"
     TIME_INDEX_PADDED = "time-index-padded"
@@ -94,6 +108,15 @@ class TopicPolicy:
     cleanup: frozenset[Cleanup] = frozenset({Cleanup.DELETE})
     log_start_offsets: tuple[tuple[int, int], ...] = ()
     remote_storage: bool = False
+
+    @property
+    def cleanup_text(self) -> str:
+        """`cleanup.policy` as Kafka writes it."""
+        return ",".join(sorted(value.value for value in self.cleanup))
+
+    def log_start_asked_for(self, partition: int) -> int | None:
+        """Up to where records of a partition are to be deleted, where anything was asked for."""
+        return dict(self.log_start_offsets).get(partition)
 
 
 @dataclass(frozen=True, slots=True)

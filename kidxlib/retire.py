@@ -9,8 +9,9 @@ always a log without a hole.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from kidxlib.errors import PublishError
@@ -25,12 +26,13 @@ class Outcome(enum.StrEnum):
     DELETED = "deleted"
     LAST = "last"  # of its partition: a broker would roll first, here it stays
     CHANGED = "changed"  # not as it was planned: it stays, and all behind it
+    NOT_DUE = "not-due"  # by what is known now it would not go: it stays, and all behind it
     BEHIND = "behind"  # one that stays
     GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
 
 
 #: What a person should look into.
-NOT_WELL: Final = (Outcome.CHANGED, Outcome.BEHIND)
+NOT_WELL: Final = (Outcome.CHANGED, Outcome.NOT_DUE, Outcome.BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,21 @@ class PlannedSegment:
     base_offset: int
     log_bytes: int
     log_mtime_ns: int
+    log_inode: int | None = None
+
+    def differs(self, status: os.stat_result) -> bool:
+        """Whether a file is another than that; without an inode in the plan, by size and modification time."""
+        return (status.st_size, status.st_mtime_ns) != (self.log_bytes, self.log_mtime_ns) or (
+            self.log_inode is not None and status.st_ino != self.log_inode
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Why a segment that a plan names stays."""
+
+    outcome: Outcome
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +66,14 @@ class Retirement:
     Attributes:
         index_folder: may be the same as that of the segments.
         segments: by base offset.
+        kept: those of them that stay, as was found before anything was renamed; all behind one stay, too.
     """
 
     key: PartitionKey
     segments_folder: Folder
     index_folder: Folder
     segments: tuple[PlannedSegment, ...]
+    kept: Mapping[int, Kept] = field(default_factory=dict)
 
     @property
     def folders(self) -> tuple[Folder, ...]:
@@ -110,7 +129,7 @@ def _retire(retirer: Retirer, retirement: Retirement) -> Iterator[Retired]:
         outcome, detail = (Outcome.BEHIND, None) if stopped else _look(retirer, retirement, segment, last)
         if outcome is Outcome.DELETED:
             _rename(retirer, retirement, segment, names)
-        stopped = stopped or outcome in (Outcome.CHANGED, Outcome.LAST)
+        stopped = stopped or outcome in (Outcome.CHANGED, Outcome.NOT_DUE, Outcome.LAST)
         yield Retired(retirement.key, segment, outcome, detail)
 
 
@@ -118,15 +137,18 @@ def _look(
     retirer: Retirer, retirement: Retirement, segment: PlannedSegment, last: int | None
 ) -> tuple[Outcome, str | None]:
     """What is to become of a segment, by its log as it is now: the log, or what was renamed by a run before this."""
+    if (kept := retirement.kept.get(segment.base_offset)) is not None:
+        return kept.outcome, kept.detail
     folder, log = retirement.segments_folder, segment_file(segment.base_offset, LOG_SUFFIX)
     for name in (log, log + DELETED_SUFFIX):
         status = retirer.status(folder, name)
         if status is None:
             continue
-        if (status.st_size, status.st_mtime_ns) != (segment.log_bytes, segment.log_mtime_ns):
+        if segment.differs(status):
             return Outcome.CHANGED, (
-                f"{folder}/{name}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns; planned as "
-                f"{segment.log_bytes} bytes, {segment.log_mtime_ns} ns: build again and plan again"
+                f"{folder}/{name}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns, inode {status.st_ino}; "
+                f"planned as {segment.log_bytes} bytes, {segment.log_mtime_ns} ns, inode {segment.log_inode}: build "
+                "again and plan again"
             )
         return (Outcome.LAST, None) if name == log and segment.base_offset == last else (Outcome.DELETED, None)
     return Outcome.GONE, None

@@ -6,7 +6,7 @@ from typing import Any
 
 from jobs.common.catalog import Catalog
 from jobs.common.tables import PARTITIONS
-from kidxlib.errors import KidxError
+from kidxlib.errors import KidxError, why
 from kidxlib.log_dir import Checkpoints, read_checkpoints
 from kidxlib.names import TopicPartition
 from kidxlib.objects import Location
@@ -48,7 +48,7 @@ def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics
         }
     if all_topics:
         for key, row in known.items():
-            if key not in rows and key[0] in plan.log_dirs:
+            if key not in rows and key[0] in plan.log_dirs and key[0] not in plan.empty:
                 rows[key] = {**row, "present": False}
     changed = [
         {**row, "build_id": build_id}
@@ -68,7 +68,7 @@ def _read(log_dir: Location, notes: list[str]) -> Checkpoints:
     try:
         checkpoints = read_checkpoints(log_dir)
     except (KidxError, OSError) as error:
-        notes.append(f"{error}; none of the checkpoint files of {log_dir} is used")
+        notes.append(f"{why(error)}; none of the checkpoint files of {log_dir} is used")
         return Checkpoints(None, None, None, None, clean_shutdown=False)
     missing = []
     if checkpoints.log_start_offsets is None:

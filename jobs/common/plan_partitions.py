@@ -10,6 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from jobs.common.tables import PARTITIONS, PLANNED_ARROW_SCHEMA, PLANNED_SCHEMA
 from kidxlib import records
@@ -17,30 +18,38 @@ from kidxlib.errors import KidxError
 from kidxlib.largest_timestamp import OnDisk, max_timestamp_on_disk
 from kidxlib.log_segment import LogSegment
 from kidxlib.objects import location
-from kidxlib.policy import kept_for_its_topic
+from kidxlib.policy import TopicConfig, kept_for_its_topic
 from kidxlib.recover import USABLE, Status
 from kidxlib.retention import (
     REASONS,
     Bounds,
     Cleanup,
-    Decision,
     Decisions,
     Longs,
     Segments,
     Surprise,
     TopicPolicy,
     decide,
+    decision_of,
     keep_all,
 )
 from kidxlib.times import NS_PER_MS
 
 _WORDS: Final = np.array([reason.value for reason in REASONS], object)
+_DECISIONS: Final = np.array([decision_of(reason).value for reason in REASONS], object)
+
+_ORIGINS: Final = pa.map_(pa.string(), pa.string())
+#: Columns of a plan that are those of the catalog.
+_AS_IN_CATALOG: Final = (
+    *(*PARTITIONS.key, "base_offset", "topic_id", "log_mtime_ns", "log_inode", "log_path", "index_folder"),
+    *("log_start_offset", "high_watermark"),
+)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: By topic, the policies by name.
-Policies = Mapping[str, Mapping[str, TopicPolicy]]
+#: By topic, what its configuration says by each policy's name.
+Configs = Mapping[str, Mapping[str, TopicConfig]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +59,55 @@ class PlanOptions:
     Attributes:
         high_watermark: of every partition; None takes what the catalog says of each.
         from_files: look at each time index, too.
+        what_if: take Kafka's own defaults where nobody said anything; nothing is deleted by such a plan.
+        compacted_topics: those that look so.
     """
 
     now_ms: int
     high_watermark: int | None
     from_files: bool
     include_internal: bool
+    what_if: bool
+    compacted_topics: frozenset[str] = frozenset()
 
 
-def plan_on_executors(rows: DataFrame, policies: Policies, options: PlanOptions) -> DataFrame:
+def topics_that_look_compacted(rows: DataFrame) -> frozenset[str]:
+    """Topics with segments that lack offsets, which nothing but compaction takes out of a log.
+
+    A broker gives offsets without a hole, markers of transactions included; so a segment has as many records as
+    offsets, and one begins where the one before it ends. Told are segments that are `ok`; where messages of magic 0 or
+    1 are compressed, how many there are is not known, and they tell nothing. A segment that is missing looks like
+    compaction, too.
+
+    Args:
+        rows: of `Catalog.to_plan`.
+    """
+    tells = (F.col("status") == Status.OK.value) & F.col("records").isNotNull()
+    offsets = F.col("next_offset") - F.col("base_offset")
+    partitions = rows.groupBy(*PARTITIONS.key).agg(
+        F.bool_or(tells & (F.col("records") < offsets)).alias("within"),
+        (F.bool_and(tells) & (F.sum("records") < F.max("next_offset") - F.min("base_offset"))).alias("between"),
+    )
+    found = partitions.where(F.col("within") | F.col("between")).select("topic").distinct()
+    return frozenset(row["topic"] for row in found.collect())
+
+
+def plan_on_executors(rows: DataFrame, configs: Configs, options: PlanOptions) -> DataFrame:
     """Rows of `PLANNED_SCHEMA`, a row for each segment and policy.
 
     Args:
         rows: of `Catalog.to_plan`.
     """
-    known_policies = rows.sparkSession.sparkContext.broadcast(policies)
+    known_configs = rows.sparkSession.sparkContext.broadcast(configs)
 
     def plan_all(key: tuple[Any, ...], segments: pa.Table) -> pa.Table:
-        named = known_policies.value[key[1].as_py()]
+        named = known_configs.value[key[1].as_py()]
         return pa.concat_tables(plan_partition(segments.sort_by("base_offset"), named, options))
 
     return rows.groupBy(*PARTITIONS.key).applyInArrow(plan_all, PLANNED_SCHEMA)
 
 
-def plan_partition(table: pa.Table, policies: Mapping[str, TopicPolicy], options: PlanOptions) -> Iterable[pa.Table]:
+def plan_partition(table: pa.Table, configs: Mapping[str, TopicConfig], options: PlanOptions) -> Iterable[pa.Table]:
     """The rows of one partition, for one policy after the other.
 
     Args:
@@ -81,8 +115,8 @@ def plan_partition(table: pa.Table, policies: Mapping[str, TopicPolicy], options
     """
     partition = _Partition.of(table)
     on_disk = partition.on_disk() if options.from_files else None
-    for name, policy in policies.items():
-        yield _planned(partition, name, policy, options, on_disk)
+    for name, config in configs.items():
+        yield _planned(partition, name, config, options, on_disk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +149,7 @@ class _Partition:
             log_start_offset=self.of_first_row("log_start_offset"),
             high_watermark=self.of_first_row("high_watermark") if high_watermark is None else high_watermark,
         )
-        asked = dict(policy.log_start_offsets).get(self.of_first_row("partition"))
+        asked = policy.log_start_asked_for(self.of_first_row("partition"))
         return bounds if asked is None else bounds.deleted_up_to(asked)
 
     def on_disk(self) -> list[OnDisk | None]:
@@ -138,12 +172,20 @@ class _Partition:
 def _planned(
     partition: _Partition,
     name: str,
-    policy: TopicPolicy,
+    config: TopicConfig,
     options: PlanOptions,
     on_disk: Sequence[OnDisk | None] | None,
 ) -> pa.Table:
+    policy, topic = config.policy, partition.of_first_row("topic")
     segments, bounds = partition.segments, partition.bounds(policy, options.high_watermark)
-    kept = kept_for_its_topic(partition.of_first_row("topic"), policy, options.include_internal)
+    looks_compacted = topic in options.compacted_topics
+    kept = kept_for_its_topic(
+        topic,
+        config,
+        include_internal=options.include_internal,
+        what_if=options.what_if,
+        looks_compacted=looks_compacted,
+    )
 
     def decided(segments: Segments) -> Decisions:
         return decide(segments, bounds, policy, options.now_ms) if kept is None else keep_all(segments, kept)
@@ -151,17 +193,20 @@ def _planned(
     decisions = decided(segments)
     count = len(segments)
     columns: dict[str, Any] = {
-        **{column: partition.table[column] for column in (*PARTITIONS.key, "base_offset", "log_mtime_ns")},
-        **{column: partition.table[column] for column in ("log_path", "index_folder")},
+        **{column: partition.table[column] for column in _AS_IN_CATALOG},
         "policy": pa.repeat(name, count),
-        "decision": _decision_words(decisions),
+        "decision": _DECISIONS[decisions.reasons],
         "reason": _WORDS[decisions.reasons],
-        "warnings": pa.array(_warnings(decisions, on_disk), pa.list_(pa.string())),
+        "warnings": pa.array(_warnings(decisions, on_disk, looks_compacted), pa.list_(pa.string())),
         "bytes": partition.table["log_bytes"],
         "largest_timestamp_ms": decisions.largest_timestamps,
         "of_mtime": decisions.of_mtime,
         "retention_ms": pa.repeat(policy.retention_ms, count),
         "retention_bytes": pa.repeat(policy.retention_bytes, count),
+        "cleanup_policy": pa.repeat(policy.cleanup_text, count),
+        "remote_storage": pa.repeat(policy.remote_storage, count),
+        "policy_origins": pa.repeat(pa.scalar(list(config.origins.items()), _ORIGINS), count),
+        "counted_bytes": segments.sizes,
         "future_ms": decisions.future_ms,
         "backwards_ms": decisions.backwards_ms,
         "rolls_first": (np.arange(count) == count - 1) & decisions.whole_partition,
@@ -178,7 +223,7 @@ def _planned(
             np.int64,
         )
         by_files = decided(replace(segments, max_timestamps=timestamps))
-        columns["decision_on_disk"] = _decision_words(by_files)
+        columns["decision_on_disk"] = _DECISIONS[by_files.reasons]
         columns["reason_on_disk"] = _WORDS[by_files.reasons]
         columns["timestamp_on_disk_ms"] = timestamps
     nothing = pa.nulls(count)
@@ -225,8 +270,11 @@ def _first_timestamp(partition: _Partition, decisions: Decisions) -> tuple[int, 
     return decisions.deleted, _or_none(first)
 
 
-def _warnings(decisions: Decisions, on_disk: Sequence[OnDisk | None] | None) -> list[list[str]]:
+def _warnings(decisions: Decisions, on_disk: Sequence[OnDisk | None] | None, looks_compacted: bool) -> list[list[str]]:
     found: list[list[str]] = [[] for _ in decisions.reasons]
+    if looks_compacted:
+        for words in found[: decisions.deleted]:
+            words.append(Surprise.LOOKS_COMPACTED.value)
     if decisions.whole_partition:
         for words in found:
             words.append(Surprise.WHOLE_PARTITION.value)
@@ -240,15 +288,6 @@ def _warnings(decisions: Decisions, on_disk: Sequence[OnDisk | None] | None) -> 
         if read is not None and read.surprise is not None:
             words.append(read.surprise.value)
     return found
-
-
-def _decision_words(decisions: Decisions) -> Any:
-    count = len(decisions.reasons)
-    gone, left = (
-        pa.repeat(decision.value, number)
-        for decision, number in ((Decision.DELETE, decisions.deleted), (Decision.KEEP, count - decisions.deleted))
-    )
-    return pa.concat_arrays([gone, left])
 
 
 def _at(count: int, value: tuple[int, int | None] | None) -> Any:

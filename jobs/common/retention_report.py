@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,8 @@ from rich.filesize import decimal
 from jobs.common.tables import SEGMENTS
 from kidxlib.console import print_line, print_table
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.retention import Decision, Reason, Surprise
+from kidxlib.policy import Origin
+from kidxlib.retention import RESTED_ON, Decision, Reason, Surprise
 from kidxlib.summary import NOT_WELL_SHOWN, TOPICS_SHOWN
 from kidxlib.times import show_time
 
@@ -23,6 +25,7 @@ from kidxlib.times import show_time
 JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
     *("of_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
+    *("cleanup_policy", "remote_storage", "policy_origins"),
     *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms"),
 )
 
@@ -38,6 +41,7 @@ class TopicSummary:
 
     Attributes:
         deleted, freed: segments that go, and their bytes.
+        undecided: segments that are not decided on, as not all of the topic's policy is known.
         oldest_ms: timestamp of the first record that stays, the smallest of its partitions; None where the logs are not
             at hand or hold none.
     """
@@ -48,6 +52,7 @@ class TopicSummary:
     bytes: int
     deleted: int
     freed: int
+    undecided: int
     oldest_ms: int | None
 
 
@@ -74,6 +79,8 @@ class Finding:
         return {
             Surprise.WHOLE_PARTITION: f"{self.partitions:,} partitions lose all their segments; a broker then starts "
             "an empty one, --apply keeps the last",
+            Surprise.LOOKS_COMPACTED: f"{self.segments:,} segments go though their topics look compacted: offsets are "
+            "missing in them; cleanup.policy was said to be delete",
             Surprise.FUTURE_TIMESTAMP: f"{self.segments:,} segments have timestamps in the future, by up to {far}; "
             "time alone keeps them until long after that",
             Surprise.TIMESTAMPS_BACKWARDS: f"{self.segments:,} segments are old enough and stay behind one that is "
@@ -93,12 +100,16 @@ class Report:
     """What a plan comes to.
 
     Attributes:
+        compacted: topics that stay as they look so.
+        unknown: of the topics that are not decided on, what nobody said, by Kafka's names.
         not_well: segments kept because not all is known of them, a few named; with their number.
         disagreements: likewise, those on which the catalog and the time index lead to other decisions.
     """
 
     topics: list[TopicSummary]
     findings: list[Finding]
+    compacted: list[str]
+    unknown: dict[str, list[str]]
     not_well: tuple[int, list[str]]
     disagreements: tuple[int, list[str]]
 
@@ -111,9 +122,15 @@ def report(planned: DataFrame) -> Report:
         F.coalesce(F.sum("bytes"), F.lit(0)).alias("bytes"),
         F.count_if(goes).alias("deleted"),
         F.coalesce(F.sum(F.when(goes, F.col("bytes"))), F.lit(0)).alias("freed"),
+        F.count_if(F.col("decision") == Decision.UNDECIDED.value).alias("undecided"),
         F.min("first_timestamp_ms").alias("oldest_ms"),
+        F.any_value("policy_origins").alias("origins"),
+        F.bool_or(F.col("reason") == Reason.LOOKS_COMPACTED.value).alias("compacted"),
     )
-    topics = [TopicSummary(**row.asDict()) for row in by_topic.collect()]
+    rows = [row.asDict() for row in by_topic.collect()]
+    compacted = sorted({row["topic"] for row in rows if row.pop("compacted")})
+    origins = {(row["policy"], row["topic"]): row.pop("origins") for row in rows}
+    topics = [TopicSummary(**row) for row in rows]
     differ = planned.where("decision <> decision_on_disk").select(
         *_NAMED,
         F.concat(
@@ -129,6 +146,12 @@ def report(planned: DataFrame) -> Report:
     return Report(
         topics=sorted(topics, key=lambda topic: (topic.policy, -topic.freed, topic.topic)),
         findings=_findings(planned),
+        compacted=compacted,
+        unknown={
+            topic.topic: [name for name in RESTED_ON if origins[topic.policy, topic.topic][name] == Origin.KAFKA]
+            for topic in topics
+            if topic.undecided
+        },
         not_well=_a_few(not_well),
         disagreements=_a_few(differ),
     )
@@ -173,7 +196,7 @@ def _findings(planned: DataFrame) -> list[Finding]:
     return sorted(found, key=lambda finding: (finding.policy, finding.surprise))
 
 
-def print_report(plan_id: str, found: Report) -> None:
+def print_report(plan_id: str, found: Report, *, what_if: bool) -> None:
     """Show a row per topic, and what a person should know."""
     shown = found.topics[:TOPICS_SHOWN]
     print_table(
@@ -197,6 +220,12 @@ def print_report(plan_id: str, found: Report) -> None:
     )
     if len(found.topics) > len(shown):
         print_line(f"… and {len(found.topics) - len(shown):,} more topics")
+    if what_if:
+        print_line("what if: this plan says what would be; --apply refuses it")
+    if found.unknown:
+        print_line(_not_decided(found))
+    if found.compacted:
+        print_line(_compacted(found.compacted))
     for finding in found.findings:
         print_line(f"warning: policy {finding.policy}: {finding.sentence}")
     for what, (count, lines) in (("disagreement", found.disagreements), ("not well", found.not_well)):
@@ -213,9 +242,28 @@ def print_report(plan_id: str, found: Report) -> None:
         )
 
 
+def _not_decided(found: Report) -> str:
+    topics = sorted(found.unknown)
+    missing = [name for name in RESTED_ON if any(name in names for names in found.unknown.values())]
+    segments = sum(topic.undecided for topic in found.topics)
+    return (
+        f"not decided: {segments:,} segments of {len(topics):,} topics (the first: {topics[0]}): nobody "
+        f"said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
+        "--all --entity-type topics prints, or ask --what-if"
+    )
+
+
+def _compacted(topics: Collection[str]) -> str:
+    return (
+        f"look compacted: {len(topics):,} topics (the first: {min(topics)}): offsets are missing in them; none of "
+        "their segments goes unless a policy says cleanup.policy of that very topic"
+    )
+
+
 def segments_as_json(planned: DataFrame) -> list[dict[str, Any]]:
     """All segments of a plan in order."""
-    rows: list[dict[str, Any]] = planned.select(*JSON_COLUMNS).orderBy("policy", *SEGMENTS.key).toArrow().to_pylist()
+    table = planned.select(*JSON_COLUMNS).orderBy("policy", *SEGMENTS.key).toArrow()
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     return rows
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from jobs.common.plan_partitions import PlanOptions, Policies
+from jobs.common.plan_partitions import Configs, PlanOptions
 from jobs.common.request import DELETE_DELAY, Where
 from jobs.common.settings import read_settings
 from kidxlib.errors import UsageError
 from kidxlib.plan import parse_topics
-from kidxlib.policy import Policy, read_policies
+from kidxlib.policy import Origin, Policy, read_policies
 from kidxlib.times import parse_duration, to_ms
 
 
@@ -31,6 +31,7 @@ class RetentionOptions:
     high_watermark: int | None
     from_files: bool
     include_internal: bool
+    what_if: bool
     delete_records_json: Path | None
     apply: bool
     plan_id: str | None
@@ -46,6 +47,7 @@ class PlanRequest:
 
     Attributes:
         sources: by name; empty for all.
+        policy_file: where the policies stand; None where options say all.
         delete_records_json: the file to write for `kafka-delete-records`; None for none.
     """
 
@@ -53,10 +55,11 @@ class PlanRequest:
     sources: tuple[str, ...]
     topics: re.Pattern[str]
     policies: tuple[Policy, ...]
+    policy_file: Path | None
     options: PlanOptions
     delete_records_json: Path | None
 
-    def policies_of(self, topics: Collection[str]) -> Policies:
+    def configs_of(self, topics: Collection[str]) -> Configs:
         """What each topic's configuration says by each policy, of the topics that are wanted.
 
         Raises:
@@ -68,10 +71,16 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """Which plan to carry out."""
+    """Which plan to carry out.
+
+    Attributes:
+        where: its time is the machine's clock.
+        policy_file: what is to say the same as when it was planned; None for the file of then.
+    """
 
     where: Where
     plan_id: str
+    policy_file: Path | None
     delete_delay: timedelta
     max_plan_age: timedelta
 
@@ -90,23 +99,25 @@ def retention_request(options: RetentionOptions) -> PlanRequest | ApplyRequest:
 def _apply_request(options: RetentionOptions, where: Where) -> ApplyRequest:
     if options.plan_id is None:
         raise UsageError("--apply: name the plan to carry out with --plan; retention without --apply makes one")
+    _refuse_given("--apply goes by this machine's clock", {"--now": options.now})
     _refuse_given(
         "--apply carries out a plan as it was recorded",
         {
             "--source": options.sources,
             "--topics": options.topics,
-            "--policy": options.policy,
             "--retention-ms": options.retention_ms,
             "--retention-bytes": options.retention_bytes,
             "--high-watermark": options.high_watermark,
             "--from-files": options.from_files or None,
             "--include-internal": options.include_internal or None,
+            "--what-if": options.what_if or None,
             "--delete-records-json": options.delete_records_json,
         },
     )
     return ApplyRequest(
-        where=where,
+        where=where.with_catalog(),
         plan_id=options.plan_id,
+        policy_file=options.policy,
         delete_delay=parse_duration(options.delete_delay or DELETE_DELAY),
         max_plan_age=parse_duration(options.max_plan_age or "1h"),
     )
@@ -123,19 +134,33 @@ def _plan_request(options: RetentionOptions, where: Where) -> PlanRequest:
     given = {name: value for name, value in limits.items() if value is not None}
     if options.policy is not None and given:
         raise UsageError("--policy and --retention-ms or --retention-bytes: put the limits into the file, or leave it")
-    policies = (Policy(values=given),) if options.policy is None else read_policies(options.policy)
-    if options.delete_records_json is not None and len(policies) > 1:
-        raise UsageError(f"--delete-records-json: {options.policy} has {len(policies)} policies; expected one")
+    policies = (
+        (Policy(values=given, origin=Origin.OPTION),) if options.policy is None else read_policies(options.policy)
+    )
+    what_if = options.what_if or options.now is not None or options.high_watermark is not None
+    if options.delete_records_json is not None:
+        _refuse_given(
+            "--delete-records-json is for Kafka to delete now",
+            {
+                "--now": options.now,
+                "--what-if": options.what_if or None,
+                "--high-watermark": options.high_watermark,
+            },
+        )
+        if len(policies) > 1:
+            raise UsageError(f"--delete-records-json: {options.policy} has {len(policies)} policies; expected one")
     return PlanRequest(
-        where=where,
+        where=where.with_catalog(),
         sources=options.sources,
         topics=parse_topics(options.topics or ".*"),
         policies=policies,
+        policy_file=None if options.policy is None else options.policy.resolve(),
         options=PlanOptions(
             now_ms=to_ms(where.now),
             high_watermark=options.high_watermark,
             from_files=options.from_files,
             include_internal=options.include_internal,
+            what_if=what_if,
         ),
         delete_records_json=options.delete_records_json,
     )

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import pytest
 from jobs.common.plan_partitions import PlanOptions, plan_partition
 from kidxlib.log import Log
 from kidxlib.names import TIME_INDEX_SUFFIX, segment_file
+from kidxlib.policy import Policy
 from kidxlib.retention import TopicPolicy
 from tests.docs.log_dirs import put
 from tests.jobs.archive import Archive, assert_refused
@@ -31,10 +33,16 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 _POLICIES: Final = """\
 [policy.hours]
 retention.ms = 10000
+[[policy.hours.topic]]
+match = "compacted"
+cleanup.policy = "delete"
 
 [policy.small]
 retention.ms = -1
 retention.bytes = 200000
+[[policy.small.topic]]
+match = "compacted"
+cleanup.policy = "delete"
 
 [policy.by-topic]
 [[policy.by-topic.topic]]
@@ -51,6 +59,8 @@ match = "append-time"
 order = 0
 remote.storage.enable = true
 """
+#: What a deletion rests on besides limits.
+_ALL_SAID: Final = "cleanup.policy = 'delete'\nremote.storage.enable = false\n"
 _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "hours": {"retention.ms": 10000},
     "small": {"retention.ms": -1, "retention.bytes": 200000},
@@ -145,8 +155,11 @@ def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
         table = pyarrow.Table.from_pylist(rows(archive.catalog, of_topic))
         edges = [segment.largest_timestamp + step for segment in log.segments for step in (-1000, -1, 0, 1)]
         for timestamp in [0, *edges, _NOW, *range(1_760_000_000_000, 1_760_000_800_000, 50_000)]:
-            options = PlanOptions(now_ms=timestamp + 1000, high_watermark=None, from_files=False, include_internal=True)
-            [planned] = plan_partition(table, {"it": TopicPolicy(retention_ms=1000)}, options)
+            options = PlanOptions(
+                now_ms=timestamp + 1000, high_watermark=None, from_files=False, include_internal=True, what_if=True
+            )
+            config = replace(Policy().of_topic(topic), policy=TopicPolicy(retention_ms=1000))
+            [planned] = plan_partition(table, {"it": config}, options)
             answer = log.fetch_offset_by_timestamp(timestamp)
             expected = log.log_end_offset if answer is None else answer.offset
             assert [cut for cut in planned["cut_offset"].to_pylist() if cut is not None] == [expected], timestamp
@@ -160,10 +173,15 @@ def test_high_watermark_of_the_checkpoint_and_of_the_option(tmp_path: Path) -> N
         put(archive.log_dir / "t-0", base_offset, [Batch(offset_step=10, timestamp=1)])
     (archive.log_dir / "replication-offset-checkpoint").write_text("0\n1\nt 0 15\n")
     archive.build()
-    assert [s["reason"] for s in archive.plan()["segments"]] == ["time", "high-watermark", "high-watermark"]
-    everything = archive.plan("--high-watermark", "99")
+    policy = tmp_path / "policy.toml"  # said of the topic itself, whose segments lack offsets as compacted ones do
+    policy.write_text("[[topic]]\nmatch = 't'\ncleanup.policy = 'delete'\n")
+    by_checkpoint = archive.plan("--policy", policy, "--what-if")
+    assert [s["reason"] for s in by_checkpoint["segments"]] == ["time", "high-watermark", "high-watermark"]
+    everything = archive.plan("--policy", policy, "--high-watermark", "99")
+    assert everything["what_if"]
     assert [s["rolls_first"] for s in everything["segments"]] == [False, False, True]
-    assert [(w["surprise"], w["partitions"]) for w in everything["warnings"]] == [("whole-partition", 1)]
+    warned = [(w["surprise"], w["partitions"]) for w in everything["warnings"]]
+    assert warned == [("looks-compacted", 1), ("whole-partition", 1)]
 
 
 def test_time_indexes_that_say_something_else(
@@ -188,7 +206,9 @@ def test_time_indexes_that_say_something_else(
     os.truncate(index("compacted-0", 16431), 0)
     index("txn-mixed-0", 84).unlink()
     now = _NOW + _DAY_MS
-    settings = ("--retention-ms", str(2 * _DAY_MS), "--now", str(now))
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"retention.ms = {2 * _DAY_MS}\n[[topic]]\nmatch = 'compacted'\ncleanup.policy = 'delete'\n")
+    settings = ("--policy", policy, "--now", str(now))
     plan = spoiled.plan("--from-files", *settings, code=3)
     differ = [s for s in plan["segments"] if s["decision"] != s["decision_on_disk"]]
     assert plan["disagreement_count"] == len(differ) >= 1
@@ -215,6 +235,56 @@ def test_time_indexes_that_say_something_else(
     assert by_files["default", "append-time-0"] and not by_catalog["default", "append-time-0"]
 
 
+def test_a_policy_that_nobody_said_decides_nothing(archive: Archive, tmp_path: Path) -> None:
+    """Values that are known leave the others unknown; then nothing is decided, one line says so, and how to tell."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        "retention.ms = 1\nretention.bytes = 1\n[[topic]]\nmatch = 'plain-zstd'\ncleanup.policy = 'delete'\n"
+    )
+    for arguments, missing in (
+        ((), ["cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable"]),
+        (("--retention-ms", "1"), ["cleanup.policy", "retention.bytes", "remote.storage.enable"]),
+        (("--policy", policy), ["remote.storage.enable"]),
+    ):
+        plan = archive.plan("--topics", "plain-zstd", *arguments)
+        assert plan["unknown_policies"] == {"plain-zstd": missing} and not plan["what_if"]
+        assert {(s["decision"], s["reason"]) for s in plan["segments"]} == {("undecided", "policy-unknown")}
+    ended = retention_here("--catalog", archive.catalog, "--policy", policy)
+    assert (
+        "not decided: 11 segments of 4 topics (the first: append-time): nobody said their cleanup.policy, " in ended.out
+    )
+    assert "give --policy FILE with what kafka-configs --describe --all" in ended.out
+
+
+def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) -> None:
+    """In the plan's rows; and topics that look compacted stay, unless cleanup.policy was said of that very topic."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"{_ALL_SAID}retention.ms = 1\n[[topic]]\nmatch = '.*zstd'\nretention.bytes = -1\n")
+    plan = archive.plan("--policy", policy, "--topics", "plain-zstd")
+    origins = {
+        "cleanup.policy": "default",
+        "retention.ms": "default",
+        "retention.bytes": "pattern",
+        "remote.storage.enable": "default",
+    }
+    assert [s["policy_origins"] for s in plan["segments"]] == [origins] * 2
+    query = f"SELECT * FROM retention_plans WHERE plan_id = '{plan['plan_id']}'"
+    for row in rows(archive.catalog, query):
+        assert (dict(row["policy_origins"]), row["cleanup_policy"], row["remote_storage"]) == (origins, "delete", False)
+        assert (row["what_if"], row["policy_file"]) == (False, str(policy))
+    policy.write_text(f"{_ALL_SAID}retention.ms = 1\nretention.bytes = -1\n")
+    ended = retention_here("--catalog", archive.catalog, "--policy", policy)
+    assert "look compacted: 1 topics (the first: compacted): offsets are missing in them; none of their" in ended.out
+    assumed = archive.plan("--policy", policy, "--topics", "compacted")
+    assert {(s["decision"], s["reason"]) for s in assumed["segments"]} == {("keep", "looks-compacted")}
+    what_if = archive.plan("--what-if", "--topics", "compacted")
+    assert {(s["decision"], s["reason"]) for s in what_if["segments"]} == {("keep", "looks-compacted")}
+    policy.write_text(f"retention.ms = 1\nretention.bytes = -1\n[[topic]]\nmatch = 'compacted'\n{_ALL_SAID}")
+    told = archive.plan("--policy", policy, "--topics", "compacted")
+    assert {(s["decision"], s["reason"]) for s in told["segments"]} == {("delete", "time")}
+    assert all("looks-compacted" in s["warnings"] for s in told["segments"])
+
+
 def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
     """And all behind them; a truncated one counts with what a broker would leave of it. The exit code says so."""
     archive = Archive(tmp_path)
@@ -226,7 +296,7 @@ def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
         put(archive.log_dir / folder, 0, spoiled)
         put(archive.log_dir / folder, 10, well)
     archive.build()
-    plan = archive.plan(code=3)
+    plan = archive.plan("--what-if", code=3)
     reasons = {
         name: [s["reason"] for s in plan["segments"] if s["topic"] == name] for name in ("quarantined", "truncated")
     }
@@ -249,10 +319,12 @@ def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) 
     shutil.copytree(archive.log_dir / "plain-zstd-0", both.log_dir / "plain-zstd-0")
     places = ("--source", f"a={both.log_dir}", "--source", f"b={both.log_dir}", "--index-dir", both.index_dir)
     assert build_here(*places, "--catalog", both.catalog).code == 0
-    wanted = ("--catalog", both.catalog, "--delete-records-json", tmp_path / "delete.json", "--now", str(_NOW))
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"{_ALL_SAID}retention.ms = -1\nretention.bytes = 478816\n")
+    wanted = ("--catalog", both.catalog, "--delete-records-json", tmp_path / "delete.json", "--policy", policy)
     ended = retention_here(*wanted)
     assert_refused(ended, "--delete-records-json: plain-zstd-0 stands in the sources a, b; choose one with --source")
-    assert retention_here(*wanted, "--source", "a", "--retention-ms", "-1", "--retention-bytes", "478816").code == 0
+    assert retention_here(*wanted, "--source", "a").code == 0
     assert json.loads((tmp_path / "delete.json").read_text()) == {
         "partitions": [{"topic": "plain-zstd", "partition": 0, "offset": 13697}],
         "version": 1,
@@ -266,7 +338,7 @@ def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) 
         (("--topics", "nothing"), "no segment of a topic that matches nothing"),
         (("--topics", "("), "--topics (: not a regular expression"),
         (("--now", "2026-01-01"), "has no time zone"),
-        (("--retention-ms", "-2"), "-2 is not in the range"),
+        (("--retention-ms", "-2"), "-2: expected a whole number from -1 to "),
         (("--policy", "missing.toml"), "missing.toml: cannot read the policies: No such file"),
         (("--policy", "x.toml", "--retention-ms", "1"), "--policy and --retention-ms or --retention-bytes"),
         (("--plan", "x"), "--plan: without --apply nothing is deleted"),
@@ -274,6 +346,10 @@ def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) 
         (("--apply",), "--apply: name the plan to carry out with --plan"),
         (("--apply", "--plan", "x", "--topics", "t"), "--topics: --apply carries out a plan as it was recorded"),
         (("--apply", "--plan", "x", "--delete-delay", "60"), "'60' is not a duration"),
+        (("--apply", "--plan", "x", "--now", "0"), "--now: --apply goes by this machine's clock, and takes no such"),
+        (("--apply", "--plan", "x", "--what-if"), "--what-if: --apply carries out a plan as it was recorded"),
+        (("--delete-records-json", "x", "--now", "0"), "--now: --delete-records-json is for Kafka to delete now"),
+        (("--delete-records-json", "x", "--what-if"), "--what-if: --delete-records-json is for Kafka to delete now"),
         (("--apply", "--plan", "x"), "--plan x: no such plan in"),
         (("--catalog", "/nowhere/at/all"), "/nowhere/at/all: no catalog there"),
     ],

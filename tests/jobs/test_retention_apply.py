@@ -8,12 +8,14 @@ import os
 import shutil
 import signal
 import subprocess
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from jobs.common.apply_plan import refuse_age
+from kidxlib.errors import UsageError
 from kidxlib.names import LOG_SUFFIX, segment_file
 from tests.faults import children
 from tests.faults.processes import Child, kill_session, while_it_runs
@@ -21,9 +23,19 @@ from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.kidxlib import golden
 from tests.support.build_job import retention_here, rows, start
 
-_PLANNED_AT: Final = datetime(2026, 11, 25, tzinfo=UTC)
-_APPLIED_AT: Final = datetime(2026, 11, 25, 0, 59, tzinfo=UTC)
-#: What goes of the sample by Kafka's defaults, and what then stays as the last of its partition.
+#: Of the sample, what is older than this goes: nothing of it is of the three days around.
+_OLDEST: Final = datetime(2026, 11, 19, tzinfo=UTC)
+#: All that a deletion rests on; of `compacted` for itself, as it looks so.
+_POLICY: Final = """\
+cleanup.policy = "delete"
+retention.ms = {retention_ms}
+retention.bytes = -1
+remote.storage.enable = false
+[[topic]]
+match = "compacted"
+cleanup.policy = "delete"
+"""
+#: What goes of the sample then, and what then stays as the last of its partition.
 _DELETED: Final = {("compacted", 0), ("compacted", 16431), ("compacted", 22798), ("plain-zstd", 0), ("txn-mixed", 0)}
 _LAST: Final = {("compacted", 23924), ("plain-zstd", 13697)}
 
@@ -36,10 +48,19 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
     archive = Archive(tmp_path_factory.mktemp("apply") / "archive")
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build()
-    plan = archive.plan("--now", _PLANNED_AT.isoformat())
+    plan = archive.plan("--policy", _policy(archive))
     going = {(s["topic"], s["base_offset"]) for s in plan["segments"] if s["decision"] == "delete"}
     assert going == _DELETED | _LAST
     return archive, plan["plan_id"]
+
+
+def _policy(archive: Archive) -> Path:
+    """The file of policies, made when it is first asked for; beside the archive."""
+    path = archive.folder.with_name("policy.toml")
+    if not path.exists():
+        age = datetime.now(UTC) - _OLDEST
+        path.write_text(_POLICY.format(retention_ms=age // timedelta(milliseconds=1)))
+    return path
 
 
 class Planned(Copies):
@@ -63,8 +84,7 @@ def archive(copies: Planned) -> Archive:
 
 
 def _arguments(archive: Archive, plan_id: str) -> tuple[str | Path, ...]:
-    now = ("--now", _APPLIED_AT.isoformat())
-    return ("--catalog", archive.catalog, "--apply", "--plan", plan_id, *now, "--delete-delay", "0s", "--json")
+    return ("--catalog", archive.catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s", "--json")
 
 
 def _files(archive: Archive) -> dict[str, bytes]:
@@ -85,14 +105,15 @@ def _rows(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
 
 def test_a_plan_is_carried_out_and_the_catalog_says_so(archive: Archive, copies: Planned) -> None:
     """Once, and again with nothing left to do; the next build and the next plan miss nothing."""
-    before = _files(archive)
+    before, begun = _files(archive), datetime.now(UTC)
     ended = retention_here(*_arguments(archive, copies.plan_id))
     assert ended.code == 0, ended.err
     assert ended.json["by_outcome"] == {"deleted": 5, "last": 2}
     assert _files(archive) == _left(before)
     found = _rows(archive)
     deleted = {key: row["deleted_at"] for key, row in found.items() if row["status"] == "deleted"}
-    assert deleted == dict.fromkeys(_DELETED, _APPLIED_AT)
+    [deleted_at] = set(deleted.values())
+    assert deleted.keys() == _DELETED and begun <= deleted_at <= datetime.now(UTC)
     assert all(row["deleted_at"] is None for key, row in found.items() if key not in _DELETED)
 
     again = retention_here(*_arguments(archive, copies.plan_id))
@@ -100,25 +121,72 @@ def test_a_plan_is_carried_out_and_the_catalog_says_so(archive: Archive, copies:
     built = archive.build()
     assert (built.json["segments"], built.json["gone"]) == (0, 0)
     assert _rows(archive) == found
-    assert len(archive.plan("--now", _PLANNED_AT.isoformat())["segments"]) == 12 - 5
+    assert len(archive.plan("--what-if")["segments"]) == 12 - 5
 
 
 def test_a_plan_that_cannot_be_carried_out_is_refused(archive: Archive, copies: Planned, tmp_path: Path) -> None:
-    """Too old, of several policies, or of a log dir that another process holds: exit code 2, nothing done."""
+    """Too old, a what-if, of several policies, or of a log dir that another process holds: exit code 2,
+    nothing done.
+    """
     before = _files(archive)
     arguments = _arguments(archive, copies.plan_id)
-    assert_refused(retention_here(*arguments, "--max-plan-age", "58m"), "made 0:59:00 ago, expected 0:58:00 at most")
+    old = retention_here(*arguments, "--max-plan-age", "1ms")
+    assert_refused(old, "ago by this machine's clock, expected 0:00:00.001000 at most; plan again")
+    for what_if in (("--now", "2030-01-01T00:00Z"), ("--what-if",), ("--high-watermark", "9")):
+        asked = archive.plan("--policy", _policy(archive), *what_if)["plan_id"]
+        assert_refused(retention_here(*_arguments(archive, asked)), "says what would be (--now, --what-if or --high-")
     with Child(children.hold_lock, archive.log_dir / ".lock") as holder:
         assert holder.received.recv() == "held"
         assert_refused(retention_here(*arguments), f"{archive.log_dir}/.lock: held by another process")
     policy = tmp_path / "policy.toml"
     policy.write_text("[policy.a]\n[policy.b]\n")
-    plan_id = archive.plan("--policy", policy, "--now", _PLANNED_AT.isoformat())["plan_id"]
+    plan_id = archive.plan("--policy", policy)["plan_id"]
     assert_refused(retention_here(*_arguments(archive, plan_id)), "compares the policies a, b; plan again with one")
     archive.log_dir.rename(archive.folder / "elsewhere")
     assert_refused(retention_here(*arguments), str(archive.log_dir))
     (archive.folder / "elsewhere").rename(archive.log_dir)
     assert _files(archive) == before
+
+
+def test_a_plan_of_the_future_is_refused() -> None:
+    """By the machine's clock, be it by a millisecond: then one of two clocks is wrong."""
+    hour = timedelta(hours=1)
+    for age_ms in (0, 1, 3_600_000):
+        refuse_age("--plan x", 10**12, 10**12 + age_ms, hour)
+    with pytest.raises(UsageError) as future:
+        refuse_age("--plan x", 10**12, 10**12 - 1, hour)
+    assert str(future.value).startswith(
+        "--plan x: planned for 2001-09-09T01:46:40.000Z, which is 0:00:00.001000 from now by this machine's clock "
+        "(2001-09-09T01:46:39.999Z): one of the clocks is wrong"
+    )
+    with pytest.raises(UsageError, match=r"made 1:00:00\.001000 ago by this machine's clock, expected 1:00:00 at most"):
+        refuse_age("--plan x", 10**12, 10**12 + 3_600_001, hour)
+
+
+def test_a_policy_that_says_something_else_by_now_is_refused(archive: Archive, copies: Planned, tmp_path: Path) -> None:
+    """Or that is not there any more: exit code 2, nothing done. Another file that says the same will do."""
+    before, text = _files(archive), _policy(archive).read_text()
+    arguments, other = _arguments(archive, copies.plan_id), tmp_path / "other.toml"
+    other.write_text(text.replace("retention.bytes = -1", "retention.bytes = 7"))
+    refused = retention_here(*arguments, "--policy", other)
+    assert_refused(refused, "topic compacted: retention.bytes is 7 by now, planned with -1; plan again")
+    other.write_text(text.replace("remote.storage.enable = false", ""))
+    assert_refused(retention_here(*arguments, "--policy", other), "topic compacted: who said it is cleanup.policy: ")
+    assert_refused(retention_here(*arguments, "--policy", tmp_path / "none"), "none: cannot read the policies: No such")
+    assert _files(archive) == before
+    other.write_text(text)
+    assert retention_here(*arguments, "--policy", other).json["by_outcome"] == {"deleted": 5, "last": 2}
+
+
+def test_a_log_dir_that_says_something_else_by_now_is_left(archive: Archive, copies: Planned) -> None:
+    """A high watermark, a topic made anew: its partition stays, the others go; exit code 3."""
+    metadata = archive.log_dir / "compacted-0" / "partition.metadata"
+    metadata.unlink()  # it is a link to that of all copies
+    metadata.write_text("version: 0\ntopic_id: another\n")
+    ended = retention_here(*_arguments(archive, copies.plan_id))
+    assert ended.code == 3 and ended.json["by_outcome"] == {"changed": 1, "behind": 3, "deleted": 2, "last": 1}
+    assert "topic id another, planned with " in ended.json["not_well"][0]["detail"]
+    assert len(list((archive.log_dir / "compacted-0").glob("*.log"))) == 4
 
 
 def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: Planned) -> None:
@@ -130,7 +198,7 @@ def test_what_has_changed_since_it_was_planned_stays(archive: Archive, copies: P
     ended = retention_here(*_arguments(archive, copies.plan_id))
     assert ended.code == 3
     assert ended.json["by_outcome"] == {"deleted": 3, "changed": 1, "behind": 2, "last": 1}
-    assert ended.json["not_well"][0]["detail"].startswith(f"{log}: 135626 bytes, modified at 0 ns; planned as ")
+    assert ended.json["not_well"][0]["detail"].startswith(f"{log}: 135626 bytes, modified at 0 ns, inode ")
     assert log.exists() and _rows(archive)["compacted", 16431]["status"] == "ok"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 
@@ -18,20 +19,22 @@ from tests.support.build_job import build_here, retention_here
 _TOOL: Final = "org.apache.kafka.tools.DeleteRecordsCommand"
 _TOPIC: Final = "orders"
 _FIRST_MS: Final = 1_700_000_000_000
+_DAY_MS: Final = 24 * 60 * 60 * 1000
 _RECORDS: Final = 60
+_POLICY: Final = {"cleanup.policy": "delete", "retention.bytes": -1, "remote.storage.enable": False}
 #: `segment.bytes` cannot be less than 1 MiB; this one, of Kafka's own tests, can.
 _CONFIG: Final = {"internal.segment.bytes": "2048", "segment.ms": str(2**63 - 1), "retention.ms": "-1"}
 
 
 def _produce(bootstrap: str) -> None:
-    """Partition 0: a record a second in many segments. Partition 1: so few that all are too old."""
+    """Partition 0: a record a day in many segments. Partition 1: so few that all are too old."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(_TOPIC, 2, 1, config=_CONFIG)]).values():
         future.result(TIMEOUT_SECONDS)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for number in range(_RECORDS):
         for partition in (0, 1) if number < 3 else (0,):
-            timestamp = _FIRST_MS + 1000 * number
+            timestamp = _FIRST_MS + _DAY_MS * number
             producer.produce(_TOPIC, bytes(200), partition=partition, timestamp=timestamp)
             assert producer.flush(TIMEOUT_SECONDS) == 0
 
@@ -44,9 +47,12 @@ def test_a_plan_is_carried_out_on_a_live_broker(tmp_path: Path) -> None:
     catalog, wanted = tmp_path / "catalog", tmp_path / "delete.json"
     built = build_here("--source", f"b={broker.log_dir}", "--index-dir", tmp_path / "index", "--catalog", catalog)
     assert built.code in (0, 3), built.err  # the controller's log is never stopped cleanly
-    now = _FIRST_MS + 1000 * _RECORDS
-    limits = ("--topics", _TOPIC, "--retention-ms", "30000", "--now", str(now))
-    planned = retention_here("--catalog", catalog, *limits, "--delete-records-json", wanted, "--json")
+    # As if it were the day of the last record: half of them are thirty days old.
+    age_ms = int(time.time() * 1000) - (_FIRST_MS + _DAY_MS * _RECORDS)
+    policy = {_TOPIC: {**_POLICY, "retention.ms": age_ms + 30 * _DAY_MS}}
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    told = ("--topics", _TOPIC, "--policy", tmp_path / "policy.json")
+    planned = retention_here("--catalog", catalog, *told, "--delete-records-json", wanted, "--json")
     assert planned.code == 0, planned.err
     starts = {entry["partition"]: entry["offset"] for entry in json.loads(wanted.read_text())["partitions"]}
     kept = [s for s in planned.json["segments"] if s["partition"] == 0 and s["decision"] == "keep"]

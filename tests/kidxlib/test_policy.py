@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.policy import Policy, kept_for_its_topic, read_policies
-from kidxlib.retention import RETENTION_MS_DEFAULT, Cleanup, Reason, TopicPolicy
+from kidxlib.policy import Origin, Policy, TopicConfig, kept_for_its_topic, read_policies
+from kidxlib.retention import RESTED_ON, RETENTION_MS_DEFAULT, Cleanup, Reason, TopicPolicy
 
 _NAMED = """\
 # What would be deleted by each?
@@ -43,10 +44,10 @@ def test_named_policies_with_ordered_patterns(tmp_path: Path) -> None:
     today, three_days = _read(tmp_path, _NAMED)
     both = frozenset(Cleanup)
     assert (today.name, three_days.name) == ("today", "3 days")
-    assert today.of_topic("ab") == TopicPolicy(retention_ms=1000)
-    assert three_days.of_topic("x") == TopicPolicy(retention_ms=1000, retention_bytes=5, cleanup=both)
-    assert three_days.of_topic("ac") == TopicPolicy(retention_ms=-1, retention_bytes=5, cleanup=both)
-    assert three_days.of_topic("ab") == TopicPolicy(
+    assert today.of_topic("ab").policy == TopicPolicy(retention_ms=1000)
+    assert three_days.of_topic("x").policy == TopicPolicy(retention_ms=1000, retention_bytes=5, cleanup=both)
+    assert three_days.of_topic("ac").policy == TopicPolicy(retention_ms=-1, retention_bytes=5, cleanup=both)
+    assert three_days.of_topic("ab").policy == TopicPolicy(
         retention_ms=1000,
         retention_bytes=5,
         cleanup=frozenset({Cleanup.COMPACT}),
@@ -56,20 +57,71 @@ def test_named_policies_with_ordered_patterns(tmp_path: Path) -> None:
 
 def test_a_file_without_names_is_one_policy(tmp_path: Path) -> None:
     [policy] = _read(tmp_path, 'cleanup.policy = "none"\n[[topic]]\nmatch = "t"\nremote.storage.enable = true\n')
-    assert policy.name == "default" and policy.of_topic("u") == TopicPolicy(cleanup=frozenset())
-    assert _read(tmp_path, "")[0].of_topic("u") == TopicPolicy(retention_ms=RETENTION_MS_DEFAULT)
-    assert kept_for_its_topic("t", policy.of_topic("t"), True) is Reason.NOT_MODELLED
+    assert policy.name == "default" and policy.of_topic("u").policy == TopicPolicy(cleanup=frozenset())
+    assert _read(tmp_path, "")[0].of_topic("u").policy == TopicPolicy(retention_ms=RETENTION_MS_DEFAULT)
+    assert _kept("t", policy.of_topic("t")) is Reason.NOT_MODELLED
+
+
+def test_each_value_tells_who_said_it(tmp_path: Path) -> None:
+    """Of the very topic, all whose names match, all of the file, or nobody; one that is known makes no other so."""
+    [policy] = _read(
+        tmp_path,
+        "retention.ms = 1\n"
+        "[[topic]]\nmatch = 'a\\.b'\norder = 1\ncleanup.policy = 'delete'\n"
+        "[[topic]]\nmatch = 'a.*'\norder = 2\ncleanup.policy = 'delete'\nremote.storage.enable = false\n",
+    )
+    origins = [[policy.of_topic(topic).origins[name].value for name in RESTED_ON] for topic in ("a.b", "ac", "x")]
+    assert origins == [
+        ["topic", "default", "kafka-default", "kafka-default"],
+        ["pattern", "default", "kafka-default", "pattern"],
+        ["kafka-default", "default", "kafka-default", "kafka-default"],
+    ]
+    assert [policy.of_topic(topic).unknown for topic in ("a.b", "ac", "x")] == [
+        ("retention.bytes", "remote.storage.enable"),
+        ("retention.bytes",),
+        ("cleanup.policy", "retention.bytes", "remote.storage.enable"),
+    ]
+    assert [policy.of_topic(topic).assumes_delete for topic in ("a.b", "ac", "x")] == [False, True, True]
+
+
+def test_limits_are_not_asked_for_where_nothing_is_deleted(tmp_path: Path) -> None:
+    [policy] = _read(tmp_path, "cleanup.policy = 'compact'\nremote.storage.enable = false\n")
+    assert policy.of_topic("t").unknown == () and _kept("t", policy.of_topic("t"), what_if=False) is None
+
+
+def test_a_topic_of_which_not_all_is_known_or_that_looks_compacted_is_kept() -> None:
+    """Unless it is asked what would be; and one that looks compacted even then, as nobody said that it is deleted."""
+    config = Policy().of_topic("t")
+    assert _kept("t", config, what_if=False) is Reason.POLICY_UNKNOWN
+    assert _kept("t", config) is None
+    assert _kept("t", config, looks_compacted=True) is Reason.LOOKS_COMPACTED
+    said = replace(config, origins=dict.fromkeys(RESTED_ON, Origin.TOPIC))
+    assert _kept("t", said, what_if=False, looks_compacted=True) is None
 
 
 def test_internal_topics() -> None:
-    """Kept unless they are asked for, and then with the settings that a broker gives them."""
+    """Kept unless they are asked for, and then with the settings that a broker gives them, where nobody said others."""
     policy = Policy()
     offsets = policy.of_topic("__consumer_offsets")
-    assert offsets.cleanup == {Cleanup.COMPACT}
-    assert kept_for_its_topic("__consumer_offsets", offsets, False) is Reason.INTERNAL_TOPIC
-    assert kept_for_its_topic("__consumer_offsets", offsets, True) is None
-    assert kept_for_its_topic("__cluster_metadata", TopicPolicy(), True) is Reason.NOT_MODELLED
-    assert kept_for_its_topic("orders", TopicPolicy(), False) is None
+    assert offsets.policy.cleanup == {Cleanup.COMPACT} and offsets.origins["cleanup.policy"] is Origin.KAFKA
+    assert _kept("__consumer_offsets", offsets, include_internal=False) is Reason.INTERNAL_TOPIC
+    assert _kept("__consumer_offsets", offsets) is None
+    assert _kept("__consumer_offsets", offsets, what_if=False) is Reason.POLICY_UNKNOWN
+    assert _kept("__cluster_metadata", policy.of_topic("__cluster_metadata")) is Reason.NOT_MODELLED
+    assert _kept("orders", policy.of_topic("orders"), include_internal=False) is None
+
+
+def _kept(
+    topic: str,
+    config: TopicConfig,
+    *,
+    include_internal: bool = True,
+    what_if: bool = True,
+    looks_compacted: bool = False,
+) -> Reason | None:
+    return kept_for_its_topic(
+        topic, config, include_internal=include_internal, what_if=what_if, looks_compacted=looks_compacted
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,6 +152,6 @@ def test_a_wrong_line_is_named(text: str, message: str, tmp_path: Path) -> None:
 def test_patterns_that_both_match_need_an_order(first: str, second: str, tmp_path: Path) -> None:
     text = f"[[topic]]\nmatch = 'a.*'\n{first}\n\n[[topic]]\nmatch = '.*b'\n{second}\n"
     [policy] = _read(tmp_path, text)
-    assert policy.of_topic("ac") == policy.of_topic("cb") == TopicPolicy()
+    assert policy.of_topic("ac").policy == policy.of_topic("cb").policy == TopicPolicy()
     with pytest.raises(UsageError, match=r"policy.toml: line 5: topic ab matches .*, and .* of line 1; give each"):
         policy.of_topic("ab")

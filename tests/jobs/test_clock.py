@@ -1,0 +1,54 @@
+"""A time that is given says what is decided, never what may be removed: that goes by the machine's clock."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.common.compaction_request import GivenOptions, compaction_request
+from jobs.common.retention_request import ApplyRequest, RetentionOptions, retention_request
+from jobs.common.settings import SETTINGS_FILE
+from kidxlib.errors import UsageError
+from kidxlib.times import to_ms
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> str:
+    """What looks like one."""
+    (tmp_path / "segments" / "_delta_log").mkdir(parents=True)
+    return str(tmp_path)
+
+
+def _given(options: type[Any], **values: Any) -> Any:
+    """Options of which only some were given."""
+    nothing: dict[str, Any] = {field.name: () if field.name == "sources" else None for field in fields(options)}
+    return options(**{**nothing, "settings_file": SETTINGS_FILE, **values})
+
+
+def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog: str) -> None:
+    before = to_ms(datetime.now(UTC))
+    asked = {"catalog": catalog, "orphans": True, "apply": True}
+    files = compaction_request(_given(GivenOptions, now="2099-01-01T00:00Z", **asked)).files
+    assert files is not None and files.now_ms == to_ms(datetime(2099, 1, 1, tzinfo=UTC))
+    assert before <= files.clock_ms <= to_ms(datetime.now(UTC))
+
+
+def test_retention_applies_by_the_clock_alone(catalog: str) -> None:
+    before = datetime.now(UTC)
+    request = retention_request(_given(RetentionOptions, catalog=catalog, apply=True, plan_id="x"))
+    assert isinstance(request, ApplyRequest) and before <= request.where.now <= datetime.now(UTC)
+    with pytest.raises(UsageError, match="--now: --apply goes by this machine's clock, and takes no such option"):
+        retention_request(_given(RetentionOptions, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z"))
+
+
+@pytest.mark.parametrize(
+    "asked", [{"now": "2026-01-01T00:00Z"}, {"what_if": True}, {"high_watermark": 5}], ids=lambda asked: min(asked)
+)
+def test_a_time_or_a_guess_makes_a_what_if(asked: dict[str, Any], catalog: str) -> None:
+    """Which nothing is deleted by, here or by Kafka."""
+    request = retention_request(_given(RetentionOptions, catalog=catalog, **asked))
+    assert not isinstance(request, ApplyRequest) and request.options.what_if
