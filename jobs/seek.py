@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,25 +16,31 @@ from pyspark.sql import functions as F
 
 from jobs.common import shared_options
 from jobs.common.answer_files import Format, refuse_existing, reset_offsets, write_answers
-from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.catalog import Catalog
+from jobs.common.cataloged_partitions import cataloged_partitions, known_partitions
+from jobs.common.check_queries import check_queries
 from jobs.common.driver_rows import of_driver
 from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.queries import Asked, asked, one_query, read_queries
 from jobs.common.request import Where, absolute
-from jobs.common.seek_on_executors import RESULT, Partitions, answer_on_executors
+from jobs.common.seek_on_executors import RESULT, Partitions, Unknown, answer_on_executors
 from jobs.common.session import session
 from jobs.common.settings import read_settings
 from jobs.common.tables import PARTITIONS
 from kidxlib.answers import OFFSET, TIMESTAMP
 from kidxlib.cataloged import not_cataloged
+from kidxlib.cli.whole_number import WholeNumber
 from kidxlib.command import ExitCode, run
 from kidxlib.console import print_json, print_line, warn
 from kidxlib.errors import UsageError
 from kidxlib.names import PARTITION_MAX, TopicPartition
+from kidxlib.progress import begin_phase
 from kidxlib.show_answers import show_answers
 from kidxlib.times import parse_milliseconds
 
+#: Partitions that the catalog does not have, for which the most similar names are looked up.
+_EXPLAINED: Final = 100
 #: Partitions without an offset to reset to that are named on screen.
 _NAMED: Final = 5
 
@@ -44,11 +51,13 @@ class SeekRequest:
 
     Attributes:
         question: topic, partition, kind and target of the command line; None where `queries` names a file.
+        asked: its time, as it was typed.
         output: where the answers go; None for the screen.
         consumer_group_csv: where offsets to reset to go.
     """
 
     question: tuple[str, int, str, int] | None
+    asked: str | None
     queries: str | None
     output: str | None
     consumer_group_csv: Path | None
@@ -60,8 +69,8 @@ class SeekRequest:
 @click.option("--database", metavar="NAME", help="A catalog in a database of Spark's metastore instead.")
 @click.option("--source", metavar="NAME", help="Only this source. [default: each that holds the partition]")
 @click.option("--topic", help="The topic.")
-@click.option("--partition", type=click.IntRange(0, PARTITION_MAX), help="The partition's number.")
-@click.option("--offset", type=click.IntRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
+@click.option("--partition", type=WholeNumber(0, PARTITION_MAX), help="The partition's number.")
+@click.option("--offset", type=WholeNumber(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
 @click.option(
     "--timestamp", metavar="TIME", help="Which is the first record of this time or later? ISO 8601 with a zone, or ms."
 )
@@ -88,12 +97,13 @@ def seek(catalog: str | None, database: str | None, settings_file: Path, as_json
     which notes say; 1 failed.
     """
     request = _request(**options)
-    where = Where.of(read_settings(settings_file), catalog, database, now=None)
+    where = Where.of(read_settings(settings_file), catalog, database, now=None).with_catalog()
     start = time.monotonic()
     with session("seek", where.event_log_dir) as spark:
         if request.output is not None:
             refuse_existing(spark, request.output)
         opened = existing_catalog(spark, where.catalog, where.database)
+        begin_phase("reading the questions")
         queries, wanted = _questions(spark, request)
         names = {TopicPartition(each.topic, each.partition) for each in wanted}
         partitions = cataloged_partitions(opened, names, request.source)
@@ -103,8 +113,30 @@ def seek(catalog: str | None, database: str | None, settings_file: Path, as_json
             raise UsageError(f"{opened.path}: {not_cataloged(wanted_one, request.source, known)}")
         if request.consumer_group_csv is not None:
             _refuse_ambiguous(wanted, partitions)
-        answers = answer_on_executors(queries, sum(each.queries for each in wanted), partitions)
-        return _answer(spark, request, answers, partitions, start, as_json)
+        begin_phase("answering")
+        unknown = _unknown(opened, wanted, partitions, request.source)
+        answers = answer_on_executors(queries, sum(each.queries for each in wanted), partitions, unknown)
+        return _answer(spark, request, answers, partitions, unknown, start, as_json)
+
+
+def _unknown(catalog: Catalog, wanted: Sequence[Asked], partitions: Partitions, source: str | None) -> Unknown:
+    """What to say of partitions that are asked and that the catalog, or one source of it, does not have."""
+    missing = [
+        each
+        for each in wanted
+        if not any(
+            each.source in (None, held.facts["source"]) for held in partitions.get((each.topic, each.partition), ())
+        )
+    ]
+    if not missing:
+        return {}
+    known = known_partitions(catalog)
+    return {
+        (each.topic, each.partition, each.source): known.why_unknown(
+            TopicPartition(each.topic, each.partition), each.source or source
+        )
+        for each in missing[:_EXPLAINED]
+    }
 
 
 def _request(
@@ -139,8 +171,11 @@ def _request(
     else:
         assert timestamp is not None
         question = topic, partition, TIMESTAMP, parse_milliseconds(timestamp)
+    if queries is not None:
+        check_queries(absolute(queries))
     return SeekRequest(
         question=question,
+        asked=timestamp,
         queries=None if queries is None else absolute(queries),
         output=None if output is None else absolute(output),
         consumer_group_csv=consumer_group_csv,
@@ -149,9 +184,9 @@ def _request(
 
 
 def _refuse_unwritable(path: Path) -> None:
-    if path.exists():
+    if os.path.lexists(path):
         raise UsageError(f"--consumer-group-csv {path}: it is there already; expected a new name")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UsageError(f"--consumer-group-csv {path}: no folder {path.parent}; expected one that is there")
 
 
@@ -192,6 +227,7 @@ def _answer(
     request: SeekRequest,
     answers: DataFrame,
     partitions: Partitions,
+    unknown: Unknown,
     start: float,
     as_json: bool,
 ) -> Ended:
@@ -201,6 +237,7 @@ def _answer(
         counted,
         F.count("*").alias("answers"),
         F.count_if("found").alias("found"),
+        F.count_if(~F.col("answered")).alias("not_answered"),
         F.count_if("trouble").alias("trouble"),
         F.sum("bytes_read").alias("bytes_read"),
     )
@@ -214,11 +251,11 @@ def _answer(
     found = dict(counted.get)
     ended = Ended(
         code=ExitCode.NOT_WELL if found["trouble"] else ExitCode.OK,
-        counts={name: found[name] for name in ("answers", "found", "trouble")},
+        counts={name: found[name] for name in ("answers", "found", "not_answered", "trouble")},
         bytes=found["bytes_read"] or 0,
     )
     if request.question is not None:
-        show_answers(rows, as_json)
+        show_answers(rows, as_json, request.asked)
         return ended
     counts: dict[str, Any] = {
         **found,
@@ -231,12 +268,22 @@ def _answer(
     else:
         print_line(f"{counts['answers']:,} answers, {counts['found']:,} found, in {counts['seconds']:.1f} s")
         print_line(f"read {counts['bytes_read']:,} bytes of logs")
-        if counts["trouble"]:
-            print_line(f"{counts['trouble']:,} have a note about a file that is not as it should be")
+        _print_trouble(counts["not_answered"], counts["trouble"], unknown)
         for name in ("output", "consumer_group_csv"):
             if counts[name] is not None:
                 print_line(f"{name.replace('_', ' ')}: {counts[name]}")
     return ended
+
+
+def _print_trouble(not_answered: int, trouble: int, unknown: Unknown) -> None:
+    if not_answered:
+        print_line(f"{not_answered:,} not answered for certain: their notes say why")
+    if trouble > not_answered:
+        print_line(f"{trouble - not_answered:,} answered, with a note about a damaged file")
+    for why in list(unknown.values())[:_NAMED]:
+        print_line(f"  {why}")
+    if len(unknown) > _NAMED:
+        print_line(f"  … and more partitions that the catalog does not have: {len(unknown) - _NAMED:,}")
 
 
 def _write_reset_offsets(path: Path, rows: Sequence[Mapping[str, Any]], partitions: Partitions) -> None:

@@ -28,6 +28,7 @@ RESULT_COLUMNS: Final = (
     "query",
     "target",
     "found",
+    "answered",
     "segment_base_offset",
     "position",
     "batch_base_offset",
@@ -42,6 +43,7 @@ RESULT_COLUMNS: Final = (
 #: What is said of a question.
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("found", pa.bool_(), nullable=False),
+    pa.field("answered", pa.bool_(), nullable=False),  # false: files do not let it be said for certain
     pa.field("segment_base_offset", pa.int64()),
     pa.field("position", pa.int64()),
     pa.field("batch_base_offset", pa.int64()),
@@ -71,6 +73,7 @@ class Answers:
         self._notes = np.zeros(rows, np.int32)
         self._texts = [""]
         self._trouble = np.zeros(rows, np.bool_)
+        self._unsure = np.zeros(rows, np.bool_)
 
     def is_open(self, rows: _Rows) -> NDArray[np.bool_]:
         """Which of the rows are neither found nor have a note."""
@@ -110,6 +113,12 @@ class Answers:
             self.note(rows, text)
             self._trouble[rows] = True
 
+    def unsure(self, rows: _Rows, text: str | None) -> None:
+        """Likewise, and without that file there is no answer, or perhaps another."""
+        if text is not None:
+            self.trouble(rows, text)
+            self._unsure[rows] = True
+
     def note(self, rows: _Rows, text: str) -> None:
         """Add a remark to what stands there."""
         for code in np.unique(self._notes[rows]).tolist():
@@ -121,6 +130,7 @@ class Answers:
         codes = _numbers(pa.int32(), self._notes, self._notes != 0)
         columns = {
             "found": _flags(self.found),
+            "answered": _flags(~self._unsure),
             "trouble": _flags(self._trouble),
             "note": pa.DictionaryArray.from_arrays(codes, _strings(self._texts)).cast(pa.string()),
         }

@@ -10,140 +10,40 @@ is not complete, before the error is raised.
 
 from __future__ import annotations
 
-import contextlib
-import enum
-import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
-from kidxlib import formats, names
-from kidxlib.abstract_index import AbstractIndex, as_int
+from kidxlib import formats
+from kidxlib.abstract_index import as_int
 from kidxlib.checksums import extend_crc32, extend_crc32c
 from kidxlib.codecs import PIECE_BYTES, MalformedError
 from kidxlib.control_records import read_control_record
+from kidxlib.dump_files import DumpOptions, DumpSource, FileKind, base_offset, content, opened_log
+from kidxlib.dump_indexes import dump_index
 from kidxlib.dump_pieces import (
     AbortedEntry,
     DumpedBatch,
     DumpedRecord,
-    Empty,
     InvalidBytes,
     LeaderEpochEntry,
     LogStart,
-    OffsetEntry,
     OffsetGap,
-    OffsetMismatch,
-    OffsetNotFound,
     Piece,
     ProducerEntry,
-    Sane,
-    TimeEntry,
-    TimestampMismatch,
-    TimestampOutOfOrder,
     decremented_sequence,
     incremented_sequence,
 )
-from kidxlib.errors import KidxError, UsageError
 from kidxlib.log_dir import read_epoch_entries
-from kidxlib.offset_index import OffsetIndex, OffsetPosition
 from kidxlib.producers import read_snapshot
-from kidxlib.records import Batch, MalformedRecordsError, headers, messages, records, spans
-from kidxlib.storage import LogBytes, LogFile, open_log
-from kidxlib.time_index import TimeIndex, TimestampOffset
+from kidxlib.records import Batch, MalformedRecordsError, headers, messages, records
+from kidxlib.storage import LogBytes
 from kidxlib.transaction_index import TransactionIndex
 
-_Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
-MAX_MESSAGE_SIZE_DEFAULT: Final = 5 * 1024 * 1024
-
-
-class FileKind(enum.Enum):
-    """What a file is, by its name."""
-
-    LOG = names.LOG_SUFFIX
-    OFFSET_INDEX = names.OFFSET_INDEX_SUFFIX
-    TIME_INDEX = names.TIME_INDEX_SUFFIX
-    TRANSACTION_INDEX = names.TRANSACTION_INDEX_SUFFIX
-    SNAPSHOT = names.SNAPSHOT_SUFFIX
-    LEADER_EPOCHS = names.LEADER_EPOCH_CHECKPOINT
-
-
-class DumpError(KidxError):
-    """A file is malformed at a place, and nothing behind it was looked at; Kafka throws there, too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpOptions:
-    """
-    Attributes:
-        deep: look at the records in the batches, not only at the batches.
-        contents: look at keys and values, too; `deep` goes with it.
-        metadata: look at what records say besides key and value; control records say nothing else.
-        max_bytes: of a log, only the batches that lie in so many bytes; None for all.
-        verify_only: of an index, give only the findings.
-        sanity_only: of an index, only do what a broker did before it used one (`sanityCheck`).
-        max_message_size: no batch that an offset index names is larger, in bytes.
-    """
-
-    deep: bool = False
-    contents: bool = False
-    metadata: bool = True
-    max_bytes: int | None = None
-    verify_only: bool = False
-    sanity_only: bool = False
-    max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT
-
-
-# ---- which file ----
-
-
-def kind_of(path: Path) -> FileKind:
-    """What a file is, by its name.
-
-    Raises:
-        UsageError: nothing that can be dumped; or its name does not begin with an offset, or what its entries have to
-            be compared with is not beside it.
-    """
-    if path.name == names.LEADER_EPOCH_CHECKPOINT:
-        return FileKind.LEADER_EPOCHS
-    kind = _KINDS.get(path.suffix)
-    if kind is None:
-        raise UsageError(
-            f"{path}: not a file that can be dumped, expected {', '.join(_KINDS)} or {names.LEADER_EPOCH_CHECKPOINT}"
-        )
-    if kind is not FileKind.SNAPSHOT:
-        _base_offset(path)
-    for other in _COMPARED_WITH.get(kind, ()):
-        if not _beside(path, other).is_file():
-            raise UsageError(f"{path}: its entries are compared with {_beside(path, other).name}, which is not there")
-    return kind
-
-
-_KINDS: Final = {kind.value: kind for kind in FileKind if kind is not FileKind.LEADER_EPOCHS}
-_COMPARED_WITH: Final = {
-    FileKind.OFFSET_INDEX: (FileKind.LOG,),
-    FileKind.TIME_INDEX: (FileKind.LOG, FileKind.OFFSET_INDEX),
-}
-
-
-def _base_offset(path: Path) -> int:
-    """What Kafka takes for it: all up to the first dot."""
-    text = path.name.partition(".")[0]
-    offset = int(text) if text.removeprefix("-").isdecimal() and text.isascii() else None
-    if offset is None or not -(2**63) <= offset < 2**63:
-        raise UsageError(f"{path}: its name has to begin with an offset, as {names.segment_file(0, path.suffix)}")
-    return offset
-
-
-def _beside(path: Path, kind: FileKind) -> Path:
-    return path.with_name(path.name.partition(".")[0] + kind.value)
-
-
-def dump_file(path: Path, kind: FileKind, options: DumpOptions) -> Iterator[Piece]:
+def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[Piece]:
     """The pieces of a file.
 
     Raises:
@@ -151,11 +51,12 @@ def dump_file(path: Path, kind: FileKind, options: DumpOptions) -> Iterator[Piec
         KidxError: it is as a whole, or was changed meanwhile.
         OSError: it cannot be read.
     """
-    match kind:
+    path = source.path
+    match source.kind:
         case FileKind.LOG:
             yield from _dump_log(path, options)
         case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX:
-            yield from _dump_index(path, kind, options)
+            yield from dump_index(source, options)
         case FileKind.TRANSACTION_INDEX:
             yield from _dump_transaction_index(path)
         case FileKind.SNAPSHOT:
@@ -169,8 +70,8 @@ def dump_file(path: Path, kind: FileKind, options: DumpOptions) -> Iterator[Piec
 
 
 def _dump_log(path: Path, options: DumpOptions) -> Iterator[Piece]:
-    yield LogStart(_base_offset(path))
-    with _opened_log(path) as log:
+    yield LogStart(base_offset(path))
+    with opened_log(path) as log:
         if options.max_bytes is not None:
             log.keep_valid(options.max_bytes)
         end = 0
@@ -187,14 +88,6 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[Piece]:
             end = batch.next_position
         if options.max_bytes is None and end < log.size:
             yield InvalidBytes(end, log.size - end)
-
-
-@contextlib.contextmanager
-def _opened_log(path: Path) -> Iterator[LogFile]:
-    with contextlib.closing(LogFile(str(path))) as log:
-        if log.size > formats.SEGMENT_BYTES_MAX:
-            raise DumpError(f"{log.size} bytes, expected {formats.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
-        yield log
 
 
 def _dumped(log: LogBytes, batch: Batch) -> DumpedBatch:
@@ -301,143 +194,20 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-# ---- indexes ----
-
-
-def _dump_index(path: Path, kind: FileKind, options: DumpOptions) -> Iterator[Piece]:
-    index: OffsetIndex | TimeIndex
-    content, base_offset = _content(path), _base_offset(path)
-    if kind is FileKind.OFFSET_INDEX:
-        index = OffsetIndex.from_bytes(content, base_offset, name=str(path))
-        if not len(index):
-            yield Empty()
-            return
-    else:
-        index = TimeIndex.from_bytes(content, base_offset, name=str(path))
-    if options.sanity_only:
-        index.sanity_check()
-        yield Sane()
-        return
-    with _opened_log(_beside(path, FileKind.LOG)) as log:
-        try:
-            for piece in _compared(index, path, log, options):
-                if not options.verify_only or not isinstance(piece, OffsetEntry | TimeEntry):
-                    yield piece
-        except MalformedRecordsError as error:
-            raise DumpError(f"its log is malformed where an entry leads: {error}") from error
-
-
-def _compared(index: OffsetIndex | TimeIndex, path: Path, log: LogBytes, options: DumpOptions) -> Iterator[Piece]:
-    if isinstance(index, OffsetIndex):
-        return _offset_entries(index, log, options.max_message_size)
-    offsets = OffsetIndex.from_bytes(_content(_beside(path, FileKind.OFFSET_INDEX)), index.base_offset)
-    return _time_entries(index, offsets, log)
-
-
-def _used(index: AbstractIndex[_Entry]) -> Iterator[_Entry]:
-    """The entries up to room that was not used, as of an index that is written to: Kafka takes zeros for that."""
-    for number in range(len(index)):
-        entry = index.entry(number)
-        if number and entry.offset == index.base_offset:
-            return
-        yield entry
-
-
-def _offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) -> Iterator[Piece]:
-    for entry in _used(index):
-        batch = _batch_at(log, entry.position, max_message_size)
-        if batch.last_offset != entry.offset:
-            yield OffsetMismatch(entry.offset, batch.last_offset)
-        yield OffsetEntry(entry.offset, entry.position)
-
-
-def _batch_at(log: LogBytes, position: int, max_bytes: int) -> Batch:
-    batch = next(headers(log, position), None)
-    if batch is None:
-        raise DumpError(f"an entry names byte {position} of the log, expected a batch there; it has {log.size} bytes")
-    if batch.size > max_bytes:
-        raise DumpError(
-            f"the batch at byte {position} of the log has {batch.size} bytes, expected {max_bytes} or less: "
-            "give a larger --max-message-size"
-        )
-    return batch
-
-
-def _time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iterator[Piece]:
-    readable = _Readable(log)
-    previous_timestamp = formats.NO_TIMESTAMP
-    for entry in _used(index):
-        position = offsets.lookup(entry.offset).position
-        if position > log.size:
-            raise DumpError(f"the offset index names byte {position} of the log, expected {log.size} or less")
-        readable.check(position)
-        batch = next((batch for batch in headers(log, position) if batch.last_offset >= entry.offset), None)
-        if batch is None or batch.last_offset != entry.offset:
-            yield OffsetNotFound(entry.offset, None if batch is None else batch.last_offset)
-        else:
-            log_timestamp = _max_timestamp(log, batch)
-            if log_timestamp != entry.timestamp:
-                yield TimestampMismatch(entry.timestamp, log_timestamp)
-            if previous_timestamp >= entry.timestamp:
-                yield TimestampOutOfOrder(entry.timestamp, previous_timestamp)
-        yield TimeEntry(entry.timestamp, entry.offset)
-        previous_timestamp = entry.timestamp
-
-
-class _Readable:
-    """Whether a log can be walked from a place to its end, as Kafka does for each entry of a time index. Here one walk
-    is enough for all places that it comes by, if they are asked for in order.
-    """
-
-    def __init__(self, log: LogBytes) -> None:
-        self._log = log
-        self._walk: Iterator[tuple[int, int, bytes]] = iter(())  # one that is known to reach the end
-        self._reached: int | None = None  # by it; None at the end
-
-    def check(self, position: int) -> None:
-        """
-        Raises:
-            MalformedRecordsError: it cannot.
-        """
-        while self._reached is not None and self._reached < position:
-            self._step()
-        if self._reached != position:
-            for _ in spans(self._log, position):
-                pass
-            self._walk = spans(self._log, position)
-            self._step()
-
-    def _step(self) -> None:
-        self._reached = next((position for position, _size, _head in self._walk), None)
-
-
-def _max_timestamp(log: LogBytes, batch: Batch) -> int:
-    """The largest of its records; −1 where none is above that."""
-    timestamps = (record.timestamp for record in records(log, batch)) if batch.is_v2 else _timestamps(log, batch)
-    return max(itertools.chain((formats.NO_TIMESTAMP,), timestamps))
-
-
-def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
-    """Those of messages, whatever else stands in them."""
-    for message in messages(log, batch):
-        try:
-            message.check_not_compressed()
-        except MalformedError as error:
-            raise MalformedRecordsError(batch.position, error.found, error.expected) from error
-        yield message.timestamp
+# ---- small files ----
 
 
 def _dump_transaction_index(path: Path) -> Iterator[Piece]:
-    content = _content(path)
-    TransactionIndex.from_bytes(content, _base_offset(path), name=str(path)).all()  # raises of a version that is newer
+    entries = content(path)
+    TransactionIndex.from_bytes(entries, base_offset(path), name=str(path)).all()  # raises of a version that is newer
     size = formats.ABORTED_TRANSACTION.itemsize
-    for entry in np.frombuffer(content, formats.ABORTED_TRANSACTION, len(content) // size).tolist():
+    for entry in np.frombuffer(entries, formats.ABORTED_TRANSACTION, len(entries) // size).tolist():
         version, *fields = entry
         yield AbortedEntry(version >> 8, *fields)  # its higher byte is all that Kafka reads
 
 
 def _dump_snapshot(path: Path) -> Iterator[Piece]:
-    for entry in read_snapshot(_content(path)).tolist():
+    for entry in read_snapshot(content(path)).tolist():
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction = entry
         has_batch = last_offset >= 0
         yield ProducerEntry(
@@ -451,9 +221,3 @@ def _dump_snapshot(path: Path) -> Iterator[Piece]:
             last_offset=last_offset if has_batch else None,
             offset_delta=delta if has_batch else None,
         )
-
-
-def _content(path: PathLike[str]) -> bytes:
-    """A small file as it is now: mapped, it would kill the process when a broker that uses it cuts it."""
-    with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
-        return file.read()

@@ -95,6 +95,14 @@ class Sane:
 
 
 @dataclass(frozen=True, slots=True)
+class NotCompared:
+    """The entries of an index follow as they stand; what they would be compared with is not there."""
+
+    kind: ClassVar[str] = "not_compared"
+    missing: str
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetEntry:
     """An entry of an offset index."""
 
@@ -205,6 +213,7 @@ Piece: TypeAlias = (
     | InvalidBytes
     | Empty
     | Sane
+    | NotCompared
     | OffsetEntry
     | TimeEntry
     | AbortedEntry

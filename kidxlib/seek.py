@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from kidxlib import formats, names, records
 from kidxlib.answers import OFFSET, Answers
 from kidxlib.batch_records import records_in
-from kidxlib.errors import KidxError
+from kidxlib.errors import KidxError, why
 from kidxlib.log import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, Log
 from kidxlib.log_segment import LogSegment
 from kidxlib.objects import Location
-from kidxlib.seek_segment import SeekSegment, why
+from kidxlib.seek_segment import SeekSegment
+from kidxlib.times import show_ms
 from kidxlib.walk import Outcome, new_walks, step_to_offsets, step_to_timestamps, walk
 
 _Longs: TypeAlias = NDArray[np.int64]
@@ -50,7 +51,7 @@ class Seeker:
         """For the log in a partition's folder.
 
         Args:
-            index_folder: where indexes and `leader-epoch-checkpoint` lie; None for beside the logs.
+            index_folder: as for `Log.open`.
             log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
 
         Raises:
@@ -115,12 +116,22 @@ class Seeker:
             if number < len(self._largest):
                 self._timestamps_in(self.log.segments[number], rows, targets, answers)
             else:
-                answers.note(rows, f"all records are older, the youngest of {self._largest[-1]}")
+                answers.note(rows, f"all records are older, the youngest of {show_ms(self._largest[-1])}")
                 self._check_end(rows, answers)
             for passed, reason in self._unknown:
                 if passed < number:
-                    answers.trouble(rows, f"not searched: {reason}")
+                    answers.unsure(rows, f"not searched: {reason}")
         return answers.to_arrow()
+
+    def _check_start(self, rows: _Longs, answers: Answers) -> None:
+        """Whether the first segment, where the log starts, is what it is known as."""
+        first = self.log.segments[0]
+        try:
+            _ = first.size
+        except _TROUBLE as error:
+            answers.unsure(rows, why(error))
+        finally:
+            first.let_go()
 
     def _check_end(self, rows: _Longs, answers: Answers) -> None:
         """Whether the last segment, which says where the log ends, is what it is known as."""
@@ -129,11 +140,12 @@ class Seeker:
         active = self.log.segments[-1]
         try:
             _ = active.size  # where its file is not as it was recorded, that raises
+            missing = _missing(active)
         except _TROUBLE as error:
-            answers.trouble(rows, why(error))
+            missing = why(error)
         finally:
             active.let_go()
-        answers.trouble(rows, _cut(active))
+        answers.unsure(rows, missing)
 
     # ---- by offset ----
 
@@ -154,15 +166,22 @@ class Seeker:
             behind: NDArray[np.bool_] = walks["outcome"] == Outcome.NONE
             for number in np.flatnonzero(walks["outcome"] == Outcome.NOT_IN_HEADERS):
                 behind[number] = self._offset_by_hand(segment, rows[number], int(targets[rows[number]]), answers)
+            missing = _missing(segment) if behind.any() else None
         except _TROUBLE as error:
-            answers.trouble(rows, why(error))
+            self._failed(rows, error, answers)
             return rows[:0]
         finally:
             segment.let_go()
         answers.trouble(rows, _note(segment))
         rows = rows[behind]
-        answers.trouble(rows, _cut(segment))
+        answers.unsure(rows, missing)
         return rows
+
+    @staticmethod
+    def _failed(rows: _Longs, error: KidxError | OSError, answers: Answers) -> None:
+        """A file let no more be answered than what was found by then."""
+        answers.trouble(rows[answers.found[rows]], why(error))
+        answers.unsure(rows[~answers.found[rows]], why(error))
 
     def _offset_by_hand(self, segment: LogSegment, row: int, target: int, answers: Answers) -> bool:
         """Answer one; whether its offset stands behind the last batch."""
@@ -174,7 +193,7 @@ class Seeker:
                     epoch = next(records.batches(segment.log, batch.position)).partition_leader_epoch
                     answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
         except _TROUBLE as error:
-            answers.trouble(rows, f"{_name(segment)}: {why(error)}")
+            answers.unsure(rows, f"{_name(segment)}: {why(error)}")
             return False
         return batch is None
 
@@ -211,11 +230,12 @@ class Seeker:
             for row in rows[walks["outcome"] == Outcome.NOT_IN_HEADERS]:
                 self._timestamp_by_hand(segment, row, int(targets[row]), since, answers)
             missed = rows[answers.is_open(rows)]
-            answers.note(missed, _why_not_in(segment, since))
-            answers.trouble(missed, _cut(segment))
+            if len(missed):
+                answers.note(missed, _why_not_in(segment, since))
+                answers.unsure(missed, _missing(segment))
             answers.trouble(rows, _note(segment))
         except _TROUBLE as error:
-            answers.trouble(rows, why(error))
+            self._failed(rows, error, answers)
         finally:
             segment.let_go()
 
@@ -265,7 +285,7 @@ class Seeker:
                     answers.batches(rows, segment.base_offset, batch.position, first, batch.partition_leader_epoch)
                     answers.records(rows, record.offset, record.timestamp)
         except _TROUBLE as error:
-            answers.trouble(rows, f"{_name(segment)}: {why(error)}")
+            answers.unsure(rows, f"{_name(segment)}: {why(error)}")
 
     def _special(self, target: int, rows: _Longs, answers: Answers) -> None:
         """What is asked for by a timestamp below 0: an end of the log, or the youngest record."""
@@ -275,7 +295,7 @@ class Seeker:
                 return
             found = self.log.fetch_offset_by_timestamp(target)
         except _TROUBLE as error:
-            answers.trouble(rows, why(error))
+            answers.unsure(rows, why(error))
             return
         if found is None or found.offset < 0:
             answers.note(rows, "the log is not tiered")
@@ -283,6 +303,8 @@ class Seeker:
         answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
         if target == LATEST:
             self._check_end(rows, answers)
+        else:
+            self._check_start(rows, answers)
 
     def _youngest(self, rows: _Longs, answers: Answers) -> None:
         segment = self.log.youngest_segment
@@ -292,8 +314,11 @@ class Seeker:
                 batch = None if found is None else segment.translate_offset(found.offset)
         finally:
             segment.let_go()
+        for each in self.log.segments[:-1]:
+            answers.unsure(rows, _cut(each))
         if found is None:
             answers.note(rows, "no record has a timestamp")
+            self._check_end(rows, answers)
             return
         if batch is not None:
             answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, formats.NO_LEADER_EPOCH)
@@ -316,7 +341,7 @@ def answer_all(partition: Seeker | str, query: str, targets: _Longs) -> pa.Recor
 def unanswered(count: int, trouble: str) -> pa.RecordBatch:
     """So many rows of `ANSWER` that all say why there is none."""
     answers = Answers(count)
-    answers.trouble(np.arange(count), trouble)
+    answers.unsure(np.arange(count), trouble)
     return answers.to_arrow()
 
 
@@ -342,10 +367,18 @@ def _cut(segment: LogSegment) -> str | None:
     return segment.cut if isinstance(segment, SeekSegment) else None
 
 
+def _missing(segment: LogSegment) -> str | None:
+    """Why there may have been more in a segment's log than there is."""
+    if not isinstance(segment, SeekSegment):
+        return None
+    torn = segment.torn  # first: it may have to recover the segment, which finds out where it is to be truncated
+    return segment.cut or torn
+
+
 def _why_not_in(segment: LogSegment, since: int) -> str:
     if segment.max_timestamp_so_far.timestamp < 0:
         return (
-            f"{_name(segment)} has no timestamps; as its file is of {segment.largest_timestamp}, "
+            f"{_name(segment)} has no timestamps; as its file is of {show_ms(segment.largest_timestamp)}, "
             "a broker looks there and no further"
         )
     return f"{_name(segment)} has no such record from offset {since} on, and a broker looks no further"

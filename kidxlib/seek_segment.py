@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final, Self, TypeAlias
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from kidxlib import names
 from kidxlib.abstract_index import CorruptIndexError, map_file
-from kidxlib.errors import KidxError
+from kidxlib.errors import KidxError, why
 from kidxlib.log_segment import LogSegment
 from kidxlib.objects import Location
 from kidxlib.offset_index import OffsetIndex
+from kidxlib.records import batches
 from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
 from kidxlib.storage import LogFile
 from kidxlib.time_index import TimeIndex, TimestampOffset
@@ -92,6 +94,22 @@ class SeekSegment(LogSegment):
         log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
         return cls(log, base_offset, index_folder or folder, mtime_ms=log.stat().st_mtime_ns // NS_PER_MS)
 
+    @cached_property
+    def torn(self) -> str | None:
+        """Why batches are missing at the end of its log, as where a copy was interrupted; None where it ends with a
+        whole batch. As far as the last entry of the offset index the log is not read.
+
+        Raises:
+            MalformedRecordsError: a header on the way is malformed.
+            OSError, KidxError: a file is not as it should be.
+        """
+        end = self.offset_index.last_entry.position
+        if end > self.size:
+            return f"{self._file.path}: {self.size} bytes, and its index leads to byte {end}"
+        for batch in batches(self.log, end):
+            end = batch.next_position
+        return None if end == self.size else f"{self._file.path}: ends amid a batch, which starts at byte {end}"
+
     def _content(self, kind: type[_Index], path: str, expected_bytes: int | None) -> NDArray[np.uint8]:
         """The bytes of an index that can be right.
 
@@ -127,10 +145,3 @@ class SeekSegment(LogSegment):
             self.cut = self.cut or f"{self._file.path} ends at byte {end.position}, {end.reason}: {end.detail}"
         self.note = f"{trouble}; answered from a scan of the log"
         return recovered
-
-
-def why(error: KidxError | OSError) -> str:
-    """What is wrong, in one line."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)

@@ -85,9 +85,11 @@ def reset_offsets(
     for answer in answers:
         key = answer["topic"], answer["partition"]
         start, end = ends.get(key, (0, None))
-        if answer["found"]:
+        if not answer["answered"]:
+            yield *key, None
+        elif answer["found"]:
             yield *key, answer["target"] if answer["query"] == OFFSET else answer["offset"]
-        elif answer["trouble"] or end is None:
+        elif end is None:
             yield *key, None
         else:
             yield *key, min(max(answer["target"], start), end) if answer["query"] == OFFSET else end

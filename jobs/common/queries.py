@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
+from jobs.common.check_queries import EXPECTED_COLUMNS, JSON_SUFFIXES
 from jobs.common.driver_rows import of_driver
 from jobs.common.spark_errors import reason
 from kidxlib.answers import OFFSET, TIMESTAMP
@@ -31,7 +32,6 @@ QUERIES: Final = t.StructType(
 )
 
 _NAMES: Final = ("topic", "partition", "offset", "timestamp", "source")
-_EXPECTED: Final = "topic, partition, and offset or timestamp"
 _NUMBER: Final = r"\A-?[0-9]{1,19}\z"
 #: What `kidxlib.times.parse_time` takes, and Spark reads as the same moment. Hours of an offset: Spark knows 18.
 _MOMENT: Final = (
@@ -66,7 +66,7 @@ def read_queries(spark: SparkSession, path: str) -> DataFrame:
     read = _read(spark, path)
     columns = {field.name: field.dataType for field in read.schema.fields}
     if not {"topic", "partition"} <= columns.keys() or not {"offset", "timestamp"} & columns.keys():
-        raise UsageError(f"--queries {path}: columns {', '.join(columns) or 'none'}; expected {_EXPECTED}")
+        raise UsageError(f"--queries {path}: columns {', '.join(columns) or 'none'}; expected {EXPECTED_COLUMNS}")
     for name in _NAMES:
         if name not in columns:
             read = read.withColumn(name, F.lit(None).cast("string"))
@@ -127,7 +127,7 @@ def _read(spark: SparkSession, path: str) -> DataFrame:
         match PurePosixPath(path).suffix:
             case ".csv":
                 return spark.read.csv(path, header=True)
-            case ".json" | ".jsonl" | ".ndjson":
+            case suffix if suffix in JSON_SUFFIXES:
                 return spark.read.json(path, primitivesAsString=True)
             case ".parquet":
                 return spark.read.parquet(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -37,6 +38,8 @@ _TASKS_PER_CORE: Final = 4
 _NO_PARTITION: Final = "no such partition in the catalog"
 
 Partitions: TypeAlias = Mapping[tuple[str, int], Sequence[CatalogedPartition]]
+#: What is said of a partition of a source, or of any, that the catalog does not have.
+Unknown: TypeAlias = Mapping[tuple[str, int, str | None], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,9 @@ class _Stretch:
     targets: pa.Array[Any]
 
 
-def answer_on_executors(queries: DataFrame, count: int, partitions: Partitions) -> DataFrame:
+def answer_on_executors(
+    queries: DataFrame, count: int, partitions: Partitions, unknown: Unknown = MappingProxyType({})
+) -> DataFrame:
     """Rows of `RESULT`, in the order of topic, partition, kind of question and target: one for each question and each
     source that holds the partition, or without a source where none does.
 
@@ -61,6 +66,7 @@ def answer_on_executors(queries: DataFrame, count: int, partitions: Partitions) 
         queries: of `queries.QUERIES`.
         count: how many they are.
         partitions: what the catalog knows of those that are asked.
+        unknown: what to say of those that it does not know; it may lack some.
     """
     spark = queries.sparkSession
     cores = spark.sparkContext.defaultParallelism
@@ -71,25 +77,29 @@ def answer_on_executors(queries: DataFrame, count: int, partitions: Partitions) 
         spread = numbered.repartitionByRange(tasks, *order, "number").drop("number")
     else:
         spread = queries.coalesce(1)
-    return spread.sortWithinPartitions(*order).mapInArrow(_answering(spark.sparkContext.broadcast(partitions)), RESULT)
+    known: tuple[Partitions, Unknown] = partitions, dict(unknown)
+    shared = spark.sparkContext.broadcast(known)
+    return spread.sortWithinPartitions(*order).mapInArrow(_answering(shared), RESULT)
 
 
 def _answering(
-    partitions: Broadcast[Partitions],
+    shared: Broadcast[tuple[Partitions, Unknown]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # A partition's segments are set up once for all stretches of a task that ask it.
+        partitions, unknown = shared.value
         seekers: dict[tuple[str, int], dict[str, Seeker | str]] = {}
         for stretch in itertools.chain.from_iterable(map(_stretches, batches)):
             key = stretch.topic, stretch.partition
             if key not in seekers:
-                seekers = {key: {held.facts["source"]: held.seeker() for held in partitions.value.get(key, ())}}
+                seekers = {key: {held.facts["source"]: held.seeker() for held in partitions.get(key, ())}}
             targets = stretch.targets.to_numpy()
             asked = {name: it for name, it in seekers[key].items() if stretch.source in (None, name)}
             for source, seeker in asked.items():
                 yield _result(stretch, source, answer_all(seeker, stretch.query, targets))
             if not asked:
-                yield _result(stretch, stretch.source, unanswered(len(targets), _NO_PARTITION))
+                note = unknown.get((*key, stretch.source), _NO_PARTITION)
+                yield _result(stretch, stretch.source, unanswered(len(targets), note))
 
     return answer
 

@@ -11,11 +11,15 @@ from typing import Final, get_args
 
 import click
 
+from kidxlib import interrupts
+from kidxlib.cli.whole_number import WholeNumber
 from kidxlib.command import ExitCode
 from kidxlib.console import note, printable
-from kidxlib.dump import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, FileKind, dump_file, kind_of
-from kidxlib.dump_pieces import DumpedRecord, Finding, Piece, is_well
-from kidxlib.errors import KidxError, UsageError
+from kidxlib.dump import dump_file
+from kidxlib.dump_files import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, DumpSource, dump_source
+from kidxlib.dump_findings import Findings
+from kidxlib.dump_pieces import DumpedRecord, Finding, NotCompared, Piece
+from kidxlib.errors import KidxError, UsageError, why
 from kidxlib.show_dump import Form, Show, as_json, as_line, finding_lines
 
 _INT_MAX: Final = 2**31 - 1
@@ -60,12 +64,18 @@ def _form(_context: click.Context, parameter: click.Parameter, value: str | None
     callback=_form,
     help="How values are shown, likewise.",
 )
-@click.option("--max-bytes", type=click.IntRange(0, _INT_MAX), help="Of a .log: only batches in its first N bytes.")
+@click.option("--max-bytes", type=WholeNumber(0, _INT_MAX), help="Of a .log: only batches in its first N bytes.")
+@click.option(
+    "--log-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Of an index: the log dir, or the partition's folder, that holds its log. [default: beside the index]",
+)
 @click.option("--verify-index-only", is_flag=True, help="Of an index: only where it does not fit its log.")
 @click.option("--index-sanity-check", is_flag=True, help="Of an index: only Kafka's sanityCheck().")
 @click.option(
     "--max-message-size",
-    type=click.IntRange(0, _INT_MAX),
+    type=WholeNumber(0, _INT_MAX),
     default=MAX_MESSAGE_SIZE_DEFAULT,
     show_default=True,
     help="Of an .index: it names no larger batch, in bytes.",
@@ -80,6 +90,7 @@ def dump(
     keys: Form | None,
     values: Form | None,
     max_bytes: int | None,
+    log_dir: Path | None,
     verify_index_only: bool,
     index_sanity_check: bool,
     max_message_size: int,
@@ -89,13 +100,12 @@ def dump(
 
     The lines are those of kafka-dump-log. Nothing is ever changed.
 
-    Exit codes: 0 shown; 2 wrong options, or a file that is none of these; 3 shown as far as it goes, but a file is not
-    as it should be.
+    Exit codes: 0 shown; 2 wrong options, or a file that is none of these; 3 shown as far as it goes, but a file is
+    damaged: the last lines on standard error say which, and where.
     """
     files = [re.sub("/+", "/", path) for path in (*paths, *(more_paths or "").split(",")) if path]
     if not files:
         raise UsageError("give at least one FILE")
-    kinds = [_kind(Path(file)) for file in files]
     contents = print_data_log or keys is not None or values is not None
     options = DumpOptions(
         deep=deep_iteration or contents,
@@ -106,45 +116,42 @@ def dump(
         sanity_only=index_sanity_check,
         max_message_size=max_message_size,
     )
+    sources = [dump_source(Path(file), options, log_dir) for file in files]
     show = Show(keys or Form.TEXT, values or Form.TEXT, metadata=not skip_record_metadata)
-    well = True
+    found = []
     try:
-        for file, kind in zip(files, kinds, strict=True):
-            well &= _dump(file, kind, options, show, json_lines)
+        with interrupts.telling(lambda: "the rest is not shown"):
+            for file, source in zip(files, sources, strict=True):
+                found += _dump(file, source, options, show, json_lines)
     except OSError as error:  # of standard output; those of files are told of
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # who reads has seen enough
             return ExitCode.OK
         raise KidxError(f"standard output: {error.strerror}") from error
-    return ExitCode.OK if well else ExitCode.NOT_WELL
+    for line in found:
+        note(line)
+    return ExitCode.NOT_WELL if found else ExitCode.OK
 
 
-def _kind(path: Path) -> FileKind:
-    kind = kind_of(path)
-    if not path.exists():
-        raise UsageError(f"{path}: no such file")
-    if not path.is_file():
-        raise UsageError(f"{path}: not a regular file")
-    return kind
-
-
-def _dump(file: str, kind: FileKind, options: DumpOptions, show: Show, json_lines: bool) -> bool:
-    """Print one file; whether all is well with it."""
+def _dump(file: str, source: DumpSource, options: DumpOptions, show: Show, json_lines: bool) -> list[str]:
+    """Print one file; what is wrong with it, in a line each."""
     out = sys.stdout.buffer
-    well = True
+    findings = Findings()
+    malformed = []
     heading_before = None
     if not json_lines:
         out.write(_encoded(f"Dumping {file}"))
-    for piece in _pieces(file, kind, options):
+    for piece in _pieces(file, source, options):
         if isinstance(piece, str):
-            well = False
-            out.flush()
-            note(piece)
+            malformed.append(piece)
             continue
-        well &= is_well(piece)
+        findings.add(piece)
         if json_lines:
             if options.metadata or not isinstance(piece, DumpedRecord) or piece.contents is not None:
                 out.write(_encoded(as_json(piece, file, show)))
+        elif isinstance(piece, NotCompared):
+            out.flush()
+            note(f"{file}: not compared, as {piece.missing} is not there; --log-dir DIR says where logs are")
         elif isinstance(piece, _FINDINGS):
             heading, line = finding_lines(piece, os.path.abspath(file))
             if heading != heading_before:
@@ -154,15 +161,16 @@ def _dump(file: str, kind: FileKind, options: DumpOptions, show: Show, json_line
         else:
             out.write(_encoded(as_line(piece, file, show)))
     out.flush()
-    return well
+    return ([] if findings.line is None else [f"{file}: {findings.line}"]) + malformed
 
 
-def _pieces(file: str, kind: FileKind, options: DumpOptions) -> Iterator[Piece | str]:
+def _pieces(file: str, source: DumpSource, options: DumpOptions) -> Iterator[Piece | str]:
     """The pieces of a file, and last, if it cannot be read to its end, what to say of that."""
     try:
-        yield from dump_file(Path(file), kind, options)
+        yield from dump_file(source, options)
     except (KidxError, OSError) as error:
-        yield str(error) if file in str(error) else f"{file}: {error}"
+        said = why(error)
+        yield said if file in said else f"{file}: {said}"
 
 
 def _encoded(line: str) -> bytes:

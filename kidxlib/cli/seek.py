@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import click
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kidxlib.cataloged import PARTITION_COLUMNS, SEGMENT_COLUMNS, CatalogedPartition, not_cataloged
 from kidxlib.cli import shared_options
+from kidxlib.cli.whole_number import WholeNumber
 from kidxlib.command import ExitCode
 from kidxlib.discover import LeftAlone, list_partitions, source_at
-from kidxlib.errors import CatalogError, UsageError
+from kidxlib.errors import CatalogError, UsageError, why
 from kidxlib.log_dir import read_checkpoints
 from kidxlib.names import TopicPartition, no_such_partition
 from kidxlib.recover import ABSENT
@@ -29,8 +31,8 @@ from kidxlib.times import parse_milliseconds
 @click.option("--index-dir", metavar="DIR", help="The mirror tree with the indexes of DIR. [default: beside the logs]")
 @click.option("--source", metavar="NAME", help="With --catalog: only this source.")
 @click.option("--topic", required=True, help="The topic.")
-@click.option("--partition", type=click.IntRange(0), required=True, help="The partition's number.")
-@click.option("--offset", type=click.IntRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
+@click.option("--partition", type=WholeNumber(0), required=True, help="The partition's number.")
+@click.option("--offset", type=WholeNumber(-(2**63), 2**63 - 1), help="Which batch holds this offset?")
 @click.option("--timestamp", metavar="TIME", help="Which is the first record of this time or later? ISO 8601 or ms.")
 @shared_options.as_json
 def seek(
@@ -46,7 +48,8 @@ def seek(
 ) -> ExitCode:
     """Say where an offset or a time is, in DIR, a Kafka log dir or one partition's folder, or in a catalog.
 
-    Exit codes: 0 answered; 2 wrong options or inputs; 3 a file is not as it should be, and the note says which.
+    Exit codes: 0 answered; 2 wrong options or inputs; 3 a file is damaged or has changed: the note says which, and the
+    first line whether the question is answered.
     """
     if (folder is None) == (catalog is None):
         raise UsageError("give a log dir, or --catalog DIR")
@@ -69,7 +72,7 @@ def seek(
         | answer_all(seeker, query, np.array([target], np.int64)).to_pylist()[0]
         for name, seeker in seekers
     ]
-    return show_answers(answers, as_json)
+    return show_answers(answers, as_json, timestamp)
 
 
 def _in_log_dir(folder: str, wanted: TopicPartition, index_dir: str | None) -> tuple[str, Seeker]:
@@ -80,7 +83,10 @@ def _in_log_dir(folder: str, wanted: TopicPartition, index_dir: str | None) -> t
         raise UsageError(f"{folder}: {no_such_partition(wanted, partitions)}")
     start_offsets = read_checkpoints(found.log_dir).log_start_offsets or {}
     index_folder = None if index_dir is None else source_at(index_dir).path / wanted.folder
-    seeker = Seeker.of_folder(found.path, index_folder, log_start_offset=start_offsets.get(wanted, 0))
+    try:
+        seeker = Seeker.of_folder(found.path, index_folder, log_start_offset=start_offsets.get(wanted, 0))
+    except OSError as error:  # its folder may not be listed, or a log is a link that leads nowhere
+        raise UsageError(f"{why(error)}; nothing was answered") from error
     return source.name, seeker
 
 
@@ -115,14 +121,25 @@ def _rows(catalog: str, name: str, columns: Sequence[str], condition: str = "tru
         raise UsageError(
             f"--catalog {catalog}: no table {name} in it; expected a folder that build_index made"
         ) from error
+    except (DeltaError, OSError) as error:
+        raise CatalogError(f"{catalog}/{name}: cannot be read: {_one_line(error)}") from error
     missing = set(columns) - {field.name for field in table.schema().fields}
     if missing:
         raise CatalogError(
             f"{catalog}/{name}: no column {', '.join(sorted(missing))}; an older release made it, run build_index once"
         )
     chosen = ", ".join(f'"{column}"' for column in columns)
-    rows = QueryBuilder().register("rows", table).execute(f"SELECT {chosen} FROM rows WHERE {condition}")
-    return pa.RecordBatchReader.from_stream(rows).read_all()
+    try:
+        rows = QueryBuilder().register("rows", table).execute(f"SELECT {chosen} FROM rows WHERE {condition}")
+        return pa.RecordBatchReader.from_stream(rows).read_all()
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise CatalogError(f"{catalog}/{name}: cannot be read: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    """Without colours, and without the frames of a stack that Rust adds in lines of their own."""
+    lines = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()
+    return " ".join(line.strip() for line in lines if not re.match(r"\s*(at |[0-9]+: )", line))
 
 
 def _literal(text: str) -> str:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from jobs.common.answer_files import write_answers
 from jobs.common.cataloged_partitions import cataloged_partitions
+from jobs.common.check_queries import check_queries, why_wrong
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.queries import asked, read_queries
 from jobs.common.seek_on_executors import RESULT, answer_on_executors
@@ -196,7 +197,8 @@ def _check(held: Held, questions: Sequence[Mapping[str, Any]], answers: Sequence
             answer = by_question[topic, partition, query, target, name][0]
             expected += 1
             if log is None:
-                assert not answer["found"] and answer["note"] == "no such partition in the catalog", answer
+                assert not answer["found"] and not answer["answered"], answer
+                assert answer["note"].startswith(_unknown(held, topic, partition, source)), answer
             elif query == "timestamp":
                 check_timestamp(log, target, answer, [_CUT])
             elif log.log_start_offset <= target <= log.log_end_offset:
@@ -205,6 +207,15 @@ def _check(held: Held, questions: Sequence[Mapping[str, Any]], answers: Sequence
                 side = "below the log start" if target < log.log_start_offset else "above the log end"
                 assert not answer["found"] and answer["note"].startswith(f"{side} offset"), answer
     assert expected == len(answers)
+
+
+def _unknown(held: Held, topic: str, partition: int, source: str | None) -> str:
+    """What is said of a partition that is not there."""
+    if sources := held.sources(topic, partition):
+        return f"{topic}-{partition} is not in source {source}; it is in {', '.join(sorted(sources))}"
+    if any(topic == known for known, _ in held.logs):
+        return f"no partition {partition} of topic {topic} in the catalog; there are 0"
+    return f"no partition of topic {topic} in the catalog; there are "
 
 
 def test_answers_are_the_logs_own(held: Held, tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
@@ -218,6 +229,7 @@ def test_answers_are_the_logs_own(held: Held, tmp_path: Path, rng: random.Random
     _check(held, questions, answers)
     assert (ended.json["answers"], ended.json["found"]) == (len(answers), sum(answer["found"] for answer in answers))
     assert ended.json["bytes_read"] == sum(answer["bytes_read"] for answer in answers)
+    assert ended.json["not_answered"] == sum(not answer["answered"] for answer in answers)
     say(f"{len(answers)} answers of {len(held.logs)} partitions, {ended.json['found']} found")
 
 
@@ -228,6 +240,7 @@ def test_the_same_in_every_format(held: Held, tmp_path: Path, rng: random.Random
     read = []
     for kind in kinds:
         _write(questions, tmp_path / f"questions{kind}", rng)
+        check_queries(str(tmp_path / f"questions{kind}"))
         read.append(read_queries(spark, str(tmp_path / f"questions{kind}")))
     for each in read[1:]:
         assert_df_equality(each, read[0], ignore_row_order=True)
@@ -402,7 +415,7 @@ def test_files_that_are_not_as_they_should_be(tmp_path: Path) -> None:
                 assert note.startswith(f"{path}: ") and reason in note, answer
         elif number in not_searched:
             if number != 11 or answer["query"] == "offset":
-                assert not answer["found"], answer
+                assert not answer["found"] and not answer["answered"], answer
             assert not_searched[number] in note, note
         else:
             assert number == 10
@@ -480,6 +493,8 @@ def test_times_in_a_file_mean_what_they_mean_in_an_option(
         assert (row["target"] is None) == (row["wrong"] is not None), row
         assert row["target"] in (None, expected), (text, row["target"], expected)
         both += row["target"] is not None
+        before_spark = why_wrong({"topic": "t", "partition": "0", "timestamp": texts[int(row["topic"])]})
+        assert before_spark is None or row["wrong"] is not None, (text, before_spark)
         if row["target"] is None and text:
             assert row["wrong"].startswith(f"timestamp {text}, expected ISO 8601 with a zone"), row
     found = {texts[int(row["topic"])]: row["target"] for row in rows}
@@ -531,7 +546,7 @@ _WRONG_OPTIONS: Final = {
     (): "give --topic, --partition and one of --offset and --timestamp, or --queries FILE",
     _QUESTION[:4]: "give --topic, --partition and one of",
     (*_QUESTION, "--timestamp", "5"): "give --topic, --partition and one of",
-    (*_QUESTION[:5], "ten"): "'ten' is not a valid integer",
+    (*_QUESTION[:5], "ten"): "ten: expected a whole number from ",
     (*_QUESTION[:4], "--timestamp", "2026-11-20T10:00"): "has no time zone; add Z for UTC",
     (*_QUESTION, "--queries", "a.csv"): "--queries: the file has the questions; give none beside it",
     ("--queries", "a.csv"): "--queries: give --output FILE for the answers",
@@ -555,6 +570,14 @@ def test_what_only_the_catalog_can_tell_is_one_line(held: Held, tmp_path: Path) 
     _refused(held.ask(*ask, "--source", "elsewhere"), "compacted-0 is not in source elsewhere; it is in rest, sample")
     _refused(seek_here("--catalog", tmp_path, *ask), "no catalog there; ./spark-submit.sh build_index makes one")
     _refused(held.ask("--queries", tmp_path / "none.csv", "--output", tmp_path / "o.csv"), "Path does not exist")
+    mistyped = tmp_path / "mistyped.csv"
+    mistyped.write_text(_csv("topic,partition,offset", "compactd,0,1", "compacted,7,1", "compacted,0,1"))
+    ended = held.ask("--queries", mistyped, "--output", tmp_path / "o.csv", "--source", "rest")
+    assert ended.code == 3, ended.err
+    assert "2 not answered for certain: their notes say why" in ended.out, ended.out
+    assert "no partition of topic compactd in the catalog; there are compacted and " in ended.out, ended.out
+    assert "no partition 7 of topic compacted in the catalog; there are 0" in ended.out, ended.out
+    assert "damaged" not in ended.out, ended.out
     taken = tmp_path / "taken.csv"
     taken.touch()
     _refused(held.ask(*ask, "--output", taken), "it is there already; expected a new name")

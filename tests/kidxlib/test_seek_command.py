@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from kidxlib.cataloged import PARTITION_COLUMNS
 from kidxlib.cli.build import build
 from kidxlib.cli.seek import seek
 from kidxlib.log import Log
@@ -64,7 +68,10 @@ _PARTITION = ("--topic", "txn-mixed", "--partition", "0")
     [
         (("--topic", "txn-mixd", "--partition", "0", "--offset", "1"), "no partition txn-mixd-0 in it; it has "),
         (("--topic", "txn-mixed", "--partition", "7", "--offset", "1"), "no partition txn-mixed-7 in it; it has "),
-        ((*_PARTITION, "--offset", "ten"), "'ten' is not a valid integer"),
+        (
+            (*_PARTITION, "--offset", "ten"),
+            "ten: expected a whole number from -9223372036854775808 to ",
+        ),
         ((*_PARTITION, "--timestamp", "2026-11-20T10:00"), "has no time zone; add Z for UTC"),
         ((*_PARTITION, "--offset", "1", "--timestamp", "5"), "give --offset N or --timestamp TIME"),
         (_PARTITION, "give --offset N or --timestamp TIME"),
@@ -78,6 +85,36 @@ def test_what_cannot_be_asked_is_one_line(arguments: tuple[str, ...], message: s
     ended = run_here(seek, log_dir, *arguments)
     assert (ended.code, ended.out) == (2, ""), ended
     assert ended.err.startswith("error: ") and message in ended.err and ended.err.count("\n") == 1, ended.err
+
+
+def test_a_log_that_cannot_be_looked_at_is_one_line(log_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(log_dir / "txn-mixed-0", tmp_path / "txn-mixed-0")
+    log = tmp_path / "txn-mixed-0" / "00000000000000000000.log"
+    log.unlink()
+    log.symlink_to("nowhere")
+    ended = run_here(seek, tmp_path, *_PARTITION, "--offset", "1")
+    assert (ended.code, ended.err) == (2, f"error: {log}: No such file or directory; nothing was answered\n")
+
+
+def _garbage(table: Path) -> None:
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020d}.json").write_text("garbage")
+
+
+def _no_data(table: Path) -> None:
+    row = dict.fromkeys(PARTITION_COLUMNS, 0) | {"source": "s", "topic": "txn-mixed", "folder": "f"}
+    write_deltalake(table, pa.Table.from_pylist([row]))
+    [data] = table.glob("*.parquet")
+    data.unlink()
+
+
+@pytest.mark.parametrize("spoil", [_garbage, _no_data])
+def test_a_catalog_that_cannot_be_read_is_one_line(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    spoil(tmp_path / "partitions")
+    ended = run_here(seek, "--catalog", tmp_path, *_PARTITION, "--offset", "1")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1), ended
+    assert ended.err.startswith(f"error: {tmp_path}/partitions: cannot be read: "), ended.err
+    assert "\\x1b" not in ended.err and "<unknown>" not in ended.err, ended.err
 
 
 def _indexed(log_dir: Path) -> Log:
