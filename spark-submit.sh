@@ -4,6 +4,7 @@
 #   ./spark-submit.sh package [--folder DIR]     make what a cluster's nodes need: docs/clusters.md
 #   ./spark-submit.sh --dry-run JOB …            print the command and its environment, and start nothing
 #   ./spark-submit.sh --in-image DIR JOB …       where the containers of a Kubernetes cluster have this folder
+#   ./spark-submit.sh --version                  print the project's version
 #
 # Unless told otherwise Spark runs on this machine, with all its cores. SPARK_HOME, SPARK_CONF_DIR, SPARK_LOCAL_IP,
 # PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are respected where they are set.
@@ -13,7 +14,7 @@
 # `--json` could no longer be told from messages, hides the terminal from it, and boots a JVM before the job can say
 # that an option is misspelt. With --deploy-mode cluster the job runs elsewhere and there is only that way.
 set -euo pipefail
-root=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" && pwd) # called through a link, too
 
 fail() {
   printf 'spark-submit.sh: %s\n' "$*" >&2
@@ -31,7 +32,8 @@ list_jobs() {
 usage() {
   local job
   printf 'Usage: ./spark-submit.sh [--dry-run] [--in-image DIR] JOB [job options] [-- spark-submit options]\n'
-  printf '       ./spark-submit.sh package [--folder DIR]\n\nJobs, each with its own --help:\n'
+  printf '       ./spark-submit.sh package [--folder DIR]\n       ./spark-submit.sh --version\n'
+  printf '\nJobs, each with its own --help:\n'
   for job in $(list_jobs); do
     # The docstring's first line stands beside the quotes or below them.
     printf '  %-15s %s\n' "$job" "$(sed -n '/^"""/{s/^"""\\\{0,1\}//;/^$/n;s/""".*//;p;q;}' "$root/jobs/$job.py")"
@@ -88,6 +90,7 @@ done
 job=$1
 shift
 [[ $job != -h && $job != --help ]] || { usage && exit; }
+[[ $job != --version ]] || { sed -n 's/^version = "\(.*\)"$/kidx \1/p' "$root/pyproject.toml" && exit; }
 python=$root/.venv/bin/python
 export PYTHONSAFEPATH=1 # paths in options start at the caller's folder, imports do not
 
@@ -102,7 +105,7 @@ fi
 python_path=$root${PYTHONPATH:+:$PYTHONPATH}
 command=(-m "jobs.$job")
 while (($#)) && [[ $1 != -- ]]; do
-  if [[ $1 == --help ]]; then
+  if [[ $1 == --help || $1 == -h ]]; then
     "$root/setup.sh" venv
     PYTHONPATH=$python_path exec "$python" "${command[@]}" --help
   fi

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import enum
+import errno
 import logging
+import os
+import re
 import sys
+import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 
+from kidxlib import interrupts
 from kidxlib.console import printable
 from kidxlib.errors import KidxError, UsageError
+from kidxlib.interrupts import Interrupted
 
 
 class ExitCode(enum.IntEnum):
@@ -19,6 +25,27 @@ class ExitCode(enum.IntEnum):
     FAILED = 1
     USAGE = 2  # options or inputs are wrong, nothing was done
     NOT_WELL = 3  # done, but some segments are not well and the summary names them
+    INTERRUPTED = 130  # by SIGINT, as Ctrl-C sends it; one line says what is done
+    TERMINATED = 143  # by SIGTERM, likewise
+
+
+#: What is spark-submit's, and so stands after `--`; without those that our jobs have, too.
+_SPARK_OPTIONS: Final = re.compile(
+    "--(master|deploy-mode|class|name|jars|(exclude-)?packages|repositories|py-files|files|archives|conf|queue|"
+    "properties-file|load-spark-defaults|proxy-user|principal|keytab|supervise|num-executors|total-executor-cores|"
+    "(driver|executor)-(memory|cores)|driver-(java-options|library-path|class-path))|-c"
+)
+#: All that writes to standard output, and this module, which flushes it; `kidx dump` sees to its own.
+_PRINTERS: Final = ("click.utils", "rich.console", __name__)
+#: What the system says of a file or folder that is not what it was, or not for this user: one line can say it all.
+_ENVIRONMENT: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EACCES", "EPERM", "ENOENT", "ENOTDIR", "EISDIR", "ELOOP", "ENAMETOOLONG"),
+        *("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO", "ESTALE", "EMFILE", "ENFILE"),
+    )
+)
+_SPARK_PROGRAM: Final = "./spark-submit.sh"
 
 
 def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> NoReturn:
@@ -28,16 +55,84 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         program: how a user calls it, for the usage line.
         arguments: its arguments; None takes the process's own.
     """
+    _open_missing_streams()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
-    try:
-        code = int(command.main(arguments, program, standalone_mode=False) or ExitCode.OK)
-    except click.ClickException as error:
-        code = _say(error.format_message(), ExitCode.USAGE)
-    except click.Abort:
-        code = _say("interrupted", ExitCode.FAILED)
-    except KidxError as error:
-        code = _say(str(error), ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED)
+    command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+    with interrupts.handled(for_good=arguments is None):
+        try:
+            _refuse_empty(sys.argv[1:] if arguments is None else arguments)
+            code = int(command.main(arguments, program, standalone_mode=False) or ExitCode.OK)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            code = _say(_wrong_usage(error), ExitCode.USAGE)
+        except Interrupted as interrupted:
+            code = _say(str(interrupted), ExitCode(interrupted.exit_code))
+        except (click.Abort, KeyboardInterrupt):  # raised by a library that waits for input or for a child
+            code = _say("interrupted; run the same command again to go on", ExitCode.INTERRUPTED)
+        except KidxError as error:
+            code = _say(str(error), ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED)
+        except SystemExit:  # of click and rich: who reads standard output has seen enough
+            code = ExitCode.OK
+        except OSError as error:
+            if _is_of_output(error):
+                _let_go_of_output()
+                closed = isinstance(error, BrokenPipeError)
+                code = ExitCode.OK if closed else _say(f"standard output: {error.strerror}", ExitCode.FAILED)
+            elif error.errno in _ENVIRONMENT and isinstance(error.filename, str | bytes):
+                code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED)
+            else:
+                raise
     sys.exit(code)
+
+
+def _open_missing_streams() -> None:
+    """Where this process was started without standard output or standard error, what goes there goes nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lasts
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether it was raised where something was printed."""
+    *_, innermost = traceback.walk_tb(error.__traceback__)
+    return innermost[0].f_globals["__name__"] in _PRINTERS
+
+
+def _let_go_of_output() -> None:
+    """What could not be written is not tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _wrong_usage(error: click.ClickException) -> str:
+    """What click says, and what to do where it does not say that."""
+    message = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return message
+    if isinstance(error, click.NoSuchOption) and context.command_path.startswith(_SPARK_PROGRAM):
+        name = error.option_name
+        if _SPARK_OPTIONS.fullmatch(name):
+            how = f"{context.command_path} … -- {name} …"
+            return f"{message.rstrip('.')}; it is an option of spark-submit, and those come after --: {how}"
+    if message.endswith("?") or (
+        isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    ):
+        return message
+    help_option = context.help_option_names[-1] if context.help_option_names else "--help"
+    return f"{message.rstrip('.')}; try {context.command_path} {help_option}"
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty word is what is left of a variable that is not set. For a directory it would mean the default one,
+    for a pattern everything.
+    """
+    before = "the first argument"
+    for word in arguments:
+        option, equals, value = word.partition("=")
+        if not word or (option.startswith("--") and equals and not value):
+            raise UsageError(f"{option or before}: empty; expected a value, or none of it (is a variable not set?)")
+        before = word
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:

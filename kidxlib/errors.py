@@ -5,6 +5,8 @@ A damaged segment is not an error: why a scan ended is a value (`kidxlib.recover
 
 from __future__ import annotations
 
+import os
+
 
 class KidxError(Exception):
     """Base of all errors; the message is one line that says what was found, what was expected and what to do."""
@@ -32,3 +34,11 @@ class SparkEndedError(KidxError):
 
 class MissingLibraryError(KidxError):
     """A compiled library that the scan calls (CRC-32C) was not found in its wheel."""
+
+
+def why(error: Exception) -> str:
+    """What is wrong, in one line: of what the operating system says its words and the file, without its number."""
+    if not isinstance(error, OSError):
+        return str(error)
+    said = error.strerror or str(error) or type(error).__name__
+    return said if error.filename is None else f"{os.fsdecode(error.filename)}: {said}"

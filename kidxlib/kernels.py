@@ -116,6 +116,7 @@ SCAN_STATE: Final = np.dtype(
         ("magics", "u8"),  # bit n: magic n was seen; bit 63: any other
         ("codecs", "u8"),  # bit n: codec n was seen
         ("disordered", "i8"),  # batches whose last offset is not above that of the batch before
+        ("odd_position", "i8"),  # the first batch that no broker writes there, by offsets or magic; −1: none
         # Producers and leader epochs.
         ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
         ("largest_leader_epoch", "i8"),
@@ -210,7 +211,7 @@ def new_state(base_offset: int) -> np.ndarray[Any, Any]:
     state = np.zeros(1, SCAN_STATE)
     state["max_timestamp"] = state["last_time_entry_timestamp"] = formats.NO_TIMESTAMP
     state["offset_of_max_timestamp"] = -1
-    state["checked_position"] = -1
+    state["checked_position"] = state["odd_position"] = -1
     state["next_offset"] = state["map_end_offset"] = base_offset
     for field in ("first_leader_epoch", "last_leader_epoch", "largest_leader_epoch"):
         state[field] = formats.NO_LEADER_EPOCH
@@ -547,7 +548,12 @@ def scan(
         elif is_producers and (chunk[at + _V2_ATTRIBUTES_AT + 1] & _TRANSACTIONAL) != 0:
             kind = np.int64(EventKind.TRANSACTIONAL_DATA)
 
-        state.disordered += last_offset <= state.next_offset - 1
+        # A wrapper of magic 0 or 1 does not say where it begins: its first field is the last offset.
+        is_disordered = last_offset < state.next_offset
+        is_odd = is_disordered or offset < state.next_offset or magic < 0 or magic > _MAGIC_V2
+        if is_odd and state.odd_position < 0:
+            state.odd_position = position
+        state.disordered += is_disordered
         state.next_offset = last_offset + 1
         state.batches += 1
         state.magics |= np.uint64(1) << np.uint64(magic if 0 <= magic < 63 else 63)
@@ -656,6 +662,33 @@ def find_batch(data, start, stop):
         if is_header and _checksum(address + position, batch_bytes, np.int64(_MAGIC_V2)) == _stored_checksum(
             data, position, np.int64(_MAGIC_V2)
         ):
+            return position
+    return np.int64(-1)
+
+
+@njit(
+    types.int64(types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64, types.int64, types.int64),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def find_whole_batch(data, start, stop, least_offset, most_offset):
+    """The first position from `start` on, and before `stop`, at which a whole batch of magic 0, 1 or 2 stands, as its
+    checksum says, whose offset is one of these; −1 where there is none.
+
+    Args:
+        data: bytes of a log, read-only uint8.
+    """
+    address = np.int64(data.ctypes.data)
+    for position in range(start, min(stop, len(data) - _BATCH_BYTES_MIN + 1)):
+        magic = np.int64(np.int8(data[position + _MAGIC_AT]))
+        if magic < 0 or magic > _MAGIC_V2:
+            continue
+        offset = int64(data, position)
+        batch_bytes = _LOG_OVERHEAD + np.int64(int32(data, position + _SIZE_AT))
+        smallest = _BATCH_V2_BYTES_MIN if magic >= _MAGIC_V2 else _BATCH_BYTES_MIN
+        is_header = least_offset <= offset <= most_offset and smallest <= batch_bytes <= len(data) - position
+        if is_header and _checksum(address + position, batch_bytes, magic) == _stored_checksum(data, position, magic):
             return position
     return np.int64(-1)
 

@@ -6,13 +6,14 @@ import contextlib
 import os
 import pickle
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import Accumulator, TaskContext
+from pyspark import Accumulator, AccumulatorParam, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -20,28 +21,49 @@ from pyspark.sql.types import StructType
 
 from jobs.common.driver_rows import one_a_task
 from jobs.common.events import event_batches, from_leader_epochs
+from jobs.common.stop_file import StopFile
 from jobs.common.tables import CATALOG_VERSION, SCANNED_ARROW_SCHEMA, SCANNED_SCHEMA
 from kidxlib.build import BuildTask, BuiltSegment, build
-from kidxlib.console import Done
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
 from kidxlib.fold import NO_EVENTS
 from kidxlib.objects import Location, ObjectPath, is_object
+from kidxlib.progress import Done, Span
 from kidxlib.recover import Status
 from kidxlib.summary import NOT_WELL_KEPT
 
 _ROWS_PER_ARROW_BATCH: Final = 1000
+_NEVER: Final = StopFile()
+
+
+class _SpanParam(AccumulatorParam[Span]):
+    def zero(self, value: Span) -> Span:
+        return Span()
+
+    def addInPlace(self, value1: Span, value2: Span) -> Span:  # noqa: N802
+        return value1 | value2
 
 
 class Counters:
-    """How much executors have done so far, counted as tasks end."""
+    """How much executors have done so far, counted as tasks end.
+
+    Attributes:
+        span: of the wave that is being read, by the executors' clocks.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self.segments: Accumulator[int] = spark.sparkContext.accumulator(0)
         self.log_bytes: Accumulator[int] = spark.sparkContext.accumulator(0)
+        self.span: Accumulator[Span] = spark.sparkContext.accumulator(Span(), _SpanParam())
+        self._seconds = 0.0
+
+    def begin_wave(self) -> None:
+        """From now on further segments are read: the time until then is not to count."""
+        self._seconds += self.span.value.seconds
+        self.span.value = Span()
 
     def done(self) -> Done:
-        return Done(self.segments.value, self.log_bytes.value)
+        return Done(self.segments.value, self.log_bytes.value, self._seconds + self.span.value.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +81,17 @@ class SegmentRows:
 
 
 def build_on_executors(
-    spark: SparkSession, bins: Sequence[Sequence[BuildTask]], sources: Sequence[Source], counters: Counters
+    spark: SparkSession,
+    bins: Sequence[Sequence[BuildTask]],
+    sources: Sequence[Source],
+    counters: Counters,
+    stop: StopFile = _NEVER,
 ) -> DataFrame:
     """Rows of `SCANNED_SCHEMA`, one per segment and one per event; see `on_executors`.
 
     Running a task twice gives the same files and the same row, but for `published`.
     """
-    return on_executors(spark, bins, sources, counters, _build, SCANNED_SCHEMA)
+    return on_executors(spark, bins, sources, counters, _build, SCANNED_SCHEMA, stop)
 
 
 @contextlib.contextmanager
@@ -86,7 +112,7 @@ def _begin_workers(spark: SparkSession) -> None:
     nothing.write.format("noop").mode("overwrite").save()
 
 
-def _build(tasks: Sequence[BuildTask], may_map: bool) -> Iterator[SegmentRows]:
+def _build(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[SegmentRows]:
     for built in build(tasks, may_map):
         events = built.recovered.producer_events if built.recovered else NO_EVENTS
         event_rows = event_batches(built.task.segment, events, SCANNED_ARROW_SCHEMA)
@@ -98,8 +124,9 @@ def on_executors(
     bins: Sequence[Sequence[BuildTask]],
     sources: Sequence[Source],
     counters: Counters,
-    do: Callable[[Sequence[BuildTask], bool], Iterator[SegmentRows]],
+    do: Callable[[Iterable[BuildTask], bool], Iterator[SegmentRows]],
     schema: StructType,
+    stop: StopFile = _NEVER,
 ) -> DataFrame:
     """Do something with segments, each bin of them in one Spark task. The rows are computed where they are used: write
     them somewhere once, and read that.
@@ -107,11 +134,12 @@ def on_executors(
     Args:
         do: with the segments of a bin, and whether it may map files.
         schema: of the rows that it gives.
+        stop: segments that are not begun when it is there are left out.
 
     Raises:
         UsageError: in the task, where an executor does not see the folder of a source that has segments in `bins`.
     """
-    segments, log_bytes = counters.segments, counters.log_bytes
+    segments, log_bytes, span = counters.segments, counters.log_bytes, counters.span
     to_read = {task.segment.source for bin_ in bins for task in bin_}
     folders = [source.path for source in sources if source.name in to_read]
     arrow_schema = to_arrow_schema(schema)
@@ -133,7 +161,8 @@ def on_executors(
         rows: list[dict[str, Any]] = []
         for batch in batches:
             for work in batch.column("work"):
-                for done in do(pickle.loads(work.as_buffer()), may_map):
+                begin = time.time()
+                for done in do(stop.until_stopped(pickle.loads(work.as_buffer())), may_map):
                     yield from done.batches
                     rows += done.rows
                     segments.add(1)
@@ -141,6 +170,7 @@ def on_executors(
                     if len(rows) >= _ROWS_PER_ARROW_BATCH:
                         yield pa.RecordBatch.from_pylist(rows, arrow_schema)
                         rows.clear()
+                span.add(Span(begin, time.time()))
         if rows:
             yield pa.RecordBatch.from_pylist(rows, arrow_schema)
 

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from jobs.common.spark_errors import as_ours
+from jobs.common.masters import refuse_unreachable_master
+from jobs.common.spark_errors import as_ours, reason
+from kidxlib import interrupts
 from kidxlib.errors import SparkEndedError, UsageError
+from kidxlib.progress import begin_phase
 
 #: Where an S3 store is, which executors need to know too. Credentials are theirs to have: Spark shows its settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
@@ -34,15 +38,33 @@ def session(job: str, event_log_dir: str | None = None) -> Iterator[SparkSession
         KidxError: what a task on an executor raised as one, without Spark's stack trace around it.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a JVM that ended, it raises
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    refuse_unreachable_master()
+    begin_phase("starting Spark")
     spark = _start(job, event_log_dir)
-    try:
+    begin_phase("opening the catalog")
+    interrupts.handle_again()  # pyspark's own handler calls Java amid another call
+    with (
+        interrupts.telling(lambda: "what is recorded stays, the rest is not done; run the same command again"),
+        _ending_well(spark),
+        interrupts.cancelling("py4j", lambda: _cancel_all_jobs(spark)),
+    ):
         yield spark
+
+
+@contextlib.contextmanager
+def _ending_well(spark: SparkSession) -> Iterator[None]:
+    """Errors as users can read them, and at the end no session."""
+    try:
+        yield
     except (PySparkException, Py4JJavaError) as error:
+        interrupts.raise_if_requested()  # its jobs were cancelled
         ours = as_ours(error)
         if ours is None:
             raise
         raise ours from error
     except (Py4JNetworkError, ConnectionError) as error:
+        interrupts.raise_if_requested()  # who sends SIGTERM to this process may send it to Java's, too
         if _answers(spark):
             raise
         raise SparkEndedError(
@@ -64,6 +86,16 @@ def _answers(spark: SparkSession) -> bool:
     return True
 
 
+def _cancel_all_jobs(spark: SparkSession) -> None:
+    with contextlib.suppress(Py4JError, OSError, AttributeError):  # Java has ended, or the context is being stopped
+        spark.sparkContext.cancelAllJobs()
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """It logs some of what it raises by the root logger."""
+    return record.module != "java_gateway"
+
+
 def _start(job: str, event_log_dir: str | None) -> SparkSession:
     builder = (
         SparkSession.builder.appName(f"kidx {job}")
@@ -81,11 +113,26 @@ def _start(job: str, event_log_dir: str | None) -> SparkSession:
         if name in os.environ:
             builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        raise UsageError(f"Spark did not start: {reason(error)}") from error
     except (PySparkRuntimeError, Py4JNetworkError, ConnectionError) as error:
         if isinstance(error, PySparkRuntimeError) and error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise UsageError("Spark did not start; what it said of its options stands above") from error
+    _refuse_missing_delta(spark)
+    return spark
+
+
+def _refuse_missing_delta(spark: SparkSession) -> None:
+    """What Spark cannot load it leaves out without a word, and fails later."""
+    assert spark.sparkContext._jvm is not None
+    if isinstance(spark.sparkContext._jvm.io.delta.tables.DeltaTable, JavaPackage):
+        spark.stop()
+        raise UsageError(
+            "Spark found no Delta: its jars are not on the class path; ./spark-submit.sh brings those of .jars/delta "
+            "along, and what is given behind -- has to leave them in place"
+        )
 
 
 def _made(folder: str) -> str:

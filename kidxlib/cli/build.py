@@ -14,16 +14,19 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.build import BuildTask
+from kidxlib import interrupts
+from kidxlib.build import BuildTask, remove_held
 from kidxlib.build import build as build_segments
 from kidxlib.cli import shared_options
 from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
-from kidxlib.cli.workers import Workers
+from kidxlib.cli.whole_number import WholeNumber
+from kidxlib.cli.workers import Workers, until_stopped
 from kidxlib.command import ExitCode
-from kidxlib.console import Done, print_json, print_line, progress, warn
+from kidxlib.console import print_json, print_line, warn
 from kidxlib.discover import SegmentFile, source_at
 from kidxlib.errors import UsageError
 from kidxlib.finish import PartitionTask, SegmentTask, finish, segment_task
+from kidxlib.interrupts import Interrupted
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
@@ -40,9 +43,10 @@ from kidxlib.plan import (
     refuse_overlap,
     repairs,
 )
+from kidxlib.progress import Done, Span, begin_phase
 from kidxlib.publish import sweep
 from kidxlib.recover import MAX_INDEX_BYTES_DEFAULT, RecoverOptions, Status
-from kidxlib.summary import Counts, print_counts, print_left_alone, print_rate
+from kidxlib.summary import Counts, print_counts, print_rate, print_skipped
 
 #: No run takes longer; staging files of killed runs are swept when they are older.
 LONGEST_RUN: Final = timedelta(hours=24)
@@ -57,7 +61,7 @@ LONGEST_RUN: Final = timedelta(hours=24)
 @shared_options.interval_bytes
 @click.option(
     "--max-index-bytes",
-    type=click.IntRange(12, 2**31 - 1),
+    type=WholeNumber(12, 2**31 - 1),
     default=MAX_INDEX_BYTES_DEFAULT,
     show_default=True,
     help="Kafka's segment.index.bytes.",
@@ -68,6 +72,7 @@ LONGEST_RUN: Final = timedelta(hours=24)
 @click.option("--repair", is_flag=True, help="Audit first, as kidx verify does; write what is broken and nothing else.")
 @shared_options.processes
 @shared_options.as_json
+@shared_options.verbose
 def build(
     folder: str,
     index_dir: str | None,
@@ -95,6 +100,7 @@ def build(
     refuse_overlap(mirror, None, sources)
     target = Target(index_dir=mirror, by_source=False, publish_truncated=accept_truncated or not in_place)
     options = RecoverOptions(interval_bytes=interval_bytes, max_index_bytes=max_index_bytes, verify_crc=verify_crc)
+    begin_phase("listing")
     plan = find_segments(sources, parse_topics(topics), target, lambda topic: options)
     for warning in plan.warnings:
         warn(warning)
@@ -105,7 +111,6 @@ def build(
         older_than_ns = int((datetime.now(UTC) - LONGEST_RUN).timestamp()) * 1_000_000_000
         for partition in plan.partitions:
             sweep(partition.index_folder, older_than_ns)
-        scan_start = time.monotonic()
         scratch = stack.enter_context(scratch_folder())
         workers = stack.enter_context(Workers(processes or os.cpu_count() or 1))
         side_files, broken = SideFiles(snapshots, epochs), dict[PartitionKey, frozenset[str]]()
@@ -115,13 +120,16 @@ def build(
 
             broken, side_files = broken_now(plan, options, workers), REPAIRED_SIDE_FILES
             plan = repairs(plan, broken)
-        counts, spooled = _scan(plan, workers, scratch)
-        what = [
-            (listed.partition_task(side_files), segments)
-            for listed in plan.partitions
-            if (segments := spooled[listed.key])
-        ]
-        counts.merge(_finish(what, workers))
+        counts = Counts()
+        with interrupts.telling(lambda: _done_so_far(counts, plan)), _removing_held(plan):
+            spooled, scan_seconds = _scan(plan, workers, scratch, counts)
+            what = [
+                (listed.partition_task(side_files), segments)
+                for listed in plan.partitions
+                if (segments := spooled[listed.key])
+            ]
+            begin_phase("finishing partitions")
+            counts.merge(_finish(what, workers))
     seconds = time.monotonic()
     if as_json:
         shown: dict[str, Any] = {
@@ -138,8 +146,8 @@ def build(
         print_json({**shown, **counts.as_json()})
     else:
         print_counts(str(sources[0].path), counts)
-        print_left_alone((reason.value, count) for reason, count in plan.left_alone.counts.items())
-        print_rate(counts.log_bytes, seconds - scan_start, seconds - start)
+        print_skipped((reason.value, count) for reason, count in plan.left_alone.counts.items())
+        print_rate(counts.log_bytes, scan_seconds, seconds - start)
         print_line(f"index files: {mirror or 'beside the segments'}")
     all_well = counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
     return ExitCode.OK if all_well else ExitCode.NOT_WELL
@@ -154,21 +162,51 @@ class _ReadSegment:
     task: Spooled
 
 
-def _scan(plan: Plan, workers: Workers, scratch: Path) -> tuple[Counts, dict[PartitionKey, list[_ReadSegment]]]:
-    """Index every segment of a plan; what the partitions are finished with lies in the scratch folder."""
-    counts = Counts()
+def _done_so_far(counts: Counts, plan: Plan) -> str:
+    of_all = f"{counts.segments:,} of {len(plan.tasks):,} segments indexed"
+    return f"{of_all}; run the same command again, which reads all of them, as there is no catalog"
+
+
+@contextlib.contextmanager
+def _removing_held(plan: Plan) -> Iterator[None]:
+    """Where a run is interrupted, no offset index waits any longer for the end of its partition."""
+    try:
+        yield
+    except Interrupted:
+        for partition in plan.partitions:
+            if str(partition.index_folder) == str(partition.folder.path):  # under the lock: they are this run's
+                remove_held(partition.index_folder)
+        raise
+
+
+def _scan(
+    plan: Plan, workers: Workers, scratch: Path, counts: Counts
+) -> tuple[dict[PartitionKey, list[_ReadSegment]], float]:
+    """Index every segment of a plan, and count; what the partitions are finished with lies in the scratch folder.
+
+    Returns:
+        What was read, and in how many seconds.
+    """
+    span = Span()
     spooled: dict[PartitionKey, list[_ReadSegment]] = defaultdict(list)
 
-    def take(result: tuple[Counts, list[_ReadSegment]]) -> None:
+    def take(result: tuple[Counts, list[_ReadSegment], Span]) -> None:
+        nonlocal span
         counts.merge(result[0])
+        span |= result[2]
         for segment in result[1]:
             spooled[segment.segment.partition_key].append(segment)
 
     bins = pack(plan.tasks, workers.processes)
     work = [_Bin(tasks, scratch / f"{number}.events") for number, tasks in enumerate(bins)]
-    with progress(lambda: Done(counts.segments, counts.log_bytes), len(plan.tasks), plan.log_bytes):
-        workers.run(_scan_bin, work, take)
-    return counts, spooled
+    begin_phase(
+        "reading",
+        done=lambda: Done(counts.segments, counts.log_bytes, span.seconds),
+        segments=len(plan.tasks),
+        log_bytes=plan.log_bytes,
+    )
+    workers.run(_scan_bin, work, take)
+    return spooled, span.seconds
 
 
 def _finish(partitions: Sequence[tuple[PartitionTask, list[_ReadSegment]]], workers: Workers) -> Counts:
@@ -189,19 +227,19 @@ class _Bin:
     spool: Path
 
 
-def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_ReadSegment]]:
-    counts = Counts()
+def _scan_bin(work: _Bin, may_map: bool) -> tuple[Counts, list[_ReadSegment], Span]:
+    counts, begin = Counts(), time.time()
     spooled = []
     with Spool(work.spool) as spool:
-        for built in build_segments(work.tasks, may_map):
+        for built in build_segments(until_stopped(work.tasks), may_map):
             counts.add(built)
             spooled.append(_ReadSegment(built.task.segment, built.end.status, spool.append(segment_task(built))))
-    return counts, spooled
+    return counts, spooled, Span(begin, time.time())
 
 
 def _finish_share(partitions: Sequence[tuple[PartitionTask, list[_ReadSegment]]], may_map: bool) -> Counts:
     counts, spooled_of = Counts(), dict(partitions)
-    for finished in finish((task, _unspool(segments)) for task, segments in partitions):
+    for finished in finish((task, _unspool(segments)) for task, segments in until_stopped(partitions)):
         by_offset = {spooled.segment.base_offset: spooled for spooled in spooled_of[finished.task]}
         counts.kept += [f"{finished.task.index_folder}/{name}" for name in finished.kept]
         for segment in finished.segments:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, NoReturn
 
 import click
 
-from kidxlib.command import run
+from kidxlib import interrupts
 
-#: Each stands in the module of its name.
-_COMMANDS: Final = ("build", "dump", "seek", "verify")
+#: Each stands in the module of its name; and what it does, in what a line of --help has room for.
+_COMMANDS: Final = {
+    "build": "Write the index files of a log dir's segments.",
+    "dump": "Show what is in a segment's files.",
+    "seek": "Say where an offset or a time is.",
+    "verify": "Audit index files and logs; change nothing.",
+}
 
 
 class _Commands(click.Group):
@@ -25,13 +31,38 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"kidxlib.cli.{cmd_name}"), cmd_name)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
-@click.group(cls=_Commands)
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called.
+
+        Raises:
+            click.UsageError: there is none of that name; it says which may be meant.
+        """
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            meant = get_close_matches(name, _COMMANDS, n=1)
+            hint = f"did you mean {meant[0]}?" if meant else f"there are: {', '.join(_COMMANDS)}"
+            raise click.UsageError(f"no such command: {name}; {hint}")  # without ctx: nothing more is to be tried
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, invoke_without_command=True)
 @click.version_option(package_name="kidx")
-def kidx() -> None:
+@click.pass_context
+def kidx(context: click.Context) -> None:
     """Kafka segments and their sparse indexes, on one machine, without a broker."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> NoReturn:
     """Run the command."""
+    interrupts.end_at_once()
+    from kidxlib.command import run  # rich takes a while to be imported
+
     run(kidx, "kidx")

@@ -6,18 +6,32 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from itertools import takewhile
+from multiprocessing.synchronize import Event
 from typing import Final, Self, TypeVar
 
+from kidxlib import interrupts
 from kidxlib.console import warn
 from kidxlib.errors import KidxError
 
 _PR_SET_PDEATHSIG: Final = 1
+#: Where a command is ended at once, Python's own process that then removes semaphores would warn of them.
+_NO_WARNING: Final = "ignore::UserWarning:multiprocessing.resource_tracker"
+
+#: In a worker: set once its command was interrupted.
+_stop: Event | None = None
 
 _Work = TypeVar("_Work")
 _Result = TypeVar("_Result")
+
+
+def until_stopped(work: Iterable[_Work]) -> Iterator[_Work]:
+    """In a worker: what there is to do, until its command is interrupted; what was begun then is done."""
+    return takewhile(lambda _: _stop is None or not _stop.is_set(), work)
 
 
 class Workers:
@@ -31,12 +45,18 @@ class Workers:
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
+        if _NO_WARNING not in sys.warnoptions:
+            sys.warnoptions.append(_NO_WARNING)
+        # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
+        self._context = multiprocessing.get_context("spawn")
+        self._stop = self._context.Event()
         self._pool = self._new_pool()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
     def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
@@ -49,11 +69,18 @@ class Workers:
             do: what to do with a piece, and whether it may map files.
 
         Raises:
+            Interrupted: a signal came; what was begun by then is done and was taken, and so is no piece twice.
             KidxError: a worker died once more.
         """
+        with interrupts.stopping(self._stop.set):
+            self._run(do, work, take)
+
+    def _run(
+        self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]
+    ) -> None:
         for may_map in (True, False):
             unfinished = self._try(do, work, may_map, take)
-            if not unfinished:
+            if not unfinished or self._stop.is_set():
                 return
             self._pool.shutdown()
             self._pool = self._new_pool()
@@ -71,34 +98,30 @@ class Workers:
         """The pieces that were not finished because a worker died."""
         futures: dict[Future[_Result], _Work] = {}
         unfinished = []
-        try:
-            for piece in work:
-                try:
-                    futures[self._pool.submit(do, piece, may_map)] = piece
-                except BrokenProcessPool:  # it died already
-                    unfinished.append(piece)
-            for future in as_completed(futures):
-                try:
-                    result = future.result()
-                except BrokenProcessPool:
-                    unfinished.append(futures[future])
-                    continue
-                take(result)
-        except KeyboardInterrupt:
-            for worker in multiprocessing.active_children():
-                worker.kill()
-            raise
+        for piece in work:
+            try:
+                futures[self._pool.submit(do, piece, may_map)] = piece
+            except BrokenProcessPool:  # it died already
+                unfinished.append(piece)
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                unfinished.append(futures[future])
+                continue
+            take(result)
         return unfinished
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.processes, context, _follow_parent, (os.getpid(),))
+        return ProcessPoolExecutor(self.processes, self._context, _begin_worker, (os.getpid(), self._stop))
 
 
-def _follow_parent(parent: int) -> None:
-    """A worker ends when its command does, however that ends; Ctrl-C is the command's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin_worker(parent: int, stop: Event) -> None:
+    """A worker ends when its command does, however that ends; signals are the command's to handle."""
+    global _stop
+    _stop = stop
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all, and so does who ends a service
+        signal.signal(number, signal.SIG_IGN)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # Linux
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -22,6 +22,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from kidxlib.command import ExitCode
 from kidxlib.storage import CHUNK_BYTES
 from tests.faults import children
+from tests.support.terminal import without_progress
 
 #: Nothing here takes as long; what does, hangs.
 DEADLINE_SECONDS: Final = 60.0
@@ -54,9 +55,6 @@ def again_if_too_late(test: Callable[_P, None]) -> Callable[_P, None]:
     return run
 
 
-_PROGRESS: Final = re.compile(r"^[\d,]+ of [\d,]+ segments, .*\n", re.MULTILINE)
-
-
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a run of `kidx` ended: its exit code, and what it printed but for lines that say how far a slow run is."""
@@ -78,8 +76,12 @@ class Ended:
         assert [part for part in parts if str(part) not in lines[0]] == [], self.err
 
 
-def start_kidx(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Start `kidx` as the first process of a session of its own. Its output is strict, as in most UTF-8 locales."""
+def start_kidx(*arguments: str | Path, cwd: Path | None = None, **variables: str | Path) -> subprocess.Popen[str]:
+    """Start `kidx` as the first process of a session of its own. Its output is strict, as in most UTF-8 locales.
+
+    Args:
+        variables: more, for its environment.
+    """
     return subprocess.Popen(
         [*_COMMAND, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -88,7 +90,7 @@ def start_kidx(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Po
         errors="surrogateescape",
         start_new_session=True,
         cwd=cwd,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict", **{name: str(each) for name, each in variables.items()}},
     )
 
 
@@ -99,7 +101,7 @@ def end(process: subprocess.Popen[str]) -> Ended:
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
         finally:
             kill_session(process)
-    return Ended(process.returncode, out, _PROGRESS.sub("", err))
+    return Ended(process.returncode, out, without_progress(err))
 
 
 def kidx(*arguments: str | Path, cwd: Path | None = None) -> Ended:
@@ -111,7 +113,7 @@ def refused_kidx(*arguments: str | Path) -> Ended:
     """Run a `kidx` that is expected to refuse its arguments, in a process that may start no others."""
     with Child(children.run_kidx, [str(argument) for argument in arguments]) as child:
         (out, err), code = child.end()
-    return Ended(code, out, err)
+    return Ended(code, out, without_progress(err))
 
 
 def session(process: subprocess.Popen[str]) -> list[int]:
@@ -253,7 +255,14 @@ def stopped(worker: int) -> Iterator[None]:
 @contextlib.contextmanager
 def running_kidx(*arguments: str | Path) -> Iterator[Running]:
     """Start `kidx`. The end of the context waits for its end; where the body failed, kills it."""
-    running = Running(start_kidx(*arguments))
+    with watched(start_kidx(*arguments)) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def watched(process: subprocess.Popen[str]) -> Iterator[Running]:
+    """The same for one that was started."""
+    running = Running(process)
     try:
         yield running
     except BaseException:

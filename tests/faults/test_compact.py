@@ -173,7 +173,8 @@ def test_the_dense_index_comes_back(place: Place, tmp_path: Path) -> None:
             assert costs is not None and costs.cost_before is not None and costs.cost_after is not None
             assert costs.cost_before.most <= _DENSE + 160 < _SPARSE <= costs.cost_after.most  # batches have 160 bytes
         assert _tree(folder) != before
-        applied([_recorded_at(_SPARSE, task) for task in tasks], to_interval(_DENSE), may_map=may_map)
+        back = list(applied([_recorded_at(_SPARSE, task) for task in tasks], to_interval(_DENSE), may_map=may_map))
+        assert {(change.action, change.outcome) for change in back} == {(Action.DENSIFY, Outcome.WRITTEN)}
         assert _tree(folder) == before
 
 

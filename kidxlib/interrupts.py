@@ -1,0 +1,221 @@
+"""Ctrl-C and SIGTERM: a run ends in good order and says in one line what is done and what is not.
+
+The first signal raises `Interrupted` in the main thread, but neither amid a call that must not be left half done
+(`not_within`), nor within `stopping`, where the work itself is asked to come to its end. The second one ends the
+process at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final, NoReturn
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+#: Comes to the main thread again and again, until it can be interrupted.
+_AGAIN: Final = signal.SIGUSR1
+_AGAIN_SECONDS: Final = 0.1
+#: A second signal within this time is the first one once more: to a process, and to its group.
+_SAME_SECONDS: Final = 0.5
+#: When a person is told why nothing happens yet.
+_PATIENCE_SECONDS: Final = 3.0
+
+_NOTHING_DONE: Final = "nothing was done"
+
+
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM ends this run.
+
+    Attributes:
+        signal: which of them.
+        done: what is done and what is not, for a person; empty until somebody says.
+    """
+
+    def __init__(self, signal_: int) -> None:
+        super().__init__(signal_)
+        self.signal, self.done = signal_, ""
+
+    @property
+    def exit_code(self) -> int:
+        """As shells have it."""
+        return 128 + self.signal
+
+    def __str__(self) -> str:
+        return f"interrupted: {self.done or _NOTHING_DONE}"
+
+
+class _State:
+    """What is known of signals while a command runs."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.first_at = 0.0
+        self.raised = False
+        self.stop: Callable[[], None] | None = None
+        self.cancels: list[Callable[[], None]] = []
+        self.not_within: set[str] = set()
+        self.over = threading.Event()
+        self.main = threading.get_ident()
+        self.thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The handler of all signals: Python runs it in the main thread, between any two of its steps."""
+        if number == _AGAIN:
+            if self.first is not None and not self.raised:
+                self._interrupt(self.first, frame)
+        elif self.first is None:
+            self.first, self.first_at = number, time.monotonic()
+            self.thread.start()
+            self._interrupt(number, frame)
+        elif time.monotonic() > self.first_at + _SAME_SECONDS:
+            _end_now(number, "ended at once; the same command goes on from what is done")
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.stop is not None:
+            self.stop()
+        elif self._is_free(frame):
+            self.raised = True
+            raise Interrupted(number)
+
+    def _is_free(self, frame: FrameType | None) -> bool:
+        """Whether the main thread stands in no call that must not be left half done."""
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").partition(".")[0] in self.not_within:
+                return False
+            frame = frame.f_back
+        return True
+
+    def _go_on(self) -> None:
+        """After the first signal: end what others do, and come again where the time was not right."""
+        told = False
+        while not self.over.wait(_AGAIN_SECONDS):
+            if not self.raised:
+                signal.pthread_kill(self.main, _AGAIN)
+            if self.stop is None:
+                for cancel in tuple(self.cancels):
+                    cancel()
+            if not told and time.monotonic() > self.first_at + _PATIENCE_SECONDS:
+                told = True
+                _write("interrupted: what is being done comes to its end; once more ends at once")
+
+
+_state: _State | None = None
+
+
+@contextlib.contextmanager
+def handled(*, for_good: bool) -> Iterator[None]:
+    """While the context lasts signals end the run as this module says; in the main thread only.
+
+    Args:
+        for_good: the process ends with the context, so there is nothing that a signal could find to do after it;
+            otherwise the handlers from before come back.
+    """
+    global _state
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    state = _State()
+    outer, _state = _state, state
+    before = {number: signal.signal(number, state.handle) for number in (*_SIGNALS, _AGAIN)}
+    try:
+        yield
+    finally:
+        state.over.set()
+        for number in _SIGNALS:
+            signal.signal(number, _end if for_good else before[number])
+        # One may be on its way.
+        signal.signal(_AGAIN, before[_AGAIN] if state.first is None else signal.SIG_IGN)
+        _state = outer
+
+
+def handle_again() -> None:
+    """Take signals back from a library that has put a handler of its own in place."""
+    if _state is not None and threading.get_ident() == _state.main:
+        for number in _SIGNALS:
+            signal.signal(number, _state.handle)
+
+
+def end_at_once() -> None:
+    """Until `handled`, while modules are imported: one line, and the end."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda number, _: _end_now(number, _NOTHING_DONE))
+
+
+def raise_if_requested() -> None:
+    """Raise `Interrupted` where a signal has come; what failed since may have failed of that."""
+    if _state is not None and _state.first is not None:
+        _state.raised = True
+        raise Interrupted(_state.first)
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """While the context lasts a signal raises nothing: `stop` asks the work to come to its end soon, with what it has
+    done by then. `Interrupted` is raised at the end of the context.
+
+    Args:
+        stop: called between any two steps of the main thread; more than once.
+    """
+    state = _state
+    if state is None or state.raised:
+        yield
+        return
+    state.stop = stop
+    try:
+        yield
+    except Exception:
+        raise_if_requested()
+        raise
+    finally:
+        state.stop = None
+    raise_if_requested()
+
+
+@contextlib.contextmanager
+def cancelling(module: str, cancel: Callable[[], None]) -> Iterator[None]:
+    """While the context lasts no call of a module is left half done; `cancel` makes its calls return soon.
+
+    Args:
+        module: the top-level name of a package.
+        cancel: called in a thread of its own, again and again until the context ends.
+    """
+    state = _state
+    if state is None:
+        yield
+        return
+    state.not_within.add(module)
+    state.cancels.append(cancel)
+    try:
+        yield
+    finally:
+        state.cancels.remove(cancel)
+
+
+@contextlib.contextmanager
+def telling(done: Callable[[], str]) -> Iterator[None]:
+    """What is done and what is not, for an `Interrupted` that passes; the innermost context says it."""
+    try:
+        yield
+    except Interrupted as interrupted:
+        interrupted.done = interrupted.done or done()
+        raise
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    os._exit(128 + number)
+
+
+def _end_now(number: int, done: str) -> NoReturn:
+    _write(f"error: interrupted: {done}")
+    os._exit(128 + number)
+
+
+def _write(line: str) -> None:
+    """Past Python's streams, which the main thread may be within."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())

@@ -1,0 +1,224 @@
+"""What a command is doing: on a terminal a line that moves, else a line now and then, on standard error.
+
+A phase lasts until the next one begins, a result is printed or the command ends (`kidxlib.cli.shared_options.verbose`
+sees to that). It costs nothing to begin one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.filesize import decimal
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from kidxlib.console import let_move, note, rate, shows_details
+
+#: Where no one watches: a phase that is over sooner is not named, and from then on there is a line so often.
+QUIET_SECONDS: Final = 1.0
+LINE_SECONDS: Final = 10.0
+#: A terminal shows how long a phase lasts when it has lasted so long.
+_LONG_SECONDS: Final = 3.0
+_REFRESH_PER_SECOND: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when something was read, in seconds since the epoch. Of nothing, the end is before the beginning."""
+
+    begin: float = float("inf")
+    end: float = float("-inf")
+
+    def __or__(self, other: Span) -> Span:
+        return Span(min(self.begin, other.begin), max(self.end, other.end))
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.end - self.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What has been read so far.
+
+    Attributes:
+        seconds: in which it was, from the first byte on: what it took to begin is not among them.
+    """
+
+    segments: int = 0
+    log_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """What is being done.
+
+    Attributes:
+        done: how much of `segments` and `log_bytes`; None where nobody can tell.
+        after: what goes on when all of that is done, until the next phase begins.
+    """
+
+    name: str
+    began: float
+    done: Callable[[], Done] | None
+    segments: int
+    log_bytes: int
+    after: str
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def state(self) -> tuple[str, Done | None]:
+        """What to call it now, and what is done of what is left to do; None where nobody can tell."""
+        done = self.done() if self.done is not None else None
+        if done is None or not self.segments:
+            return self.name, None
+        return (self.after, None) if done.segments >= self.segments else (self.name, done)
+
+    def amount(self, done: Done) -> str:
+        return (
+            f"{done.segments:,} of {self.segments:,} segments, {decimal(done.log_bytes)} of {decimal(self.log_bytes)}"
+        )
+
+    def seconds_left(self, done: Done) -> float | None:
+        if not done.log_bytes or not done.seconds:
+            return None
+        return (self.log_bytes - done.log_bytes) * done.seconds / done.log_bytes
+
+
+class _Lines:
+    """A line now and then: for logs, and whoever reads them later."""
+
+    def __init__(self, phase: _Phase) -> None:
+        self._phase = phase
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._print, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _print(self) -> None:
+        wait = QUIET_SECONDS
+        while not self._over.wait(wait):
+            wait = LINE_SECONDS
+            note(f"{time.strftime('%H:%M:%S')} {', '.join(self._parts())}")
+
+    def _parts(self) -> Iterable[str]:
+        name, done = self._phase.state()
+        if done is None:
+            yield name
+            return
+        yield f"{name}: {self._phase.amount(done)}"
+        left = self._phase.seconds_left(done)
+        if left is not None:
+            yield rate(done.log_bytes, done.seconds)
+            yield f"{left:.0f} s left"
+
+
+class _MovingLine:
+    """One line at the end of a terminal."""
+
+    def __init__(self, phase: _Phase) -> None:
+        self._phase = phase
+        self._spinner = Spinner("line")
+        self.console = Console(stderr=True, highlight=False)
+        self._live = Live(
+            console=self.console,
+            get_renderable=self._shown,
+            transient=True,
+            refresh_per_second=_REFRESH_PER_SECOND,
+            redirect_stdout=False,  # it is for results, and may be a file
+        )
+        let_move(self)
+        self._live.start(refresh=True)
+
+    def stop(self) -> None:
+        let_move(None)
+        self._live.stop()
+
+    def _shown(self) -> RenderableType:
+        phase = self._phase
+        name, done = phase.state()
+        line = Table.grid(padding=(0, 1, 0, 0), expand=True)
+        line.add_column(width=1)
+        line.add_column(no_wrap=True, overflow="ellipsis")
+        if done is None:
+            line.add_column(justify="right", no_wrap=True, ratio=1)
+            seconds = f"{phase.seconds:,.0f} s" if phase.seconds >= _LONG_SECONDS else ""
+            line.add_row(self._spinner, Text(name), Text(seconds))
+            return line
+        left = phase.seconds_left(done)
+        line.add_column(ratio=1)
+        line.add_column(justify="right", no_wrap=True)
+        line.add_row(
+            self._spinner,
+            Text(f"{name} {phase.amount(done)}"),
+            ProgressBar(total=phase.log_bytes or 1, completed=done.log_bytes),
+            Text("" if left is None else f"{rate(done.log_bytes, done.seconds)}, {left:,.0f} s left"),
+        )
+        return line
+
+
+class _Phases:
+    """The phases of the command that this process runs."""
+
+    def __init__(self) -> None:
+        self._phase: _Phase | None = None
+        self._shown: _Lines | _MovingLine | None = None
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def begin(self, phase: _Phase) -> None:
+        self._stop()
+        self._phase = phase
+        watched = sys.stderr.isatty() and Console(stderr=True).is_interactive
+        self._shown = _MovingLine(phase) if watched else _Lines(phase)
+
+    def end(self) -> None:
+        self._stop()
+        seconds, self._seconds = self._seconds, defaultdict(float)
+        if seconds and shows_details():
+            note("took: " + ", ".join(f"{name} {taken:.1f} s" for name, taken in seconds.items()))
+
+    def _stop(self) -> None:
+        shown, self._shown = self._shown, None
+        if shown is not None:
+            shown.stop()
+        if self._phase is not None:
+            self._seconds[self._phase.name] += self._phase.seconds
+            self._phase = None
+
+
+_phases: Final = _Phases()
+
+
+def begin_phase(
+    name: str, *, done: Callable[[], Done] | None = None, segments: int = 0, log_bytes: int = 0, after: str = ""
+) -> None:
+    """Say what is being done from now on.
+
+    Args:
+        name: as "listing".
+        done: tells how much is done; called from another thread.
+        segments, log_bytes: all that there is to do.
+        after: what is being done when all segments are, if no other phase has begun by then.
+    """
+    _phases.begin(_Phase(name, time.monotonic(), done, segments, log_bytes, after or name))
+
+
+def end_phases() -> None:
+    """End the last phase, and where details are wanted say how long each one took."""
+    _phases.end()

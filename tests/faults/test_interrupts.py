@@ -1,0 +1,154 @@
+"""Ctrl-C and SIGTERM, sent for real: one line that says what is done, nothing left over, the signal's exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kidxlib.command import ExitCode
+from kidxlib.names import OFFSET_INDEX_SUFFIX
+from tests.faults.conftest import Guard
+from tests.faults.processes import (
+    Ended,
+    TooLateError,
+    again_if_too_late,
+    end,
+    kidx,
+    session,
+    start_kidx,
+    watched,
+    while_it_runs,
+)
+from tests.faults.trees import in_memory, indexes, lying_log, small_log, snapshot, staging_files, write_log
+from tests.kidxlib import golden
+from tests.support.terminal import without_progress
+
+_CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+_BASE_LOG: Final = f"{0:020d}.log"
+_TXN: Final = "txn-mixed-0"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Iterator[Path]:
+    """A segment that takes a moment to be checked, the sample's transactions, and small segments."""
+    folder = tmp_path / "kafka-logs"
+    log = lying_log(folder / "slow-0", 0, 1 << 30)
+    shutil.copytree(golden.SAMPLES / _TXN, folder / _TXN)
+    write_log(folder / "slow-0", 1, small_log(base_offset=1))  # so that the other one is not active, and mapped
+    for base_offset in (0, 40):
+        write_log(folder / "fast-0", base_offset, small_log(base_offset=base_offset))
+    with in_memory(log):
+        yield folder
+
+
+def assert_interrupted(ended: Ended, signal_: signal.Signals, *parts: str) -> None:
+    """One line, or one more for who waits, and none of Python's own."""
+    lines = [
+        line
+        for line in without_progress(ended.err).splitlines()
+        if not line.startswith("interrupted: what is being done")
+    ]
+    assert (ended.code, ended.out) == (_CODES[signal_], ""), ended
+    assert len(lines) == 1 and lines[0].startswith("error: interrupted: "), ended
+    assert [part for part in parts if part not in lines[0]] == [], ended
+
+
+@again_if_too_late
+@pytest.mark.parametrize("signal_", _CODES, ids=lambda signal_: str(signal_.name))
+def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
+    signal_: signal.Signals, tmp_path: Path, log_dir: Path, guard: Guard
+) -> None:
+    """Goal: what was begun is done, what was not is said, and no temporary file stays, in place neither.
+
+    Method: the signal to all processes, as a terminal sends it, while a worker stands amid a scan and the other one
+    has held back the offset indexes of segments with transactions. Then the same command again.
+    """
+    guard(log_dir)
+    for path in log_dir.rglob("*.*index"):  # of an attempt that came too late
+        path.unlink()
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+    process = start_kidx("build", log_dir, "--in-place", "--accept-truncated", "--processes", "2", TMPDIR=scratch)
+    with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
+        while_it_runs(process, lambda: len(list(log_dir.rglob(".kidx-held-*"))) == 4 or None)
+        os.killpg(process.pid, signal_)
+    if running.ended.code == ExitCode.NOT_WELL:
+        raise TooLateError
+    assert_interrupted(running.ended, signal_, " of 8 segments indexed; run the same command again")
+    assert staging_files(log_dir) == [] and list(scratch.iterdir()) == []
+    found = indexes(log_dir)
+    assert not any(name.startswith(_TXN) and name.endswith(OFFSET_INDEX_SUFFIX) for name in found), found
+    assert found, "what was read before has its index files"
+
+    assert kidx("build", log_dir, "--in-place", "--accept-truncated").code == ExitCode.NOT_WELL
+    assert kidx("verify", log_dir, "--topics", "txn-mixed|fast").code == ExitCode.OK
+
+
+@again_if_too_late
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_what_was_not_begun_is_not_begun(command: str, tmp_path: Path, log_dir: Path, guard: Guard) -> None:
+    """Goal: one segment more at most for each worker, and the line counts those that were read.
+
+    Method: one worker, which reads the largest first and is stopped amid that.
+    """
+    guard(log_dir)
+    before = snapshot(log_dir)
+    index_dir = Path(tempfile.mkdtemp(dir=tmp_path))
+    process = start_kidx(command, log_dir, "--index-dir", index_dir, "--processes", "1")
+    with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
+        process.send_signal(signal.SIGINT)
+    if running.ended.code == ExitCode.NOT_WELL:
+        raise TooLateError
+    assert_interrupted(running.ended, signal.SIGINT, "1 of 8 segments ")
+    assert len(indexes(index_dir)) == (2 if command == "build" else 0)
+    assert staging_files(index_dir) == [] and snapshot(log_dir) == before
+
+
+@again_if_too_late
+def test_the_second_signal_ends_at_once(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
+    """Goal: nobody has to wait, and there still is no traceback and no process left.
+
+    Method: signal after signal while the only worker is stopped, so that it cannot come to its end.
+    """
+    guard(log_dir)
+    process = start_kidx("build", log_dir, "--index-dir", tmp_path / "index", "--processes", "1")
+    with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+    assert_interrupted(running.ended, signal.SIGINT, "ended at once")
+    assert session(process) == []
+
+
+@pytest.mark.parametrize("signal_", _CODES, ids=lambda signal_: str(signal_.name))
+def test_a_dump_that_is_interrupted_is_one_line(signal_: signal.Signals, tmp_path: Path) -> None:
+    """Its reader takes nothing more once the first line is there, so that it stands amid its output."""
+    log = write_log(tmp_path / "topic-0", 0, small_log(batches=20_000))
+    process = start_kidx("dump", log)
+    assert process.stdout is not None and process.stdout.readline().startswith("Dumping ")
+    process.send_signal(signal_)
+    ended = end(process)
+    assert ended.code == _CODES[signal_] and ended.err == "error: interrupted: the rest is not shown\n", ended.err
+
+
+def test_a_signal_at_the_start_is_one_line(tmp_path: Path) -> None:
+    """While modules are imported: as soon as the process has handlers of its own, at which moment ever that is."""
+    process = start_kidx("verify", golden.SAMPLES)
+    while_it_runs(process, lambda: _catches(process.pid, signal.SIGTERM) or None)
+    process.send_signal(signal.SIGTERM)
+    assert_interrupted(end(process), signal.SIGTERM)
+
+
+def _catches(pid: int, signal_: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal, as the kernel says."""
+    (caught,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught.split()[1], 16) & 1 << (signal_ - 1))

@@ -1,0 +1,178 @@
+"""A random walk over the options of every command and job, with values and files that none of them can use.
+
+Options are those that click knows, so that new ones come in by themselves. No worker process and no Spark is started:
+what is refused before, or can be done without them, is what is tried here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+
+import jobs
+from kidxlib.cli.main import kidx
+from kidxlib.command import ExitCode, run
+from kidxlib.errors import UsageError
+from tests.conftest import Say
+from tests.faults.trees import small_log, write_log
+from tests.support.build_job import Ended
+
+_WALKS: Final = 100
+_MANY_WALKS: Final = 2_000
+_WOULD_START: Final = "Spark would start"
+
+#: What may stand in the place of any value.
+_WORDS: Final = (
+    *("", " ", "x", "-1", "0", "1", "007", "1.5", "1e3", "nan", "inf", "99999999999999999999", "-9223372036854775809"),
+    *("a\nb", "\udcff", "é", "ﷺ" * 40, "x" * 300, "a/" * 2_100, "a=b", "=", "..", ".", "~", "*", "(", "[red]"),
+    *("s3://", "s3://bucket/../x", "https://host/x", "file:///tmp", "--", "-", "@", "7d", "2026-13-01"),
+    *("/", "/dev/null", "/dev/full", "/proc/self/mem", "/proc/1/root", "'; DROP TABLE segments"),
+)  # fmt: skip
+
+
+class _Inline:
+    """In place of `Workers`: does the work in this process."""
+
+    def __init__(self, processes: int) -> None:
+        self.processes = min(processes, 2)
+
+    def __enter__(self) -> _Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, do: Callable[[Any, bool], Any], work: Sequence[Any], take: Callable[[Any], None]) -> None:
+        for piece in work:
+            take(do(piece, True))
+
+
+@contextlib.contextmanager
+def _no_session(*_: object, **__: object) -> Iterator[None]:
+    raise UsageError(_WOULD_START)
+    yield
+
+
+def _commands() -> dict[str, click.Command]:
+    """Every command of `kidx`, and every job, by how it is called."""
+    context = click.Context(kidx)
+    found = {f"kidx {name}": kidx.get_command(context, name) for name in kidx.list_commands(context)}
+    for path in sorted(Path(jobs.__path__[0]).glob("[a-z]*.py")):
+        module = importlib.import_module(f"jobs.{path.stem}")
+        found[f"./spark-submit.sh {path.stem}"] = getattr(module, path.stem)
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def _files(root: Path) -> list[str]:
+    """Files and folders that are not what anybody expects, and some that are."""
+    write_log(root / "kafka-logs" / "topic-0", 0, small_log(4))
+    write_log(root / "kafka-logs" / "topic-1", 0, small_log(4) + b"no batch")
+    (root / "empty").touch()
+    (root / "empty.log").touch()
+    (root / "nothing").mkdir()
+    (root / "loop").symlink_to("loop")
+    (root / "nowhere").symlink_to("missing")
+    (root / "bytes").write_bytes(bytes(range(256)))
+    (root / "nul.toml").write_bytes(b'[build]\nindex_dir = "a\\u0000b"\n')
+    (root / "wrong.toml").write_text('[build]\ninterval_bytes = "x"\nfast = true\n')
+    (root / "broken.toml").write_bytes(b"[[[\xff")
+    (root / "questions.csv").write_text("topic,partition,offset\ntopic,x,1\n")
+    os.mkfifo(root / "fifo")
+    with (root / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    log = root / "kafka-logs" / "topic-0" / f"{0:020d}.log"
+    places = [root / "kafka-logs", log.parent, root / "missing" / "x", log / "below", root / "new"]
+    return [
+        str(path) for path in (*root.iterdir(), *places, log, log.with_suffix(".index"), root / os.fsdecode(b"\xff"))
+    ]
+
+
+def _arguments(command: click.Command, files: Sequence[str], rng: random.Random) -> list[str]:
+    """Some of its options, in any order, with any values; its arguments mostly."""
+    chosen: list[list[str]] = []
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            chosen += [[_value(parameter, files, rng)] for _ in range(rng.choice((0, 1, 1, 1, 2)))]
+            continue
+        assert isinstance(parameter, click.Option)
+        if rng.random() < (0.8 if parameter.required else 2.5 / len(command.params)):
+            name = rng.choice([*parameter.opts, *parameter.secondary_opts])
+            chosen.append([name] if parameter.is_flag else [name, _value(parameter, files, rng)])
+    rng.shuffle(chosen)
+    return [word for words in chosen for word in words]
+
+
+def _value(parameter: click.Parameter, files: Sequence[str], rng: random.Random) -> str:
+    if rng.random() < 0.3:  # a right one, so that others are looked at
+        if isinstance(parameter.type, click.Choice):
+            return str(rng.choice(list(parameter.type.choices)))
+        if isinstance(parameter.type, click.types.IntParamType):
+            return str(rng.randrange(5_000))
+        if parameter.name == "topic":
+            return "topic"
+        return next(path for path in files if path.endswith("kafka-logs"))
+    return rng.choice(files) if rng.random() < 0.6 else rng.choice(_WORDS)
+
+
+def _run(command: click.Command, name: str, arguments: list[str]) -> Ended:
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            run(command, name, arguments)
+        except SystemExit as end:
+            code = int(str(end.code))
+    for stream in (out, err):
+        stream.flush()
+        stream.seek(0)
+    return Ended(code, out.read(), err.read())
+
+
+def test_no_option_and_no_file_ends_in_a_stack_trace(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+) -> None:
+    """Goal: whatever is given, the exit code is one of the table, and 1 and 2 come with one line.
+
+    Method: random commands, options and values; every fifty times in files that are new. A stack trace would come out
+    of `run`, and fail this test with the arguments that led to it.
+    """
+    commands = _commands()
+    for name in ("build", "verify"):
+        monkeypatch.setattr(f"kidxlib.cli.{name}.Workers", _Inline)
+    for name in commands:
+        if name.startswith("./"):
+            monkeypatch.setattr(f"jobs.{name.rpartition(' ')[2]}.session", _no_session)
+    codes: Counter[str] = Counter()
+    for number in range(_MANY_WALKS if exhaustive else _WALKS):
+        root = tmp_path / str(number // 50)
+        if number % 50 == 0:
+            shutil.rmtree(tmp_path / str(number // 50 - 1), ignore_errors=True)
+            root.mkdir()
+            files = _files(root)
+            monkeypatch.chdir(root)
+        name = rng.choice(list(commands))
+        arguments = _arguments(commands[name], files, rng)
+        asked = f"{name} {arguments}"
+        try:
+            ended = _run(commands[name], name, arguments)
+        except Exception as error:
+            raise AssertionError(asked) from error
+        assert ended.code in (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_WELL), (asked, ended)
+        lines = [line for line in ended.err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == (ended.code in (ExitCode.FAILED, ExitCode.USAGE)), (asked, ended)
+        assert "Traceback" not in ended.err, (asked, ended)
+        codes["would start Spark" if _WOULD_START in ended.err else f"exit {ended.code}"] += 1
+    say(", ".join(f"{what}: {count}" for what, count in sorted(codes.items())))

@@ -1,0 +1,121 @@
+"""`kidx` for a user that has no home and may write neither the installation nor what it reads, as services have it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kidxlib
+from kidxlib.command import ExitCode
+from kidxlib.compiled import FOLDER, TemporaryLocator
+from tests.faults import disks
+from tests.faults.trees import small_log, snapshot, write_log
+from tests.support.terminal import without_progress
+
+_USER = 65534
+_AS_NOBODY = ("setpriv", f"--reuid={_USER}", f"--regid={_USER}", "--clear-groups", "--inh-caps=-all")
+_LIBRARY = Path(kidxlib.__file__).parent
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that the user may enter: Python and this library, which nobody may write, a log dir to be read, and a
+    folder of the user's own.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be another user")
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        root = Path(folder)
+        root.chmod(0o755)
+        for number in range(2):
+            write_log(root / "kafka-logs" / f"topic-{number}", 0, small_log())
+        (root / "own").mkdir()
+        _bring_compiled_code(root)
+        for path in (root / "own", *(root / "own").rglob("*")):
+            os.chown(path, _USER, _USER)
+        for name, installed in _INSTALLATION.items():
+            stack.enter_context(disks.mounted(root / name, installed, "none", "bind,ro"))
+        yield root
+
+
+#: By name below `place`.
+_INSTALLATION = {"python": sys.base_prefix, "packages": sysconfig.get_path("purelib"), "opt": str(_LIBRARY.parent)}
+
+
+def _bring_compiled_code(root: Path) -> None:
+    """Where an earlier run of the user's has left it: to compile everything takes half a minute."""
+    file = str(root / "opt" / "kidxlib" / "kernels.py")
+    subpath = TemporaryLocator.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]
+    compiled = root / "own" / f"{FOLDER}-{_USER}" / subpath
+    shutil.copytree(_LIBRARY / "__pycache__", compiled, ignore=shutil.ignore_patterns("*.pyc"))
+    compiled.parent.chmod(0o700)
+
+
+def _kidx(root: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = "from kidxlib.cli.main import main; main()"
+    python = root / "python" / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return subprocess.run(
+        [*_AS_NOBODY, python, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=root,
+        # None of root's variables: a temporary directory alone.
+        env={
+            "HOME": "/nonexistent",
+            "LD_LIBRARY_PATH": f"{root}/python/lib",
+            "PATH": os.defpath,
+            "PYTHONPATH": f"{root}/opt:{root}/packages",
+            "PYTHONSAFEPATH": "1",
+            "TMPDIR": f"{root}/own",
+        },
+    )
+
+
+def test_all_commands_work_for_a_service_user(place: Path) -> None:
+    """The bytes are there, and nothing is written where the user may not write: it could not be."""
+    log_dir, index_dir = place / "kafka-logs", place / "own" / "index"
+    before = snapshot(log_dir)
+    log = log_dir / "topic-0" / f"{0:020d}.log"
+    for arguments in (
+        ("build", log_dir, "--index-dir", index_dir),
+        ("verify", log_dir, "--index-dir", index_dir, "--shutdown", "clean"),
+        ("seek", log_dir, "--topic", "topic", "--partition", "0", "--offset", "7", "--index-dir", index_dir),
+        ("dump", log),
+    ):
+        ended = _kidx(place, *arguments)
+        assert (ended.returncode, without_progress(ended.stderr)) == (ExitCode.OK, ""), ended
+    assert len(list(index_dir.rglob("*.*index"))) == 4
+    assert snapshot(log_dir) == before
+
+
+def test_what_the_user_may_not_read_or_write_is_one_line(place: Path) -> None:
+    """Bug 16: a partition whose directory may not be listed; and logs, index directories and locks likewise."""
+    log_dir = place / "kafka-logs"
+    (log_dir / "topic-0").chmod(0o700)
+    (place / "closed").mkdir(mode=0o700)
+    seek = ("seek", log_dir, "--topic", "topic", "--offset", "7", "--partition")
+    failed = {
+        (*seek, "0"): ExitCode.USAGE,
+        (*seek, "1", "--index-dir", place / "closed"): ExitCode.USAGE,
+        ("seek", place / "closed", *seek[2:], "0"): ExitCode.USAGE,
+        ("seek", "--catalog", place / "closed", *seek[2:], "0"): ExitCode.USAGE,
+        ("dump", log_dir / "topic-0" / f"{0:020d}.log"): ExitCode.USAGE,
+        ("build", place / "closed", "--index-dir", place / "own" / "index"): ExitCode.USAGE,
+        ("build", log_dir / "topic-1", "--index-dir", place / "closed" / "index"): ExitCode.FAILED,
+        ("build", log_dir, "--in-place"): ExitCode.USAGE,
+        ("verify", place / "closed"): ExitCode.USAGE,
+    }
+    for arguments, code in failed.items():
+        ended = _kidx(place, *arguments)
+        lines = [line for line in without_progress(ended.stderr).splitlines() if not line.startswith("warning: ")]
+        assert ended.returncode == code and len(lines) == 1 and lines[0].startswith("error: "), ended

@@ -1,0 +1,32 @@
+"""Whether a cluster's master answers is looked at before Spark is started."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+
+import pytest
+
+from jobs.common.masters import refuse_unreachable_master
+from kidxlib.errors import UsageError
+
+
+@pytest.mark.parametrize("options", [None, "", "pyspark-shell", "--master local[*,4] pyspark-shell", "--master yarn"])
+def test_a_master_without_an_address_is_sparks_to_look_for(
+    options: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under spark-submit itself, as Airflow starts jobs, there are no such options at all."""
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    if options is not None:
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", options)
+    refuse_unreachable_master()
+
+
+@pytest.mark.parametrize("form", ["--master spark://{}", "--master=spark://{}", "--master k8s://https://{}"])
+def test_a_master_that_nobody_answers_at_is_refused(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join([*shlex.split(form.format(address)), "pyspark-shell"]))
+        refuse_unreachable_master()
+    with pytest.raises(UsageError, match=f"{address}: Connection refused"):
+        refuse_unreachable_master()
