@@ -1,1 +1,9 @@
 """The Spark jobs: one thin file per `spark-submit.sh` entry point."""
+
+import sys
+
+from kidxlib import interrupts
+
+# So it is while `python -m jobs.JOB` looks for JOB, and in no process that imports one: what comes next takes seconds.
+if sys.argv[0] == "-m":
+    interrupts.end_at_once()

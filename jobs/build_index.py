@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import platform
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from typing import Any, Final
 
@@ -22,32 +23,42 @@ from jobs.common import shared_options
 from jobs.common.catalog import Catalog
 from jobs.common.distribute import Counters, build_on_executors, refuse_unseen_logs, workers_beginning
 from jobs.common.finish_partitions import finish_on_executors
+from jobs.common.known_damage import KnownDamage, is_there, known_damage
 from jobs.common.make_tables import catalog_version, make_tables
 from jobs.common.observed import Ended, observed
-from jobs.common.open_catalog import existing_catalog, find_catalog
+from jobs.common.open_catalog import catalog_to_build, existing_catalog
 from jobs.common.partitions import record_partitions
 from jobs.common.repair import repairs_of_last_audits
 from jobs.common.request import BuildOptions, BuildRequest, build_request
 from jobs.common.session import session
-from jobs.common.tables import CATALOG_VERSION
-from kidxlib.build import BuildTask
+from jobs.common.sources import as_line
+from jobs.common.stop_file import StopFile, stop_file
+from jobs.common.tables import CATALOG_VERSION, SEGMENTS
+from kidxlib import interrupts
+from kidxlib.build import BuildTask, remove_held
+from kidxlib.cli.whole_number import WholeNumber
 from kidxlib.command import ExitCode, run
-from kidxlib.console import note, print_json, print_line, progress, rate, warn
+from kidxlib.console import note, print_json, print_line, rate, warn
 from kidxlib.errors import UsageError
+from kidxlib.interrupts import Interrupted
 from kidxlib.log_dir import locked
 from kidxlib.names import NotASegment
 from kidxlib.pack import BINS_PER_CORE, pack
 from kidxlib.plan import Changes, Plan, all_new, compare, find_segments, log_dirs_to_lock, refuse_overlap
+from kidxlib.progress import begin_phase
 from kidxlib.publish import sweep
-from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_left_alone, print_rate
+from kidxlib.summary import NOT_WELL_KEPT, WELL, Counts, NotWell, print_counts, print_rate, print_skipped
 from kidxlib.times import NS_PER_MS
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
 FIRST_WAVE_RATE: Final = 100_000_000
 
+_RECORDING: Final = "recording in the catalog"
+
 
 @click.command(context_settings={"max_content_width": 110})
 @shared_options.sources
+@shared_options.sample
 @click.option(
     "--index-dir",
     metavar="DIR",
@@ -60,12 +71,12 @@ FIRST_WAVE_RATE: Final = 100_000_000
 @shared_options.topics_to_read
 @click.option(
     "--interval-bytes",
-    type=click.IntRange(0, 2**31 - 1),
+    type=WholeNumber(0, 2**31 - 1),
     help="Kafka's index.interval.bytes. [settings: build.interval_bytes]",
 )
 @click.option(
     "--max-index-bytes",
-    type=click.IntRange(12, 2**31 - 1),
+    type=WholeNumber(12, 2**31 - 1),
     help="Kafka's segment.index.bytes. [settings: build.max_index_bytes]",
 )
 @click.option(
@@ -93,9 +104,11 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> Ended:
     touching a log, and record every segment in Delta tables. Segments that have not changed since the last build are
     not read.
 
-    Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 done, but some segments are not well; 1 failed.
+    Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 3 done, but some segments of these sources and
+    topics are damaged, in this run's eyes or an earlier one's, and not accepted (see accept); 1 failed.
     """
     request = build_request(BuildOptions(**options))
+    begin_phase("listing")
     plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
     for warning in plan.warnings:
         warn(warning)
@@ -110,10 +123,17 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
         current = catalog_version(catalog) == CATALOG_VERSION
         changes = _changes(request, plan, catalog) if current else all_new(plan)
         last_rate = catalog.last_rate() if current else None
+        is_known = current or is_there(catalog, SEGMENTS)  # of an older release, damage is known all the same
+        damage = _known_damage(request, catalog, changes) if is_known else KnownDamage()
     log_bytes = sum(task.log_bytes for task in changes.to_read)
     seconds = log_bytes / last_rate if last_rate else None
     counts = {"segments": len(changes.to_read), "unchanged": changes.unchanged, "gone": len(changes.gone)}
-    ended = Ended(code=ExitCode.OK, counts=counts, bytes=log_bytes)
+    ended = Ended(
+        code=_exit_code(plan, damage),
+        counts={**counts, **damage.counts},
+        bytes=log_bytes,
+        catalog_segments=damage.figures if is_known else None,
+    )
     if as_json:
         shown = {
             "to_read": len(changes.to_read),
@@ -122,12 +142,14 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             "unchanged_bytes": changes.unchanged_bytes,
             "gone": len(changes.gone),
             "estimated_seconds": seconds,
+            "damage": damage.as_json(),
         }
         print_json(shown)
         return ended
     print_line(f"would read {len(changes.to_read):,} segments, {decimal(log_bytes)}")
     print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
     print_line(f"gone:      {len(changes.gone):,} segments of the catalog")
+    damage.show()
     if not changes.to_read:
         return ended
     if seconds is None:
@@ -138,7 +160,7 @@ def _dry_run(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
 
 
 def _catalog(request: BuildRequest, spark: SparkSession) -> Catalog:
-    find = existing_catalog if request.repair else find_catalog
+    find = existing_catalog if request.repair else catalog_to_build
     return find(spark, request.where.catalog, request.where.database)
 
 
@@ -163,10 +185,16 @@ def _changes(request: BuildRequest, plan: Plan, catalog: Catalog) -> Changes:
 
 @dataclass(slots=True)
 class _Scanned:
-    """What a build has read so far, wave by wave."""
+    """What a build has read so far, wave by wave.
+
+    Attributes:
+        seconds: that waves took until their results were there.
+        read_seconds: in which some executor was reading: less what it took to begin.
+    """
 
     counts: Counts = field(default_factory=Counts)
     seconds: float = 0.0
+    read_seconds: float = 0.0
     waves: int = 0
     rows_changed: int = 0
 
@@ -189,16 +217,21 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             is_new = make_tables(catalog, request.where.database, found)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
+        begin_phase("comparing with the catalog")
         _sweep(request, plan, catalog)
         changes = all_new(plan) if is_new else _changes(request, plan, catalog)
         with workers_beginning(spark, found is not None and bool(changes.to_read)):
             marked = catalog.mark(changes, build_id)
-        scanned = _scan(request, changes.to_read, catalog, build_id)
+        stop = stack.enter_context(stop_file(spark, catalog.staging_path))
+        stack.enter_context(_removing_held(request, plan))
+        scanned = _scan(request, changes.to_read, catalog, build_id, stop)
+        begin_phase("finishing partitions")
         # Both need the segments and not each other, and both are mostly waiting.
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(2) as beside:
             recorded = beside.submit(record_partitions, catalog, plan, build_id, all_topics=request.all_topics)
-            finished_rows = _finish(request, plan, changes, catalog, build_id, scanned.counts)
-            notes = recorded.result()
+            finished_rows = _finish(request, plan, changes, catalog, build_id, scanned.counts, stop)
+            known = beside.submit(_known_damage, request, catalog)
+            notes, damage = recorded.result(), known.result()
         counts = {
             "partitions": len(plan.partitions),
             "segments": scanned.counts.segments,
@@ -210,46 +243,100 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> Ended:
             "build_id": build_id,
             "started_at": request.where.now,
             "seconds": round(time.monotonic() - start, 3),
-            "scan_seconds": round(scanned.seconds, 3),
-            "waves": scanned.waves,
-            "sources": {source.name: str(source.path) for source in request.sources},
-            "options": request.recorded(),
-            "versions": _versions(spark.version),
             **counts,
-            "log_bytes": scanned.counts.log_bytes,
-            "batches": scanned.counts.batches,
-            "by_status": dict(scanned.counts.by_status),
-            "by_published": dict(scanned.counts.by_published),
+            **_of_request(request, spark.version),
+            **_of_scan(scanned),
             "left_alone": {reason.value: count for reason, count in sorted(plan.left_alone.counts.items())},
             "finished": len(changes.to_finish),
-            "aborted_transactions": scanned.counts.aborted_transactions,
-            "by_transaction_index": dict(scanned.counts.by_transaction_index),
         }
+        begin_phase("recording the build")
         catalog.append_build(row)
     if as_json:
         shown = {**row, **scanned.counts.as_json(), "started_at": request.where.now.isoformat(), "notes": notes}
-        print_json({**shown, "catalog": catalog.path})
+        shown["options"] = request.recorded()
+        print_json({**shown, "damage": damage.as_json(), "catalog": catalog.path, "new_catalog": is_new})
     else:
-        _print(request, catalog, row, scanned.counts, notes)
-    all_well = scanned.counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
+        _print(request, catalog, row, scanned, notes, damage)
+        if is_new:
+            print_line(f"new catalog made at {catalog.path}")
     return Ended(
-        code=ExitCode.OK if all_well else ExitCode.NOT_WELL,
+        code=_exit_code(plan, damage),
         run_id=build_id,
-        counts={**counts, "not_well": scanned.counts.not_well_count},
+        counts={**counts, "not_well": scanned.counts.not_well_count, **damage.counts},
         bytes=scanned.counts.log_bytes,
+        catalog_segments=damage.figures,
     )
 
 
+def _known_damage(request: BuildRequest, catalog: Catalog, changes: Changes | None = None) -> KnownDamage:
+    """How the catalog's segments stand.
+
+    Args:
+        changes: what a listing found that is not recorded; None where all is.
+    """
+    sources = [source.name for source in request.sources]
+    return known_damage(catalog, sources, request.topics, changes.gone if changes is not None else ())
+
+
+def _exit_code(plan: Plan, damage: KnownDamage) -> ExitCode:
+    """By all that is known of what was asked for, whether this run found it or an earlier one."""
+    missing = [(name, path) for name, path in plan.empty.items() if damage.present(name)]
+    for name, path in missing:
+        warn(
+            f"{path}: no segment found, but the catalog has {damage.present(name):,} of source {name}, which stay "
+            "there: is it mounted? If they are gone for good, ./spark-submit.sh forget_source removes them"
+        )
+    unlistable = plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
+    return ExitCode.NOT_WELL if damage.damaged or unlistable or missing else ExitCode.OK
+
+
+def _of_request(request: BuildRequest, spark_version: str) -> dict[str, Any]:
+    """What a row of `builds` says of what was asked for."""
+    return {
+        "sources": {source.name: str(source.path) for source in request.sources},
+        "options": {name: _as_text(value) for name, value in request.recorded().items()},
+        "versions": _versions(spark_version),
+    }
+
+
+def _of_scan(scanned: _Scanned) -> dict[str, Any]:
+    """What a row of `builds` says of what was read."""
+    return {
+        "scan_seconds": round(scanned.seconds, 3),
+        "waves": scanned.waves,
+        "log_bytes": scanned.counts.log_bytes,
+        "batches": scanned.counts.batches,
+        "by_status": dict(scanned.counts.by_status),
+        "by_published": dict(scanned.counts.by_published),
+        "aborted_transactions": scanned.counts.aborted_transactions,
+        "by_transaction_index": dict(scanned.counts.by_transaction_index),
+    }
+
+
 def _sweep(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:
-    """Remove what killed runs left behind."""
+    """Remove what killed runs left behind: by the clock, whatever `--now` says, or a run that works now loses it."""
     longest_run = timedelta(hours=request.settings.build.longest_run_hours)
-    older_than_ms = int((request.where.now - longest_run).timestamp() * 1000)
+    older_than_ms = int((datetime.now(UTC) - longest_run).timestamp() * 1000)
     for partition in plan.partitions:
         sweep(partition.index_folder, older_than_ms * NS_PER_MS)
     catalog.sweep_staging(older_than_ms)
 
 
-def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, build_id: str) -> _Scanned:
+@contextlib.contextmanager
+def _removing_held(request: BuildRequest, plan: Plan) -> Iterator[None]:
+    """In place, where a run is interrupted, no offset index waits any longer for the end of its partition."""
+    try:
+        yield
+    except Interrupted:
+        if request.in_place:  # under the lock: they are this run's
+            for partition in plan.partitions:
+                remove_held(partition.index_folder)
+        raise
+
+
+def _scan(
+    request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, build_id: str, stop: StopFile
+) -> _Scanned:
     """Read segments in waves, each recorded in the catalog before the next begins."""
     spark, settings = catalog.spark, request.settings.build
     cores = spark.sparkContext.defaultParallelism
@@ -259,15 +346,24 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
     bytes_a_second: float = FIRST_WAVE_RATE * cores
     counters = Counters(spark)
     position = 0
-    with progress(counters.done, len(tasks), sum(task.log_bytes for task in tasks)):
+    log_bytes = sum(task.log_bytes for task in tasks)
+
+    def done() -> str:
+        read = f"{scanned.counts.segments:,} of {len(tasks):,} segments read and recorded in the catalog"
+        return f"{read}; run the same command again to go on"
+
+    with interrupts.telling(done):
         while position < len(tasks):
             wave = _wave(tasks, position, min(settings.wave_bytes, int(bytes_a_second * settings.wave_seconds)))
             position += len(wave)
             scanned.waves += 1
-            with catalog.staging(f"{build_id}-{scanned.waves}") as materialise:
+            with stop.stopping(), catalog.staging(f"{build_id}-{scanned.waves}") as materialise:
                 start = time.monotonic()
-                rows = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters))
+                counters.begin_wave()
+                begin_phase("reading", done=counters.done, segments=len(tasks), log_bytes=log_bytes, after=_RECORDING)
+                rows = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters, stop))
                 seconds = time.monotonic() - start
+                begin_phase(_RECORDING)
                 results = rows.where("segment IS NOT NULL").select("segment.*")
                 refuse_unseen_logs(results)
                 events = rows.where("event IS NOT NULL").select("event.*")
@@ -275,11 +371,18 @@ def _scan(request: BuildRequest, tasks: Sequence[BuildTask], catalog: Catalog, b
                 _count(results, scanned.counts)
             scanned.seconds += seconds
             bytes_a_second = max(1.0, sum(task.log_bytes for task in wave) / seconds)
+    scanned.read_seconds = counters.done().seconds
     return scanned
 
 
 def _finish(
-    request: BuildRequest, plan: Plan, changes: Changes, catalog: Catalog, build_id: str, counts: Counts
+    request: BuildRequest,
+    plan: Plan,
+    changes: Changes,
+    catalog: Catalog,
+    build_id: str,
+    counts: Counts,
+    stop: StopFile,
 ) -> int:
     """Derive transactions, producers and leader epochs of partitions from what the catalog keeps of their segments.
 
@@ -294,8 +397,9 @@ def _finish(
         if listed.key in changes.to_finish
     }
     shares = min(len(tasks), catalog.spark.sparkContext.defaultParallelism * BINS_PER_CORE)
-    with catalog.staging(f"{build_id}-finish") as materialise:
-        rows = materialise(finish_on_executors(catalog.to_finish(changes.to_finish), tasks, shares))
+    with stop.stopping(), catalog.staging(f"{build_id}-finish") as materialise:
+        rows = materialise(finish_on_executors(catalog.to_finish(changes.to_finish), tasks, shares, stop))
+        interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
         finished = rows.where("segment IS NOT NULL").select("segment.*")
         aborted = rows.where("aborted IS NOT NULL").select("aborted.*")
         counts.kept += [row["path"] for row in rows.where("kept IS NOT NULL").select("kept.path").collect()]
@@ -356,6 +460,11 @@ def _count_withdrawn(withdrawn: DataFrame, counts: Counts) -> None:
     counts.not_well.extend(NotWell(**row.asDict()) for row in rows)
 
 
+def _as_text(value: str | int | bool | None) -> str | None:
+    """An option as the table has it, whose values are text: as JSON has it, but for quotes."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
 def _versions(spark_version: str) -> dict[str, str]:
     return {
         "kidx": metadata.version("kidx"),
@@ -365,22 +474,31 @@ def _versions(spark_version: str) -> dict[str, str]:
     }
 
 
-def _print(request: BuildRequest, catalog: Catalog, row: dict[str, Any], counts: Counts, notes: list[str]) -> None:
+def _print(
+    request: BuildRequest,
+    catalog: Catalog,
+    row: dict[str, Any],
+    scanned: _Scanned,
+    notes: list[str],
+    damage: KnownDamage,
+) -> None:
     """Show what was made, where it is, and what to do next."""
-    print_counts(f"build {row['build_id']}", counts)
+    print_counts(f"build {row['build_id']}", scanned.counts)
     if row["unchanged"] or row["gone"]:
         print_line(f"not read: {row['unchanged']:,} segments are unchanged; {row['gone']:,} are gone from their source")
-    print_left_alone(row["left_alone"].items())
+    damage.show()
+    print_skipped(row["left_alone"].items())
     for text in notes:
         print_line(f"note: {text}")
     if request.repair and not row["partitions"]:
         print_line("repair:      nothing, the last audit found nothing broken")
     else:
-        print_rate(row["log_bytes"], row["scan_seconds"], row["seconds"])
+        print_rate(row["log_bytes"], scanned.read_seconds, row["seconds"])
+    print_line(f"source:      {as_line(request.sources)}")
     where = "beside the segments" if request.in_place else request.target.index_dir
     print_line(f"index files: {where}")
     print_line(f"catalog:     {catalog.path} ({row['rows_changed']:,} rows of segments added or changed)")
-    print_line("next:        ask the catalog; docs/catalog.md has a dozen questions with their SQL")
+    print_line("next:        ask the catalog; docs/catalog.md has questions with their SQL")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from jobs.common.maintain_tables import MaintainedTable, maintain_tables
 from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.session import session
+from kidxlib.cli.whole_number import WholeNumber
 from kidxlib.command import ExitCode, run
 from kidxlib.compact import Action, CompactionOptions, Mode, Outcome
 from kidxlib.console import print_json
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.objects import SCHEME
+from kidxlib.progress import begin_phase
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -37,7 +40,7 @@ from kidxlib.objects import SCHEME
 @shared_options.cataloged_sources
 @shared_options.cataloged_topics
 @click.option(
-    "--interval-bytes", type=click.IntRange(0, 2**31 - 1), help="Give segments that are not active this interval."
+    "--interval-bytes", type=WholeNumber(0, 2**31 - 1), help="Give segments that are not active this interval."
 )
 @click.option(
     "--older-than", metavar="TIME", help="Only those whose largest timestamp is so long ago, as 7d. [default: 0]"
@@ -55,7 +58,12 @@ from kidxlib.objects import SCHEME
 @click.option("--tables", is_flag=True, help="Optimize and vacuum the catalog's tables; expire rows by the policy.")
 @click.option("--apply", is_flag=True, help="Do it; without, only say what would be done.")
 @shared_options.settings_file
-@shared_options.time_to_decide_for
+@click.option(
+    "--now",
+    metavar="TIME",
+    help="The time by which segments are --older-than: ISO 8601 with a zone, or ms since the epoch. What is removed "
+    "goes by the clock.",
+)
 @shared_options.as_json
 @observed
 def compact_index(as_json: bool, **options: Any) -> Ended:
@@ -74,8 +82,10 @@ def compact_index(as_json: bool, **options: Any) -> Ended:
         if request.files is not None:
             changes = _compact(catalog, request, request.files, stack)
             found = report(changes)
+        if request.tables is not None:
+            begin_phase("maintaining tables" if request.apply else "looking at tables")
         tables = (
-            maintain_tables(catalog, request.tables, where.now, apply=request.apply)
+            maintain_tables(catalog, request.tables, datetime.now(UTC), apply=request.apply)
             if request.tables is not None
             else []
         )
@@ -108,6 +118,7 @@ def _compact(
     Args:
         stack: what holds the log dirs that are written to, and what the rows are kept in.
     """
+    begin_phase("looking at index files")
     rows = _to_compact(catalog, request)
     sources = catalog.source_paths()
     if options.trim or options.orphans:
@@ -119,9 +130,12 @@ def _compact(
     log_dirs = _lock(compact_on_executors(rows, sources, options, Mode.LOOK), stack)
     options = replace(options, locked=log_dirs)
     materialise = stack.enter_context(catalog.staging(f"compact-{uuid.uuid4().hex}"))
+    begin_phase("writing index files")
     changes = materialise(compact_on_executors(rows, sources, options, Mode.APPLY))
     in_place = F.col("outcome").isin(Outcome.WRITTEN.value, Outcome.UNCHANGED.value)
-    catalog.record_coarsened(changes.where((F.col("action") == Action.COARSEN.value) & in_place))
+    begin_phase("recording in the catalog")
+    of_indexes = F.col("action").isin(Action.COARSEN.value, Action.DENSIFY.value)
+    catalog.record_coarsened(changes.where(of_indexes & in_place))
     return changes
 
 

@@ -19,7 +19,7 @@ from kidxlib.discover import SegmentFile
 from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.objects import is_object
 from kidxlib.pieces import recover_in_pieces
-from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file
+from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX, Folder, Owner, Published, Publisher, read_file, sweep
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status
 from kidxlib.storage import FileVersion, LogBytes, LogChangedError, Reads, opened_log
 
@@ -108,9 +108,17 @@ class BuiltSegment:
     reads: Reads | None = None
 
 
+_HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
+
+
 def held_name(base_offset: int) -> str:
     """Where an offset index waits for its transaction index: a broker that finds an offset index believes the rest."""
-    return f"{STAGING_PREFIX}held-{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
+    return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"
+
+
+def remove_held(folder: Folder) -> None:
+    """Remove the offset indexes that wait in a folder, of a run that ends before their time has come."""
+    sweep(folder, 2**63 - 1, _HELD_PREFIX)
 
 
 def build(tasks: Iterable[BuildTask], may_map: bool) -> Iterator[BuiltSegment]:

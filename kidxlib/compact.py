@@ -45,6 +45,7 @@ class Action(enum.StrEnum):
 
     TRIM = "trim"
     COARSEN = "coarsen"
+    DENSIFY = "densify"  # the way back, to a smaller interval
     REMOVE = "remove"
 
 
@@ -53,7 +54,7 @@ class Outcome(enum.StrEnum):
 
     PLANNED = "planned"  # nothing was written
     WRITTEN = "written"
-    UNCHANGED = "unchanged"  # the same bytes were there: a run before this one wrote them, and did not record it
+    UNCHANGED = "unchanged"  # the new interval gives the same bytes, or a run before this one did not record them
     REMOVED = "removed"
     KEPT = "kept"
 
@@ -144,6 +145,8 @@ class CompactionOptions:
         policy: which segments get which interval.
         trim: cut files that end in zeros.
         orphans: remove files that nothing needs.
+        now_ms: by which segments are old enough for a rule.
+        clock_ms: the machine's, by which files are old enough to be removed.
         locked: the log dirs in which files may be written.
     """
 
@@ -151,6 +154,7 @@ class CompactionOptions:
     trim: bool
     orphans: bool
     now_ms: int
+    clock_ms: int
     delays: Delays
     locked: frozenset[str] = frozenset()
 
@@ -263,9 +267,9 @@ class _Partition:
                 is_replaced = coarsened is not None and coarsened.outcome is not Outcome.KEPT
                 yield from self._trim(segment, self.task.folders[: -1 if is_replaced else None])
         if self.options.orphans:
-            now_ns, delays = self.options.now_ms * NS_PER_MS, self.options.delays
+            clock_ns, delays = self.options.clock_ms * NS_PER_MS, self.options.delays
             for folder in self.task.folders:
-                for orphan in find_orphans(self._files[folder], present | logs, now_ns, delays):
+                for orphan in find_orphans(self._files[folder], present | logs, clock_ns, delays):
                     yield self._remove(folder, orphan)
 
     def _listed(self, folder: Folder) -> dict[str, FileStatus]:
@@ -291,7 +295,7 @@ class _Partition:
         change = Change(
             key=self.task.key,
             base_offset=segment.base_offset,
-            action=Action.COARSEN,
+            action=Action.COARSEN if interval > segment.options.interval_bytes else Action.DENSIFY,
             outcome=Outcome.PLANNED,
             place=self._place(folder, names[-1]),
             bytes_before=sum(sizes),
@@ -313,7 +317,7 @@ class _Partition:
             return replace(change, outcome=Outcome.KEPT, reason=_why_not_read(error))
         if isinstance(indexes, str):
             return replace(change, outcome=Outcome.KEPT, reason=indexes)
-        outcome = Outcome.PLANNED
+        outcome = Outcome.UNCHANGED if indexes == present else Outcome.PLANNED
         if self.mode is Mode.APPLY:  # the offset index last, as in a build
             contents = zip(names, (indexes.time_index, indexes.offset_index), strict=True)
             published = {

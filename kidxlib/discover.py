@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,8 +16,10 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.names import (
+    TOPIC_LENGTH_MAX,
     NotASegment,
     TopicPartition,
+    is_name,
     parse_partition_folder,
     parse_segment_log,
     why_not_a_partition,
@@ -26,8 +27,6 @@ from kidxlib.names import (
 )
 from kidxlib.objects import Location, ObjectStatus, given_location, is_object, location
 from kidxlib.storage import FileVersion
-
-_SOURCE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 #: What an operator did not expect to find in a log dir; each gets a line of its own.
 UNEXPECTED: Final = (
@@ -103,9 +102,12 @@ def parse_source(text: str, name_required: bool) -> Source:
         UsageError: the folder is missing or cannot be listed, or the name is missing or malformed.
     """
     name, equals, path = text.partition("=")
-    if not equals or not _SOURCE_NAME.fullmatch(name):
-        if equals and not is_object(text) and not Path(text).exists():
-            raise UsageError(f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-'")
+    if not equals or not is_name(name):
+        if equals and not is_object(text) and not os.path.exists(text):
+            raise UsageError(
+                f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-', "
+                f"{TOPIC_LENGTH_MAX} of them at most, and not be '.' or '..'"
+            )
         name, path = "", text
     if name_required and not name:
         raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
@@ -120,14 +122,15 @@ def source_at(path: str, name: str = "") -> Source:
     """
     if not path:
         raise UsageError("an empty name instead of a folder; expected a Kafka log dir or a partition's folder")
-    folder: Location = given_location("", path) or Path(os.path.realpath(path))
     try:
+        folder: Location = given_location("", path) or Path(os.path.realpath(path))
         if isinstance(folder, Path):
             os.scandir(folder).close()
         elif not folder.exists():
             raise FileNotFoundError(errno.ENOENT, "no object with this prefix")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; expected a Kafka log dir or a partition's folder") from error
+    except (OSError, ValueError) as error:  # the latter of a NUL
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: {why}; expected a Kafka log dir or a partition's folder") from error
     return Source(name or str(folder), folder)
 
 

@@ -119,7 +119,8 @@ class Log:
         """The log in a partition's folder. Its files are opened when they are needed.
 
         Args:
-            index_folder: where indexes and `leader-epoch-checkpoint` lie; None for beside the logs.
+            index_folder: where indexes lie, and perhaps the `leader-epoch-checkpoint`, which is else looked for beside
+                the logs; None for all beside the logs.
             log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
 
         Raises:
@@ -127,12 +128,13 @@ class Log:
             CheckpointError: the `leader-epoch-checkpoint` is malformed.
             OSError: a folder cannot be listed, or a file cannot be looked at.
         """
+        epochs = None if index_folder is None else read_leader_epochs(index_folder)
         found = [names.parse_segment_log(path.name) for path in folder.iterdir()]
         return cls(
             [segment_type.open(folder, offset, index_folder) for offset in found if offset is not None],
             name=str(folder),
             log_start_offset=log_start_offset,
-            leader_epochs=read_leader_epochs(index_folder or folder),
+            leader_epochs=read_leader_epochs(folder) if epochs is None else epochs,
         )
 
     @property

@@ -23,6 +23,10 @@ from kidxlib.objects import Location, ObjectPath
 
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+META_PROPERTIES: Final = "meta.properties"
+
+#: As `FileLock` makes it, with the umask that brokers have.
+_LOCK_MODE: Final = 0o644
 
 #: File systems on which a lock of one machine says nothing to another.
 _REMOTE_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.")
@@ -64,7 +68,7 @@ def read_checkpoints(log_dir: Location) -> Checkpoints:
     return Checkpoints(
         recovery_points=read_offset_checkpoint(log_dir / names.RECOVERY_POINT_CHECKPOINT),
         log_start_offsets=read_offset_checkpoint(log_dir / names.LOG_START_OFFSET_CHECKPOINT),
-        high_watermarks=read_offset_checkpoint(log_dir / "replication-offset-checkpoint"),
+        high_watermarks=read_offset_checkpoint(log_dir / names.HIGH_WATERMARK_CHECKPOINT),
         cleaner_offsets=read_offset_checkpoint(log_dir / "cleaner-offset-checkpoint"),
         clean_shutdown=(log_dir / CLEAN_SHUTDOWN_FILE).exists(),
     )
@@ -168,10 +172,12 @@ def _lines(path: Location) -> list[str]:
 def locked(log_dir: Path) -> Iterator[None]:
     """Hold the lock that a broker takes on its log dir, so that neither works beside the other.
 
-    The lock file is made if it is missing and stays, as a broker leaves it.
+    The lock file is made if it is missing and stays, as a broker leaves it. It belongs to the log dir's owner then:
+    a broker that may not open it does not start.
 
     Raises:
-        UsageError: another process holds the lock, the folder cannot be written, or it is not on a local file system.
+        UsageError: another process holds the lock, the folder cannot be written, it is not on a local file system, or
+            a new file cannot be given to whom the log dir belongs.
     """
     file_system = _file_system(log_dir)
     if file_system.startswith(_REMOTE_FILE_SYSTEMS):
@@ -181,17 +187,96 @@ def locked(log_dir: Path) -> Iterator[None]:
         )
     path = log_dir / LOCK_FILE
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        descriptor, is_new = _open_lock(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(f"{path}: held by another process; stop the broker that uses {log_dir} first") from error
+        is_held = _is_held_by_another(descriptor)
+        if is_new:  # by another run that was faster, it may be held even then
+            _give_to_owner(descriptor, path, may_remove=not is_held)
+        if is_held:
+            raise UsageError(f"{path}: held by another process; stop the broker that uses {log_dir} first")
         yield
     finally:
         os.close(descriptor)
+
+
+def _open_lock(path: Path) -> tuple[int, bool]:
+    """A descriptor of the lock file, and whether it was made for it. One that is there is never changed."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        with contextlib.suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, _LOCK_MODE), True
+        with contextlib.suppress(FileNotFoundError):  # another run that could not give it away has removed it
+            return os.open(path, flags), False
+
+
+def _is_held_by_another(descriptor: int) -> bool:
+    """Whether another process holds the lock; else it is ours now."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _give_to_owner(descriptor: int, path: Path, *, may_remove: bool) -> None:
+    """Give a lock file that was just made the owner, group and mode that its broker would have given it.
+
+    Until then a broker does not start in any case, as the lock is held.
+    """
+    owner = _owner(path.parent)
+    try:
+        os.fchmod(descriptor, _LOCK_MODE)  # whatever the umask
+        if owner.st_uid != os.fstat(descriptor).st_uid:
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except OSError as error:
+        if may_remove:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise UsageError(
+            f"{path}: cannot be given to user {owner.st_uid}, to whom the log dir belongs, so that its broker can lock "
+            f"it: {error.strerror}; run it as that user, or as root"
+        ) from error
+
+
+def _owner(log_dir: Path) -> os.stat_result:
+    """Whose a log dir is. A mount point may be root's; then it is whose things lie in it."""
+    status = os.stat(log_dir)
+    if status.st_uid == 0:
+        with os.scandir(log_dir) as entries:
+            inside = [entry.stat(follow_symlinks=False) for entry in sorted(entries, key=lambda entry: entry.name)]
+        return next((each for each in inside if each.st_uid != 0), status)
+    return status
+
+
+def why_not_to_build_in(folder: Path) -> str | None:
+    """Why nothing of ours may be made in a folder: it is a log dir, or index files are in it. None where it is neither.
+
+    Beside a folder that is no partition's a broker does not start (`LogManager.loadLogs`,
+    `UnifiedLog.parseTopicPartitionName`).
+    """
+    if is_brokers(folder):
+        return f"{folder} is a broker's log dir: it holds {META_PROPERTIES}"
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if names.parse_partition_folder(entry.name) is not None and _holds_segment_files(entry.path):
+                return f"{folder} holds segments or index files, in {entry.name}"
+    if names.parse_partition_folder(folder.name) is not None and _holds_segment_files(folder):
+        return f"{folder} is a partition's folder"
+    return None
+
+
+def is_brokers(folder: Path) -> bool:
+    """Whether a folder is the log dir of a broker, which writes that file before anything else."""
+    return os.path.lexists(folder / META_PROPERTIES)
+
+
+def _holds_segment_files(folder: str | Path) -> bool:
+    try:
+        return any(names.parse_segment_file(name) is not None for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 def _file_system(path: Path) -> str:

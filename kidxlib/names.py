@@ -20,6 +20,7 @@ DELETED_SUFFIX = ".deleted"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
@@ -28,7 +29,7 @@ TOPIC_LENGTH_MAX = 249
 #: Names that a message offers for one that is not there.
 _NEAREST = 3
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]+")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 _MOVED_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
@@ -39,7 +40,7 @@ _CHECKPOINTS = (
     LEADER_EPOCH_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    "replication-offset-checkpoint",
+    HIGH_WATERMARK_CHECKPOINT,
     "cleaner-offset-checkpoint",
 )
 _BROKER_FILES = (
@@ -90,9 +91,14 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     topic, dash, number = name.rpartition("-")
     if not dash or not _NUMBER.fullmatch(number) or int(number) > PARTITION_MAX:
         return None
-    if not _TOPIC.fullmatch(topic) or topic in (".", "..") or len(topic) > TOPIC_LENGTH_MAX:
-        return None
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, int(number)) if is_name(topic) else None
+
+
+def is_name(text: str) -> bool:
+    """Whether a path may be made of a name, which is then one directory of that path and no other: as a topic's
+    (`Topic.validate`).
+    """
+    return _NAME.fullmatch(text) is not None and text not in (".", "..") and len(text) <= TOPIC_LENGTH_MAX
 
 
 def segment_file(base_offset: int, suffix: str) -> str:

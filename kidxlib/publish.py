@@ -366,8 +366,11 @@ def is_staging(name: str) -> bool:
     return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
 
 
-def sweep(folder: Folder, older_than_ns: int) -> int:
+def sweep(folder: Folder, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
     """Remove staging files that a killed run left in a folder: those last written before `older_than_ns`.
+
+    Args:
+        prefix: how the names of those begin that may go.
 
     Returns:
         How many were removed; none where the folder does not exist or cannot be opened.
@@ -377,7 +380,7 @@ def sweep(folder: Folder, older_than_ns: int) -> int:
         return removed  # there is no staging file
     with _existing(folder) as descriptor:
         for name in [] if descriptor is None else os.listdir(descriptor):
-            if not is_staging(name):
+            if not is_staging(name) or not name.startswith(prefix):
                 continue
             # Gone meanwhile, or not ours to remove: publishing will say what is wrong.
             with contextlib.suppress(OSError):

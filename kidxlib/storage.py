@@ -5,6 +5,7 @@ opened for reading.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import stat
@@ -559,7 +560,7 @@ def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("not a regular file")
+            raise OSError(errno.EINVAL, "not a regular file", path)
         yield descriptor, FileVersion.of_descriptor(descriptor)
     finally:
         os.close(descriptor)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.build import BuiltSegment
-from kidxlib.console import print_line, print_table, rate
+from kidxlib.console import print_detail, print_line, print_table, rate
 from kidxlib.discover import SegmentFile
 from kidxlib.publish import Published
 from kidxlib.recover import ScanEnd, Status
@@ -247,17 +247,23 @@ def print_counts(title: str, counts: Counts) -> None:
     _print_more(len(counts.kept) - NOT_WELL_SHOWN, "files kept")
 
 
-def print_left_alone(counts: Iterable[tuple[str, int]]) -> None:
-    """Show in one line how many files and folders are no segments, by reason."""
+def print_skipped(counts: Iterable[tuple[str, int]]) -> None:
+    """Show in one line how many files and directories are no segments, by reason, to whoever asks for details. Of those
+    that nobody expects there each has had a warning.
+    """
     text = ", ".join(f"{count:,} × {reason}" for reason, count in sorted(counts))
     if text:
-        print_line(f"left alone: {text}")
+        print_detail(f"skipped: {text}")
 
 
 def print_rate(log_bytes: int, scan_seconds: float, seconds: float) -> None:
-    print_line(
-        f"read {decimal(log_bytes)} in {scan_seconds:.1f} s ({rate(log_bytes, scan_seconds)}), {seconds:.1f} s in all"
-    )
+    """Show how fast logs were read, and how long the run took.
+
+    Args:
+        scan_seconds: in which logs were read, without what it took to begin.
+    """
+    read = f"read {decimal(log_bytes)} in {scan_seconds:.1f} s ({rate(log_bytes, scan_seconds)}); " if log_bytes else ""
+    print_line(f"{read}{seconds:.1f} s in all")
 
 
 def _print_more(count: int, what: str) -> None:

@@ -69,6 +69,12 @@ def show_time(milliseconds_: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def show_ms(milliseconds_: int) -> str:
+    """A time in ms since the epoch, and after it the same as ISO 8601 in UTC, if a calendar has it."""
+    shown = show_time(milliseconds_)
+    return shown if shown.endswith("ms") else f"{milliseconds_} ({shown})"
+
+
 def to_ms(moment: datetime) -> int:
     """Milliseconds since the epoch, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -48,7 +48,7 @@ from kidxlib.recover import ABSENT, Status
 
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
-_STAGING: Final = "_staging"
+STAGING: Final = "_staging"
 #: What compaction needs of a row of `segments`.
 TO_COMPACT_COLUMNS: Final = (
     *SEGMENTS.key,
@@ -92,10 +92,15 @@ class Catalog:
         row = rows.select((F.col("log_bytes") / F.col("scan_seconds")).alias("rate")).head()
         return float(row["rate"]) if row else None
 
+    @property
+    def staging_path(self) -> str:
+        """The folder for what runs have not yet recorded."""
+        return f"{self.path}/{STAGING}"
+
     @contextlib.contextmanager
     def staging(self, name: str) -> Iterator[Callable[[DataFrame], DataFrame]]:
         """A function that computes a DataFrame once, into a folder that goes at the end."""
-        path = f"{self.path}/{_STAGING}/{name}"
+        path = f"{self.staging_path}/{name}"
 
         def materialise(results: DataFrame) -> DataFrame:
             results.write.parquet(path)
@@ -109,7 +114,7 @@ class Catalog:
 
     def sweep_staging(self, older_than_ms: int) -> None:
         """Remove what killed runs left in the staging folder, where it was last written before `older_than_ms`."""
-        folder, file_system = hadoop_path(self.spark, f"{self.path}/{_STAGING}")
+        folder, file_system = hadoop_path(self.spark, self.staging_path)
         if file_system.exists(folder):
             for entry in file_system.listStatus(folder):
                 if entry.getModificationTime() < older_than_ms:
@@ -259,9 +264,9 @@ class Catalog:
         wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
         segments = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present())
         partitions = self.read(PARTITIONS).select(*PARTITIONS.key, "log_start_offset", "high_watermark")
-        columns = ("next_offset", "status", "log_bytes", "valid_bytes", "max_timestamp_ms", "log_mtime_ns")
+        columns = ("next_offset", "status", "log_bytes", "valid_bytes", "max_timestamp_ms", "log_mtime_ns", "log_inode")
         return (
-            segments.select(*SEGMENTS.key, *columns, "log_path", "index_folder")
+            segments.select(*SEGMENTS.key, "topic_id", "records", *columns, "log_path", "index_folder")
             .join(wanted, "topic", "left_semi")
             .join(partitions, list(PARTITIONS.key), "left")
         )

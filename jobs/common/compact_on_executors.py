@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from jobs.common.stop_file import StopFile
 from jobs.common.tables import COMPACTED_ARROW_SCHEMA, COMPACTED_SCHEMA, PARTITIONS, SEGMENTS
 from kidxlib.compact import Change, CompactionOptions, CompactionTask, Mode, RecordedSegment, compact
 from kidxlib.names import TopicPartition
@@ -20,16 +21,18 @@ from kidxlib.recover import ABSENT, RecoverOptions, Status
 from kidxlib.storage import FileVersion
 
 _ROWS_PER_ARROW_BATCH: Final = 1000
+_NEVER: Final = StopFile()
 
 
 def compact_on_executors(
-    rows: DataFrame, sources: Mapping[str, str], options: CompactionOptions, mode: Mode
+    rows: DataFrame, sources: Mapping[str, str], options: CompactionOptions, mode: Mode, stop: StopFile = _NEVER
 ) -> DataFrame:
     """Rows of `COMPACTED_SCHEMA`, computed where they are used: with `Mode.APPLY` write them somewhere once.
 
     Args:
         rows: of `Catalog.to_compact`.
         sources: the paths of sources by name.
+        stop: partitions that are not begun when it is there are left out.
     """
 
     def compact_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -39,7 +42,7 @@ def compact_on_executors(
         partitions = groupby(segments, key=lambda row: tuple(row[name] for name in PARTITIONS.key))
         tasks = (_task(list(of_partition), sources) for _, of_partition in partitions)
         out: list[dict[str, Any]] = []
-        for change in compact((task for task in tasks if task is not None), options, mode, may_map):
+        for change in compact(stop.until_stopped(task for task in tasks if task is not None), options, mode, may_map):
             out.append(_row(change))
             if len(out) == _ROWS_PER_ARROW_BATCH:
                 yield pa.RecordBatch.from_pylist(out, COMPACTED_ARROW_SCHEMA)

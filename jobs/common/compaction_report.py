@@ -22,7 +22,19 @@ JSON_COLUMNS: Final = (
     *("interval_bytes", "scan_mean_before", "scan_most_before", "scan_mean_after", "scan_most_after"),
 )
 
+#: On screen. What a lookup scans is told in bytes of log.
+_TOPIC_COLUMNS: Final = (
+    *("topic", "action", "changes", "bytes before", "bytes after"),
+    *("mean scan before", "mean scan after", "longest scan before", "longest scan after"),
+)
+_TABLE_COLUMNS: Final = (
+    *("table", "files before", "files after", "bytes before", "bytes after"),
+    *("rows for a point query before", "rows for a point query after", "rows expired", "files to vacuum"),
+)
+
 _KEPT: Final = f"outcome = '{Outcome.KEPT.value}'"
+_UNCHANGED: Final = f"outcome = '{Outcome.UNCHANGED.value}'"
+_CHANGED: Final = f"NOT ({_KEPT} OR {_UNCHANGED})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +64,14 @@ class Report:
 
     Attributes:
         changed: some of the files that change, as lines, and how many there are.
+        unchanged: how many pairs of indexes have the same bytes at the interval that they are to have.
         kept: likewise of those that stay, though they were to change.
         not_well: how many of these a person should look into.
     """
 
     topics: list[TopicSavings]
     changed: tuple[int, list[str]]
+    unchanged: int
     kept: tuple[int, list[str]]
     not_well: int
 
@@ -66,7 +80,7 @@ def report(changes: DataFrame) -> Report:
     """Sum changes up."""
     weight = F.coalesce("log_bytes", F.lit(0))
     by_topic = (
-        changes.where(f"NOT {_KEPT}")
+        changes.where(_CHANGED)
         .groupBy("topic", "action")
         .agg(
             F.count("*").alias("changes"),
@@ -82,17 +96,18 @@ def report(changes: DataFrame) -> Report:
         )
         .orderBy("topic", "action")
     )
-    counts = {
-        row["kept"]: (row["all"], row["not_well"])
-        for row in changes.groupBy(F.expr(_KEPT).alias("kept"))
-        .agg(F.count("*").alias("all"), F.count_if(F.col("reason") != NOT_OURS).alias("not_well"))
-        .collect()
-    }
+    [counts] = changes.agg(
+        F.count_if(F.expr(_CHANGED)).alias("changed"),
+        F.count_if(F.expr(_UNCHANGED)).alias("unchanged"),
+        F.count_if(F.expr(_KEPT)).alias("kept"),
+        F.count_if(F.expr(_KEPT) & (F.col("reason") != NOT_OURS)).alias("not_well"),
+    ).collect()
     return Report(
         topics=[TopicSavings(**row.asDict()) for row in by_topic.collect()],
-        changed=(counts.get(False, (0, 0))[0], _lines(changes.where(f"NOT {_KEPT}"))),
-        kept=(counts.get(True, (0, 0))[0], _lines(changes.where(_KEPT))),
-        not_well=counts.get(True, (0, 0))[1],
+        changed=(counts["changed"], _lines(changes.where(_CHANGED))),
+        unchanged=counts["unchanged"],
+        kept=(counts["kept"], _lines(changes.where(_KEPT))),
+        not_well=counts["not_well"],
     )
 
 
@@ -107,7 +122,7 @@ def _line(row: dict[str, Any]) -> str:
         return f"kept: {what}{row['reason']}"
     if row["action"] == Action.REMOVE.value:
         return f"{what}{row['bytes_before']:,} bytes, {row['reason']}"
-    of_index = " with its .timeindex" if row["action"] == Action.COARSEN.value else ""
+    of_index = " with its .timeindex" if row["action"] in (Action.COARSEN.value, Action.DENSIFY.value) else ""
     intervals = "" if row["interval_before"] is None else f", {row['interval_before']:,} → {row['interval_bytes']:,}"
     return f"{what}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
 
@@ -117,7 +132,7 @@ def print_report(found: Report, *, applied: bool) -> None:
     shown = found.topics[:TOPICS_SHOWN]
     print_table(
         "changed" if applied else "would change; nothing was written: --apply does it",
-        ("topic", "action", "changes", "bytes before", "after", "scanned per lookup, mean", "after", "most", "after"),
+        _TOPIC_COLUMNS,
         [
             (
                 topic.topic,
@@ -148,25 +163,15 @@ def print_report(found: Report, *, applied: bool) -> None:
             print_line(f"… and {count - len(lines):,} more; --json has all")
     before = sum(topic.bytes_before for topic in found.topics)
     after = sum(topic.bytes_after for topic in found.topics)
-    print_line(f"{decimal(before)} → {decimal(after)}, {found.changed[0]:,} changes; {found.kept[0]:,} kept")
+    same = f"; same bytes at the new interval: {found.unchanged:,}" if found.unchanged else ""
+    print_line(f"{decimal(before)} → {decimal(after)}, {found.changed[0]:,} changes; {found.kept[0]:,} kept{same}")
 
 
 def print_tables(tables: Sequence[MaintainedTable], *, applied: bool) -> None:
     """Show a row per table."""
-    after = "after" if applied else "after: with --apply"
     print_table(
-        "tables",
-        (
-            "table",
-            "files",
-            after,
-            "bytes",
-            "after",
-            "rows for a point query",
-            "after",
-            "rows expired",
-            "files to vacuum",
-        ),
+        "tables" if applied else "tables; nothing was written: --apply does it",
+        _TABLE_COLUMNS,
         [
             (
                 table.table,
@@ -200,6 +205,7 @@ def report_as_json(
         shown |= {
             "topics": [asdict(topic) for topic in found.topics],
             "changed_count": found.changed[0],
+            "unchanged_count": found.unchanged,
             "kept_count": found.kept[0],
             "not_well_count": found.not_well,
             "changes": rows.toArrow().to_pylist(),

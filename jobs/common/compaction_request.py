@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -87,10 +87,11 @@ def compaction_request(options: GivenOptions) -> CompactionRequest:
         trim=options.trim,
         orphans=options.orphans,
         now_ms=to_ms(where.now),
+        clock_ms=to_ms(datetime.now(UTC)),
         delays=Delays(staged=_ns(longest_run), deleted=_ns(parse_duration(options.delete_delay or DELETE_DELAY))),
     )
     return CompactionRequest(
-        where=where,
+        where=where.with_catalog(),
         sources=options.sources,
         topics=parse_topics(options.topics or ".*"),
         files=files if on_files else None,

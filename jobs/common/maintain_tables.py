@@ -71,6 +71,9 @@ def maintain_tables(catalog: Catalog, expiry: Expiry, now: datetime, *, apply: b
     Readers are not disturbed: each commit is a version of its own, and files of versions that readers may still have
     open stay for `VACUUM_KEEPS`. Run again after a stop it goes on.
 
+    Args:
+        now: by the machine's clock, which VACUUM goes by too.
+
     Raises:
         CatalogError: other jobs commit all the time.
     """

@@ -4,14 +4,16 @@ requests of other jobs share with it.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
-from jobs.common.open_catalog import local_path, refuse_unusable
-from jobs.common.settings import PROJECT, Settings, TopicSettings, read_settings
+from jobs.common.open_catalog import local_path, refuse_no_catalog, refuse_unusable
+from jobs.common.settings import Settings, TopicSettings, read_settings
+from jobs.common.sources import chosen_sources, refuse_sample_among_others
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
 from kidxlib.plan import (
@@ -19,7 +21,6 @@ from kidxlib.plan import (
     SideFiles,
     Target,
     mirror_to_write,
-    parse_sources,
     parse_topics,
     refuse_overlap,
 )
@@ -28,8 +29,6 @@ from kidxlib.times import parse_time
 
 #: From renaming a file until it is removed (`file.delete.delay.ms`).
 DELETE_DELAY: Final = "60s"
-
-SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +66,23 @@ class Where:
         """Likewise, but where options name no catalog it is that of the settings."""
         return cls.given(settings, catalog or (None if database else settings.build.catalog), database, now)
 
+    def with_catalog(self) -> Self:
+        """It, for a job that makes no catalog.
+
+        Raises:
+            UsageError: there is none, as far as this machine can tell before Spark is started.
+        """
+        if self.catalog is not None:
+            refuse_no_catalog(self.catalog)
+        return self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
     """The options as they were given; None, empty or False where they were not."""
 
     sources: tuple[str, ...]
+    sample: bool
     index_dir: str | None
     in_place: bool
     accept_truncated: bool
@@ -95,7 +105,7 @@ class BuildRequest:
     """What to do.
 
     Attributes:
-        where: its time is recorded, and left-overs of killed runs are told by it.
+        where: its time is recorded.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
     """
 
@@ -125,10 +135,10 @@ class BuildRequest:
             recover_options(self.settings, topic, self.interval_bytes, self.max_index_bytes), verify_crc=self.verify_crc
         )
 
-    def recorded(self) -> dict[str, str | None]:
-        """The options as the catalog keeps them."""
-        options = {
-            "index_dir": self.target.index_dir,
+    def recorded(self) -> dict[str, str | int | bool | None]:
+        """The options as they came out of the command line and the settings."""
+        return {
+            "index_dir": None if self.target.index_dir is None else str(self.target.index_dir),
             "in_place": self.in_place,
             "topics": self.topics.pattern,
             "interval_bytes": self.interval_bytes,
@@ -139,7 +149,6 @@ class BuildRequest:
             "rebuild": self.rebuild,
             "repair": self.repair,
         }
-        return {name: None if value is None else str(value) for name, value in options.items()}
 
 
 def recover_options(
@@ -159,21 +168,6 @@ def recover_options(
     )
 
 
-def sources_or_sample(given: tuple[str, ...]) -> tuple[Source, ...]:
-    """The sources of `--source`, or the bundled sample.
-
-    Raises:
-        UsageError: one is no folder, or names are missing or given twice, or a path is no text.
-    """
-    sources = parse_sources(given) or (SAMPLE,)
-    for source in sources:
-        if not str(source.path).isprintable():
-            raise UsageError(
-                f"{source.path}: a path that cannot be written as text has no place in a table; use kidx instead"
-            )
-    return sources
-
-
 def build_request(options: BuildOptions) -> BuildRequest:
     """Put options and settings together.
 
@@ -191,7 +185,14 @@ def build_request(options: BuildOptions) -> BuildRequest:
         if wrong:
             raise UsageError(message)
     build = settings.build
-    sources = sources_or_sample(options.sources)
+    named = {
+        "--index-dir": options.index_dir,
+        "--catalog": options.catalog,
+        "--database": options.database,
+    }
+    sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=build)
+    if not options.sources and not options.sample and where.catalog is not None:
+        refuse_sample_among_others(where.catalog)
     index_dir = None if options.in_place else mirror_to_write("--index-dir", options.index_dir or build.index_dir)
     refuse_overlap(index_dir, where.catalog, sources)
     if where.catalog is not None:
@@ -223,4 +224,4 @@ def build_request(options: BuildOptions) -> BuildRequest:
 def absolute(location: str) -> str:
     """A path as executors know it, whatever folder the command was given in; a URL as it is."""
     path = local_path(location)
-    return path if "://" in path else str(Path(path).resolve())
+    return path if "://" in path else os.path.realpath(path)

@@ -11,7 +11,10 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kidxlib.errors import UsageError
+from kidxlib.policy_file import read_text
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+
+_YEAR_SECONDS: Final = 365 * 24 * 3600
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
@@ -20,11 +23,18 @@ SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
 def _is_pattern(text: str) -> str:
     try:
         re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"not a regular expression: {error}") from error
     return text
 
 
+def _is_place(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError("expected the path of a directory, or a URL")
+    return text
+
+
+Place = Annotated[str, AfterValidator(_is_place)]
 Pattern = Annotated[str, AfterValidator(_is_pattern)]
 #: Bytes, as Kafka checks `index.interval.bytes`; an int32.
 IntervalBytes = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -39,17 +49,17 @@ class _Strict(BaseModel):
 class BuildSettings(_Strict):
     """`[build]`: what build_index does where no option says otherwise."""
 
-    index_dir: str = "var/index"
-    catalog: str = "var/catalog"
+    index_dir: Place = "var/index"
+    catalog: Place = "var/catalog"
     topics: Pattern = ".*"
     interval_bytes: IntervalBytes = INTERVAL_BYTES_DEFAULT
     max_index_bytes: MaxIndexBytes = MAX_INDEX_BYTES_DEFAULT
     verify_crc: bool = True
     snapshots: bool = False
     epochs: bool = False
-    wave_bytes: Annotated[int, Field(ge=1)] = 256 * 1024**3
-    wave_seconds: Annotated[int, Field(ge=1)] = 600
-    longest_run_hours: Annotated[int, Field(ge=1)] = 24
+    wave_bytes: Annotated[int, Field(ge=1, le=2**63 - 1)] = 256 * 1024**3
+    wave_seconds: Annotated[int, Field(ge=1, le=_YEAR_SECONDS)] = 600
+    longest_run_hours: Annotated[int, Field(ge=1, le=_YEAR_SECONDS // 3600)] = 24
 
 
 class TopicSettings(_Strict):
@@ -81,11 +91,11 @@ def read_settings(path: Path) -> Settings:
         UsageError: it cannot be read or parsed, has an unknown key (the nearest known one is named) or a wrong value.
     """
     try:
-        return Settings.model_validate(tomllib.loads(path.read_text()))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the settings: {error.strerror}") from error
+        return Settings.model_validate(tomllib.loads(read_text(path, "settings")))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: not a settings file: its values are nested too deeply") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -17,8 +17,9 @@ sources: Final = click.option(
     multiple=True,
     metavar="[NAME=]DIR",
     help="A Kafka log dir or one partition's folder, or such a prefix s3://BUCKET/PREFIX; repeatable, then with a name "
-    "each. [default: the bundled sample]",
+    "each. [default: the bundled sample, where no other place is named]",
 )
+sample: Final = click.option("--sample", is_flag=True, help="Read the bundled sample.")
 topics_to_read: Final = click.option(
     "--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]"
 )
@@ -40,8 +41,5 @@ settings_file: Final = click.option(
 )
 time_to_record: Final = click.option(
     "--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch."
-)
-time_to_decide_for: Final = click.option(
-    "--now", metavar="TIME", help="The time to decide for: ISO 8601 with a zone, or ms since the epoch."
 )
 as_json: Final = of_kidx.as_json

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 #: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 5
+CATALOG_VERSION: Final = 6
 #: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
 
@@ -282,7 +282,7 @@ RETENTION_PLANS: Final = Table(
         Column("plan_id", _STRING, "id of the run", nullable=False),
         *_SEGMENT_KEY,
         Column("policy", _STRING, "name of the policy", nullable=False),
-        Column("decision", _STRING, "delete or keep", nullable=False),
+        Column("decision", _STRING, "delete, keep, or undecided where nobody said its topic's policy", nullable=False),
         Column("reason", _STRING, "why", nullable=False),
         Column("warnings", t.ArrayType(_STRING), "what a person would not expect of that", nullable=False),
         Column("bytes", _LONG, "size of the .log"),
@@ -307,6 +307,26 @@ RETENTION_PLANS: Final = Table(
         Column("log_mtime_ns", _LONG, "modification time of the .log, ns since the epoch"),
         Column("log_path", _STRING, "the .log", nullable=False),
         Column("index_folder", _STRING, "folder of the index files", nullable=False),
+        Column("cleanup_policy", _STRING, "the topic's cleanup.policy: delete, compact, compact,delete, or empty"),
+        Column("remote_storage", _BOOLEAN, "the topic's remote.storage.enable"),
+        Column(
+            "policy_origins",
+            t.MapType(_STRING, _STRING),
+            "who said cleanup.policy, retention.ms, retention.bytes and remote.storage.enable: topic, broker, pattern, "
+            "default, option, or kafka-default where nobody did",
+        ),
+        Column("counted_bytes", _LONG, "what it counts with: of a truncated segment what a broker would leave of it"),
+        Column("log_inode", _LONG, "inode number of the .log; null of an object, which has none"),
+        Column("topic_id", _STRING, "topic id from partition.metadata; null where that file is absent"),
+        Column("log_start_offset", _LONG, "of the partition, from log-start-offset-checkpoint; null: not there"),
+        Column("high_watermark", _LONG, "of the partition, from replication-offset-checkpoint; null: not there"),
+        Column("policy_file", _STRING, "the file of policies; null where there was none"),
+        Column(
+            "what_if",
+            _BOOLEAN,
+            "decided for a time that was given, or with values that nobody said: --apply refuses it; null: written "
+            "with catalog version 5 or older, refused too",
+        ),
         Column("planned_at", _TIMESTAMP, "the time that it was decided for (its --now)", nullable=False),
     ),
     key=("plan_id", "policy", "source", "topic", "partition", "base_offset"),
@@ -315,17 +335,26 @@ RETENTION_PLANS: Final = Table(
 
 FINDINGS: Final = Table(
     name="findings",
-    comment="What each run of verify_index found: a row for each side file that it looked at.",
+    comment="What each run of verify_index found: a row for each log and each side file that it looked at.",
     columns=(
         Column("audit_id", _STRING, "id of the run", nullable=False),
         *_SEGMENT_KEY[:3],
         Column("base_offset", _LONG, "the offset in the file's name; of the leader epochs the first segment's", False),
-        Column("file", _STRING, "its suffix, or leader-epoch-checkpoint; .log where that itself is meant", False),
-        Column("verdict", _STRING, "identical, safe or broken", nullable=False),
-        Column("reason", _STRING, "a short word for why; null where it is identical"),
+        Column("file", _STRING, "its suffix, or leader-epoch-checkpoint", nullable=False),
+        Column("verdict", _STRING, "identical, safe or broken; of a log whole, safe, torn or broken", nullable=False),
+        Column("reason", _STRING, "a short word for why; null where it is identical or whole"),
         Column("position", _LONG, "the first byte of the file that is wrong or different; null: missing, or none is"),
         Column("detail", _STRING, "what was found there, and what recovery would have written"),
         Column("consequence", _STRING, "what that does, or why it does nothing"),
+        Column(
+            "action",
+            _STRING,
+            "of a log: what a broker does with the segment at its next start; null of other files, as all up to path",
+        ),
+        Column("kept_bytes", _LONG, "bytes of the log that are left then"),
+        Column("lost_bytes", _LONG, "bytes that it drops; where it drops none, what recovery would. null: not known"),
+        Column("lost_batches", _LONG, "batches in them; null: cannot be counted for certain"),
+        Column("lost_records", _LONG, "records in them; likewise"),
         Column("path", _STRING, "the file", nullable=False),
         Column("audited_at", _TIMESTAMP, "when the run started (its --now)", nullable=False),
     ),
@@ -333,11 +362,40 @@ FINDINGS: Final = Table(
     cluster_by=("audit_id",),
 )
 
-TABLES: Final = (SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, BUILDS, RETENTION_PLANS, FINDINGS)
+ACCEPTED: Final = Table(
+    name="accepted",
+    comment="Damage that somebody has looked at and accepted: a row for each finding. It holds until the file, or what "
+    "is found in it, is another.",
+    columns=(
+        *_SEGMENT_KEY[:3],
+        Column("base_offset", _LONG, "the offset in the file's name; of the leader epochs the first segment's", False),
+        Column("file", _STRING, "suffix of the damaged file, or leader-epoch-checkpoint; .log: the segment", False),
+        Column("reason", _STRING, "the reason, as in segments or findings", nullable=False),
+        Column("position", _LONG, "the byte at which it was found; null: none in particular"),
+        Column("found", _STRING, "the segment's status, or the audit's verdict on the file", nullable=False),
+        Column("detail", _STRING, "what was found there, and what was expected"),
+        Column("file_bytes", _LONG, "size of the file; null: it was not there, or could not be looked at"),
+        Column("file_mtime_ns", _LONG, "its modification time, ns since the epoch"),
+        Column("file_inode", _LONG, "its inode number; null of an object, which has none"),
+        Column("path", _STRING, "the file", nullable=False),
+        Column("accepted_by", _STRING, "who accepted it", nullable=False),
+        Column("accepted_at", _TIMESTAMP, "when (the --now of accept)", nullable=False),
+        Column("accepted_reason", _STRING, "why", nullable=False),
+    ),
+    key=("source", "topic", "partition", "base_offset", "file", "reason"),
+    cluster_by=(),
+)
+
+TABLES: Final = (
+    *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS),
+    *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED),
+)
 
 #: What executors send back of partitions that they planned: such rows, as yet of no plan.
 PLANNED_COLUMNS: Final = tuple(
-    column for column in RETENTION_PLANS.columns if column.name not in ("plan_id", "planned_at")
+    column
+    for column in RETENTION_PLANS.columns
+    if column.name not in ("plan_id", "planned_at", "policy_file", "what_if")
 )
 
 
@@ -379,6 +437,10 @@ PLANNED_ARROW_SCHEMA: Final[pa.Schema] = to_arrow_schema(PLANNED_SCHEMA)
 
 _OF_SEGMENT: Final = {column.name: column for column in _SEGMENT_FACTS}
 
+_SAID_OF_LOG: Final = tuple(
+    column for column in FINDINGS.columns if column.name in ("verdict", "reason", "position", "detail", "consequence")
+)
+
 #: What executors send back of segments that they audited: findings on their own files, and what their partitions need.
 AUDITED_SCHEMA: Final = _one_of(
     files=FINDINGS.columns[1:-1],
@@ -386,10 +448,22 @@ AUDITED_SCHEMA: Final = _one_of(
         *_SEGMENT_KEY,
         *(
             _OF_SEGMENT[name]
-            for name in ("status", *_REASON, "log_path", "log_bytes", "next_offset", "map_end_offset", "records")
+            for name in (
+                *("status", *_REASON, "log_path", "log_bytes"),
+                *("next_offset", "map_end_offset", "batches", "records"),
+            )
         ),
         _OF_SEGMENT["leader_epochs"],
-        Column("records_behind", _LONG, "records behind the end of the scan, as far as headers tell"),
+        Column("past_unfinished", _BOOLEAN, "after the end of the scan stands an append that was not finished"),
+        Column("past_batches", _LONG, "batches there; null where they cannot be counted"),
+        Column("past_records", _LONG, "records there; likewise"),
+        Column("index_end_offset", _LONG, "offset of the last entry of its .index; null: none"),
+        Column("index_end_position", _LONG, "the byte of the log that it gives"),
+        Column(
+            "log",
+            t.StructType([t.StructField(column.name, column.type) for column in _SAID_OF_LOG]),
+            "what its log shows by itself; null: it is gone",
+        ),
         Column(
             "broken",
             t.ArrayType(t.StructType([t.StructField("file", _STRING), t.StructField("reason", _STRING)])),
@@ -409,7 +483,8 @@ FOUND_SCHEMA: Final = _one_of(
         Column("log_bytes", _LONG, "size of the .log"),
         Column("read_bytes", _LONG, "what it would read of it"),
         Column("lost_bytes", _LONG, "what would be lost"),
-        Column("lost_records", _LONG, "records in that; null where headers do not tell"),
+        Column("lost_batches", _LONG, "batches in that; null where they cannot be counted for certain"),
+        Column("lost_records", _LONG, "records in that; likewise"),
         Column("detail", _STRING, "why"),
     ),
     partitions=(
@@ -442,7 +517,7 @@ LOG_VERSION_NAMES: Final = ("log_bytes", "log_mtime_ns", "log_inode")
 #: What executors send back of what compaction changes, or would: a row for each file, or for both indexes of a segment.
 _COMPACTED: Final = (
     *(replace(column, nullable=column.name == "base_offset") for column in _SEGMENT_KEY),
-    Column("action", _STRING, "trim, coarsen or remove", nullable=False),
+    Column("action", _STRING, "trim, coarsen, densify or remove", nullable=False),
     Column("outcome", _STRING, "planned, written, unchanged, removed or kept", nullable=False),
     Column("reason", _STRING, "why it goes, or stays"),
     Column("path", _STRING, "the file; of both indexes the .index", nullable=False),

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from jobs.common.session import session
 from kidxlib.formats import ATTRIBUTE_TRANSACTIONAL
+from kidxlib.names import OFFSET_INDEX_SUFFIX, segment_file
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch, encode
 from tests.support.build_job import Ended, build, build_here, rows
@@ -122,22 +123,35 @@ def test_every_golden_segment_gets_kafkas_bytes_and_a_row_that_says_how_it_ended
     in_files = b"".join(path.read_bytes() for path in sorted(place.index_dir.rglob("*.txnindex")))
     assert in_files == b"".join(as_entry(row) for row in place.aborted())
     assert ended.json["not_well_count"] == sum(segment.cut_bytes > 0 for segment in expected)
+    assert ended.json["damage"]["damaged"] == ended.json["not_well_count"] == len(ended.json["damage"]["segments"])
 
 
 def test_a_second_build_opens_no_log_and_changes_no_row(place: Place, log_dir: Path) -> None:
-    """Nothing has changed, so nothing is read, no file is written and no commit is made to `segments`."""
+    """Nothing has changed, so nothing is read, no file is written and no commit is made to `segments`. What another run
+    has staged just now stays, whatever time this one is given: what is swept goes by the clock.
+    """
     first, opened = read_while_building(place, log_dir)
     assert len(opened) == first.json["segments"] == 12
+    staged = place.index_dir / "compacted-0" / f".kidx-0-{segment_file(0, OFFSET_INDEX_SUFFIX)}.tmp"
+    staged.write_bytes(b"of a run that works now")
+    (place.catalog / "_staging" / "of-it").mkdir(parents=True)
     files, version = tree(place.index_dir), DeltaTable(place.catalog / "segments").version()
 
-    second, opened = read_while_building(place, log_dir)
+    second, opened = read_while_building(place, log_dir, "--now", "2099-01-01T00:00Z")
 
     assert opened == []
     assert (second.code, second.json["segments"], second.json["unchanged"]) == (0, 0, 12)
+    assert (first.json["new_catalog"], second.json["new_catalog"]) == (True, False)
+    options = second.json["options"]
+    assert (options["rebuild"], options["verify_crc"], options["interval_bytes"]) == (False, True, None)
+    [recorded] = rows(place.catalog, f"SELECT options FROM builds WHERE build_id = '{second.json['build_id']}'")
+    assert dict(recorded["options"]) == {
+        name: value if value is None or isinstance(value, str) else json.dumps(value) for name, value in options.items()
+    }
     assert tree(place.index_dir) == files
     assert DeltaTable(place.catalog / "segments").version() == version
     assert [row["segments"] for row in rows(place.catalog, "SELECT * FROM builds ORDER BY started_at")] == [12, 0]
-    assert not list(place.catalog.glob("_staging/*"))
+    assert [path.name for path in place.catalog.glob("_staging/*")] == ["of-it"]
 
 
 def test_only_what_changed_is_read_again(place: Place, log_dir: Path) -> None:
@@ -248,7 +262,8 @@ def test_a_segment_on_whose_producers_kafka_fails_is_quarantined(place: Place, t
         f"orders-0/{base_offset:020d}.{suffix}" for base_offset in (0, 3) for suffix in ("index", "timeindex")
     ]
     ended, opened = read_while_building(place, folder.parent)
-    assert (ended.code, opened) == (0, [])
+    assert (ended.code, opened) == (3, []), "it is known, and still there"
+    assert ended.json["not_well_count"] == 0 and ended.json["damage"]["damaged"] == 1
 
 
 def test_what_compaction_chose_stays_until_someone_says_otherwise(place: Place, log_dir: Path) -> None:
@@ -387,7 +402,7 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(pl
     (log_dir / "orders").mkdir()
     arguments = ("--source", log_dir, "--index-dir", place.index_dir, "--catalog", place.catalog)
     loaded = place.index_dir.with_name("classes.log")
-    ended = build(*arguments, "--json", "--", "--driver-java-options", f"-Xlog:class+load:file={loaded}")
+    ended = build(*arguments, "--json", "--json-line", "--", "--driver-java-options", f"-Xlog:class+load:file={loaded}")
     assert ended.code == 3, ended.err
     assert ended.json["by_status"] == {"ok": 12, "unreadable": 1}
     classes = loaded.read_text().splitlines()

@@ -26,6 +26,8 @@ _NOW: Final = datetime(2026, 12, 1, tzinfo=UTC)
 _SPARSE: Final = 65536
 #: Of the sample's 12 segments those that are not the last of their partition.
 _INACTIVE: Final = 7
+#: One of them has so few bytes that its indexes are the same at any interval.
+_TINY: Final = 1
 
 DEADLINE_SECONDS: Final = 300.0
 
@@ -71,11 +73,13 @@ def test_a_plan_writes_nothing_and_applying_it_does_what_it_says(archive: Archiv
     asked = ("--interval-bytes", str(_SPARSE), "--trim", "--orphans", "--now", _NOW.isoformat())
     plan = archive.compact(*asked)
     assert _tree(archive.folder) == before
-    assert (plan["applied"], plan["changed_count"], plan["kept_count"]) == (False, _INACTIVE, 0)
+    assert (plan["applied"], plan["changed_count"], plan["kept_count"]) == (False, _INACTIVE - _TINY, 0)
+    assert plan["unchanged_count"] == _TINY
 
     done = archive.compact(*asked, "--apply")
-    assert {change["outcome"] for change in plan["changes"]} == {"planned"}
-    assert [{**change, "outcome": "planned"} for change in done["changes"]] == plan["changes"]
+    assert {change["outcome"] for change in plan["changes"]} == {"planned", "unchanged"}
+    as_planned = {"written": "planned", "unchanged": "unchanged"}
+    assert [{**change, "outcome": as_planned[change["outcome"]]} for change in done["changes"]] == plan["changes"]
     for change in done["changes"]:
         row = _rows(archive)[change["topic"], change["base_offset"]]
         assert (row["interval_bytes"], row["interval_source"]) == (_SPARSE, "compaction")
@@ -94,7 +98,9 @@ def test_a_plan_writes_nothing_and_applying_it_does_what_it_says(archive: Archiv
     assert _tree(archive.index_dir) == compacted
     assert sum(change["outcome"] == "written" for change in done["changes"]) >= 4
 
-    archive.compact("--interval-bytes", "4096", "--apply")
+    back = archive.compact("--interval-bytes", "4096", "--apply")
+    assert {change["action"] for change in done["changes"]} == {"coarsen"}
+    assert {change["action"] for change in back["changes"]} == {"densify"}
     index = {path: content for path, content in before.items() if path.startswith("index/")}
     assert {f"index/{path}": content for path, content in _tree(archive.index_dir).items()} == index
     for key, row in _rows(archive).items():
@@ -115,7 +121,7 @@ def test_builds_and_compactions_in_turn_do_not_undo_each_other(archive: Archive,
         assert built["segments"] == 1
         assert coarse.items() <= _intervals(archive).items()
         done = archive.compact("--interval-bytes", str(_SPARSE), "--apply")
-        assert done["changed_count"] == (_INACTIVE if turn == 0 else 0) + 1
+        assert done["changed_count"] + done["unchanged_count"] == (_INACTIVE if turn == 0 else 0) + 1
         coarse = {key: found for key, found in _intervals(archive).items() if found == (_SPARSE, "compaction")}
         assert len(coarse) == _INACTIVE + turn + 1
     assert archive.build().json["segments"] == 0
@@ -210,7 +216,10 @@ def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: P
     os.utime(strays[0], (month_ago, month_ago))
     policy = tmp_path / "policy.toml"
     policy.write_text("[tables]\nbuilds.older.than = '1d'\ngone.segments.older.than = '1d'\n")
-    asked = ("--tables", "--policy", policy, "--now", (datetime.now(UTC) + timedelta(days=3)).isoformat())
+    in_future = archive.compact("--tables", "--policy", policy, "--now", "2099-01-01T00:00Z")
+    assert {found["expired_rows"] for found in in_future["tables"]} == {0}, "rows expire by the clock"
+    policy.write_text("[tables]\nbuilds.older.than = '1ms'\ngone.segments.older.than = '1ms'\n")
+    asked = ("--tables", "--policy", policy)
     before = _tree(archive.catalog)
     plan = {found["table"]: found for found in archive.compact(*asked)["tables"]}
     assert _tree(archive.catalog) == before

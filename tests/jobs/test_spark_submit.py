@@ -4,7 +4,10 @@ are what runs.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +52,7 @@ def test_every_word_reaches_the_job_as_it_was_given(mode: str) -> None:
 
 def test_the_printed_command_does_what_the_script_does(tmp_path: Path) -> None:
     """Run by bash as it was printed, from another folder: the same answer and the same code."""
-    arguments = ("build_index", "--dry-run", "--json", "--catalog", tmp_path / "no catalog")
+    arguments = ("build_index", "--dry-run", "--json", "--sample", "--catalog", tmp_path / "no catalog")
     command = printed(*arguments)
     by_hand = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, env=clean_environment()
@@ -92,3 +95,39 @@ def test_wrong_options_are_one_line(arguments: list[str], says: str) -> None:
     assert (ended.code, ended.out) == (ExitCode.USAGE, "")
     (line,) = ended.err.splitlines()
     assert says in line
+
+
+def test_a_link_in_another_folder_does_what_the_script_does(tmp_path: Path) -> None:
+    """Through two links, one of them relative, called by its name alone, from elsewhere."""
+    place = tmp_path / "some bin"
+    place.mkdir()
+    (place / "first").symlink_to(PROJECT / "spark-submit.sh")
+    (place / "kidx-spark").symlink_to("first")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "not_ours.py").touch()
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**clean_environment(), "PATH": f"{place}:{os.environ['PATH']}"}
+        return subprocess.run(
+            ["kidx-spark", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    helped = ask("--help")
+    assert helped.returncode == 0 and "build_index" in helped.stdout and "not_ours" not in helped.stdout
+    assert (ask("--version").stdout, ask("--version").returncode) == (f"kidx {metadata.version('kidx')}\n", 0)
+    assert f"PYTHONPATH={PROJECT}" in words_of(ask("--dry-run", "build_index").stdout)
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("script", ["spark-submit.sh", "setup.sh", "test.sh"])
+def test_help_is_shown_at_once(script: str, flag: str, tmp_path: Path) -> None:
+    """Of a fresh clone, where nothing is set up: nothing is installed, and nothing is made."""
+    for name in ("spark-submit.sh", "setup.sh", "test.sh"):
+        shutil.copy2(PROJECT / name, tmp_path)
+    (tmp_path / "jobs").mkdir()
+    shutil.copy2(PROJECT / "jobs" / "seek.py", tmp_path / "jobs")
+    before = sorted(tmp_path.rglob("*"))
+    ended = subprocess.run([tmp_path / script, flag], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert script in ended.stdout and "Traceback" not in ended.stdout
+    assert sorted(tmp_path.rglob("*")) == before

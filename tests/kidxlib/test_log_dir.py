@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -91,8 +94,77 @@ def test_the_lock_keeps_a_second_process_out_and_is_given_back(tmp_path: Path) -
         assert "UsageError" in refused.stderr and "held by another process" in refused.stderr
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "locked\n"
     assert (tmp_path / ".lock").exists()
+    (tmp_path / ".lock").chmod(0o606)
+    with locked(tmp_path):
+        pass
+    assert stat.S_IMODE((tmp_path / ".lock").stat().st_mode) == 0o606, "one that is there is never changed"
     (tmp_path / ".lock").unlink()
     (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match=r"\.lock: cannot be locked"), locked(tmp_path):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+_KAFKA: tuple[int, int] = (65534, 65533)
+
+
+def _locks(log_dir: Path, user: int) -> int:
+    """Open and lock `.lock` as a broker of that user does at its start; 0, or the number of the error."""
+    folder = os.open(log_dir, os.O_RDONLY)  # the user may not come through the folders above
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            descriptor = os.open(".lock", os.O_RDWR | os.O_CREAT, 0o666, dir_fd=folder)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os._exit(error.errno or 255)
+        os._exit(0)
+    os.close(folder)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
+@pytest.mark.parametrize("is_mount_point", [False, True])
+def test_a_lock_that_is_new_is_the_brokers(is_mount_point: bool, tmp_path: Path) -> None:
+    """Made by root, whatever its umask, it belongs to whom the log dir belongs; in a mount point of root's to whom the
+    partitions belong. Its broker can lock it then.
+    """
+    log_dir = tmp_path / "kafka-logs"
+    (log_dir / "orders-0").mkdir(parents=True)
+    for path in (log_dir / "orders-0",) if is_mount_point else (log_dir,):
+        os.chown(path, *_KAFKA)
+    log_dir.chmod(0o777)
+    before = os.umask(0o077)
+    try:
+        with locked(log_dir):
+            assert _locks(log_dir, _KAFKA[0]) != 0, "held"
+    finally:
+        os.umask(before)
+    found = (log_dir / ".lock").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*_KAFKA, 0o644)
+    assert _locks(log_dir, _KAFKA[0]) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_a_lock_that_cannot_be_given_to_the_broker_is_not_left(tmp_path: Path) -> None:
+    """Who may write into the log dir and is not its broker's user is told so, and leaves nothing."""
+    tmp_path.chmod(0o777)
+    os.chown(tmp_path, *_KAFKA)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    child = os.fork()
+    if child == 0:
+        os.fchdir(folder)
+        os.setgroups([])
+        os.setuid(12345)
+        try:
+            with locked(Path()):
+                os._exit(1)
+        except UsageError as error:
+            os._exit(0 if "cannot be given to user 65534" in str(error) else 2)
+        os._exit(3)
+    os.close(folder)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not (tmp_path / ".lock").exists()

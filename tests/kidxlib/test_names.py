@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kidxlib.discover import parse_source
+from kidxlib.errors import UsageError
 from kidxlib.names import (
     LOG_SUFFIX,
     OFFSET_MAX,
@@ -15,6 +18,7 @@ from kidxlib.names import (
     TOPIC_LENGTH_MAX,
     NotASegment,
     TopicPartition,
+    is_name,
     parse_partition_folder,
     parse_segment_log,
     segment_file,
@@ -54,6 +58,21 @@ def test_every_log_name_is_read_back(base_offset: int) -> None:
 def test_partition_folders(name: str, topic: str, partition: int) -> None:
     """Names that look like something else at first sight."""
     assert parse_partition_folder(name) == TopicPartition(topic, partition)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a b", "ä", "a\n", "t" * (TOPIC_LENGTH_MAX + 1)])
+def test_a_path_is_made_of_no_such_name(name: str, tmp_path: Path) -> None:
+    """Kafka refuses such topics (`Topic.validate`); nor is it a partition's folder, or a source's name."""
+    assert not is_name(name)
+    assert parse_partition_folder(f"{name}-0") is None
+    with pytest.raises(UsageError, match=r"may hold only letters|No such file"):
+        parse_source(f"{name}={tmp_path}", name_required=False)
+
+
+@pytest.mark.parametrize("name", ["...", ".a", "-", "_", "t" * TOPIC_LENGTH_MAX])
+def test_a_path_may_be_made_of_such_a_name(name: str, tmp_path: Path) -> None:
+    assert is_name(name)
+    assert parse_source(f"{name}={tmp_path}", name_required=True).name == name
 
 
 @pytest.mark.parametrize(

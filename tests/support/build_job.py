@@ -19,14 +19,17 @@ import pyarrow
 import pyspark
 from deltalake import DeltaTable, QueryBuilder
 
+from jobs.accept import accept
 from jobs.build_index import build_index
 from jobs.common.settings import SETTINGS_FILE
 from jobs.common.tables import TABLES
 from jobs.compact_index import compact_index
+from jobs.forget_source import forget_source
 from jobs.retention import retention
 from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.command import run
+from tests.support.terminal import without_progress
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 NO_VARIABLES: Final[Mapping[str, str]] = {}
@@ -34,7 +37,7 @@ NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended: its exit code and what it printed."""
+    """How a run ended: its exit code, and what it printed but for lines that say what a slow run is doing."""
 
     code: int
     out: str
@@ -50,6 +53,18 @@ def build_here(*arguments: str | Path) -> Ended:
     """Run build_index within this process."""
     use_pips_spark()
     return run_here(build_index, *arguments)
+
+
+def accept_here(*arguments: str | Path) -> Ended:
+    """Run accept within this process."""
+    use_pips_spark()
+    return run_here(accept, *arguments)
+
+
+def forget_here(*arguments: str | Path) -> Ended:
+    """Run forget_source within this process."""
+    use_pips_spark()
+    return run_here(forget_source, *arguments)
 
 
 def retention_here(*arguments: str | Path) -> Ended:
@@ -83,7 +98,7 @@ def run_here(command: click.Command, *arguments: str | Path) -> Ended:
         try:
             run(command, str(command.name), [str(argument) for argument in arguments])
         except SystemExit as exit_:
-            return Ended(int(str(exit_.code)), out.getvalue(), err.getvalue())
+            return Ended(int(str(exit_.code)), out.getvalue(), without_progress(err.getvalue()))
     raise AssertionError("run() returned")
 
 
@@ -104,7 +119,7 @@ def build(*arguments: str | Path) -> Ended:
     """Run ./spark-submit.sh build_index to its end."""
     process = start(*arguments)
     out, err = process.communicate()
-    return Ended(process.returncode, out, err)
+    return Ended(process.returncode, out, without_progress(err))
 
 
 def run_submit(*arguments: str | Path, cwd: Path | None = None, variables: Mapping[str, str] = NO_VARIABLES) -> Ended:
@@ -121,7 +136,7 @@ def run_submit(*arguments: str | Path, cwd: Path | None = None, variables: Mappi
         cwd=cwd,
         env={**clean_environment(), **variables},
     )
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    return Ended(ended.returncode, ended.stdout, without_progress(ended.stderr))
 
 
 def printed(*arguments: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> str:

@@ -75,6 +75,7 @@ def options(
         trim=trim,
         orphans=orphans,
         now_ms=now_ms,
+        clock_ms=now_ms,
         delays=Delays(staged=_HOUR_NS, deleted=_HOUR_NS),
     )
 

@@ -1,0 +1,101 @@
+"""Every table that a command shows, on terminals of several widths: no topic and no number is shortened."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Final
+
+import pytest
+
+from jobs.common import compaction_report, retention_report
+from jobs.common.compaction_report import TopicSavings
+from jobs.common.maintain_tables import MaintainedTable, TableState
+from jobs.common.retention_report import TopicSummary
+from kidxlib.audit import Verdict
+from kidxlib.show_audit import COUNTED, AuditSummary, show_summary
+from kidxlib.startup import Action
+from kidxlib.summary import Counts, print_counts
+from tests.support.terminal import shown, without_controls
+
+#: As long as Kafka takes them, and as large as nobody's are.
+TOPICS: Final = ("orders", "payments.eu-west-1.events.v2", "t" * 249)
+LARGE: Final = 987_654_321_098_765
+WIDTHS: Final = (40, 80, 100, 160, 1000)
+
+
+def filled(kind: type[Any], number: int, **named: object) -> Any:
+    """One of these with a number in each field that takes one."""
+    return kind(**{field.name: number + at for at, field in enumerate(fields(kind))} | named)
+
+
+def _build() -> None:
+    counts = Counts()
+    for at, topic in enumerate(TOPICS):
+        counts.topic(topic).add(
+            segments=LARGE + at, log_bytes=LARGE, batches=at, entries=7, status="ok", published="written"
+        )
+    print_counts("build", counts)
+
+
+def _audit() -> None:
+    summary = AuditSummary()
+    for verdict in Verdict:
+        summary.files[".index", verdict.value] = summary.files[".log", verdict.value] = LARGE
+    for at, action in enumerate(Action):
+        summary.add_action(action.value, LARGE, **{name: LARGE + at for name in COUNTED})
+    show_summary("audit", summary, 250_000_000, ["/var/index"])
+
+
+def _plan() -> None:
+    topics = [filled(TopicSummary, LARGE, policy="default", topic=topic, oldest_ms=None) for topic in TOPICS]
+    none: dict[str, object] = {"findings": [], "compacted": [], "unknown": {}}
+    some = filled(retention_report.Report, 0, topics=topics, not_well=(0, []), disagreements=(0, []), **none)
+    retention_report.print_report("plan", some, what_if=True)
+
+
+def _compaction() -> None:
+    topics = [filled(TopicSavings, LARGE, topic=topic, action="coarsen") for topic in TOPICS]
+    report = filled(compaction_report.Report, 0, topics=topics, changed=(0, []), kept=(0, []))
+    compaction_report.print_report(report, applied=False)
+
+
+def _tables() -> None:
+    state = filled(TableState, LARGE)
+    tables = [filled(MaintainedTable, LARGE, table=topic, before=state, after=state) for topic in TOPICS]
+    compaction_report.print_tables(tables, applied=True)
+
+
+REPORTS: Final[dict[str, Callable[[], None]]] = {
+    "build": _build,
+    "audit": _audit,
+    "plan": _plan,
+    "compaction": _compaction,
+    "tables": _tables,
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_report_says_all_at_any_width(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands there in a terminal of a thousand columns stands in all others too, whole and as often."""
+
+    def words(columns: int) -> Counter[str]:
+        written = without_controls(shown(columns, REPORTS[name], monkeypatch))
+        return Counter(re.findall(r"\d[\d,]{3,}|t{249}|[a-z]+\.[a-z0-9.-]{9,}", written))
+
+    found, expected = words(width), words(max(WIDTHS))
+    assert found == expected and any(word.startswith(f"{LARGE // 1000:,},") for word in found), found
+    assert name == "audit" or set(TOPICS[1:]) <= set(found)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_two_columns_are_called_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a terminal of a thousand columns each name stands in one line."""
+    heads = [line for line in shown(1000, REPORTS[name], monkeypatch).splitlines() if without_controls(line)[:1] == "┃"]
+    for head in heads:
+        names = [cell.strip() for cell in without_controls(head).strip("┃").split("┃")]
+        assert len(set(names)) == len(names) > 1, names
+    assert heads
