@@ -22,7 +22,7 @@ from kidxlib.reference import read_control_batch
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
 from tests.kidxlib.golden import SAMPLES
-from tests.support.build_job import build_here, retention_here, rows, verify_here
+from tests.support.build_job import accept_here, build_here, retention_here, rows, verify_here
 
 Rows = list[tuple[Any, ...]]
 
@@ -33,7 +33,7 @@ MISSING: Final = f"clock-0/{10:020d}.timeindex"
 @dataclass(frozen=True)
 class Built:
     """A catalog after three builds: the README's of the sample, and two of `broker` and `volume`; after an audit of
-    these two, and a plan.
+    these two, and a plan; and after all their damage was accepted.
 
     `then` and `now` are the segments that the last two found in all sources, `gone` those of `then` that are not in
     `now`.
@@ -78,8 +78,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", folder / "index")
     audited = verify_here(*sources, "--catalog", catalog)
     assert audited.code == 3, audited.err
-    planned = retention_here("--catalog", catalog)
+    planned = retention_here("--catalog", catalog, "--what-if")
     assert planned.code == 3, planned.err
+    looked_at = ("--source", "broker", "--source", "volume", "--reason", "copies", "--by", "ann", "--apply")
+    accepted = accept_here("--catalog", catalog, *looked_at, "--now", third_at.isoformat())
+    assert accepted.code == 0, accepted.err
     return Built(catalog, then, now, second_at, third_at)
 
 
@@ -220,10 +223,16 @@ def leader_epochs(built: Built) -> Rows:
 
 
 def broken_files(built: Built) -> Rows:
-    """Indexes of a log on which Kafka fails, a log that cannot be read, and the index that was removed."""
-    index = built.catalog.parent / "index" / "broker"
+    """Indexes of a log on which Kafka fails, logs that are damaged, unreadable or have lost their end, and the index
+    that was removed.
+    """
+    index, logs = built.catalog.parent / "index" / "broker", built.catalog.parent / "broker"
+
+    def log(topic: str, base_offset: int, reason: str, consequence: str) -> tuple[Any, ...]:
+        path = logs / f"{topic}-0" / f"{base_offset:020d}.log"
+        return ("broker", topic, 0, base_offset, ".log", reason, consequence, str(path))
+
     failing = ("log-offset-overflow", "a broker that has to recover the segment fails")
-    unread = built.catalog.parent / "broker" / "broken-0" / f"{0:020d}.log"
     overflow = [
         ("broker", "overflow", 0, 0, suffix, *failing, str(index / "overflow-0" / f"{0:020d}{suffix}"))
         for suffix in (".index", ".timeindex")
@@ -232,10 +241,18 @@ def broken_files(built: Built) -> Rows:
         "a broker that starts makes an empty one and leaves it so: retention and searches by time take the age of the "
         "file"
     )
+    truncated = (
+        "a broker that starts truncates the log to byte 20,332: 48,892 bytes are lost, 23 batches with 480 records"
+    )
+    lost = "offsets 5797 to 5799 are missing, which were committed; another replica may have them"
     return [
-        ("broker", "broken", 0, 0, ".log", "unreadable", "its side files were not looked at", str(unread)),
+        log("broken", 0, "unreadable", "its side files were not looked at"),
         ("broker", "clock", 0, 10, ".timeindex", "missing", empty, str(index / MISSING)),
-        *overflow,
+        log("flipped", 0, "crc-mismatch", truncated),
+        overflow[0],
+        log("overflow", 0, "offset-overflow", "a broker that starts splits the segment into several"),
+        overflow[1],
+        log("txn-mixed", 84, "ends-below-high-watermark", lost),
     ]
 
 
@@ -321,6 +338,11 @@ def not_well(built: Built) -> set[tuple[Any, ...]]:
     }
 
 
+def accepted(built: Built) -> Rows:
+    damaged = sorted((found for found in built.now if status_of(found) != "ok"), key=lambda found: found.key)
+    return [(*found.key, status_of(found), "ann", built.third_at, "copies", True) for found in damaged]
+
+
 def status_of(found: Found) -> str:
     if not found.readable:
         return "unreadable"
@@ -338,6 +360,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segment holds offset 6000 of a partition?": floor_segments,
     "Which partitions are the largest?": largest_partitions,
     "How large are the topics, and how are they compressed?": topic_sizes,
+    "Which damaged segments were accepted, by whom and why, and which of these have changed since?": accepted,
     "What would be lost if a broker recovered these partitions?": bytes_lost,
     "Which partitions would a broker recover at its next start, and how much would it read?": to_be_recovered,
     "Which segments hold nothing younger than seven days, seen from a given time?": expired,
@@ -354,7 +377,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segments did the last build find new, changed or gone?": found_by_last_build,
     "What has changed since an earlier state of the catalog?": changed_since,
     "When did segments go?": gone,
-    "Which side files did the last audit of each source find broken, and what does that lead to?": broken_files,
+    "Which files did the last audit of each source find broken, and what does that lead to?": broken_files,
 }
 NOT_WELL: Final = "Which segments are not well, and why?"
 LAST_BUILD: Final = "What did the last build do, and how fast?"

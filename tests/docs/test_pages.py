@@ -9,24 +9,74 @@ import re
 import pytest
 
 import kidxlib.build
+from jobs.common.commits import ATTEMPTS
+from jobs.common.settings import BuildSettings
+from jobs.common.tables import TABLES
 from kidxlib import compact, fold, orphans, producers, recover, retention
+from kidxlib.progress import LINE_SECONDS
+from kidxlib.seek_segment import WINDOW_BYTES
+from kidxlib.storage import RANGE_BYTES, RANGES_AHEAD
+from kidxlib.summary import NOT_WELL_KEPT, NOT_WELL_SHOWN
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
-from tests.docs.render import rendered
+from tests.docs.render import RENDERED, rendered
 from tests.kidxlib import damages
+from tests.kidxlib.golden import SAMPLES
 from tests.kidxlib.test_audit_records import CASES
 
 _LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _STATUS_ROW = re.compile(r"^\| `([a-z]+)` \|", re.MULTILINE)
 _REASON_ROW = re.compile(r"^\| `([a-z]+)` \| `([a-z-]+)` \|", re.MULTILINE)
-_RETENTION_REASON_ROW = re.compile(r"^\| `(delete|keep)` \| `([a-z -]+)` \|", re.MULTILINE)
+_RETENTION_REASON_ROW = re.compile(r"^\| `(delete|keep|undecided)` \| `([a-z -]+)` \|", re.MULTILINE)
 _WARNING_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 ALL_PAGES = [*PAGES, "CONTRIBUTING.md"]
 
 
-def test_tables_and_columns_are_those_of_the_code() -> None:
-    page = read(CATALOG_PAGE)
-    assert page == rendered(page), "jobs/common/tables.py has changed; run: .venv/bin/python -m tests.docs.render"
+@pytest.mark.parametrize("page", RENDERED)
+def test_tables_and_columns_are_those_of_the_code(page: str) -> None:
+    assert read(page) == rendered(page), "jobs/common/tables.py has changed; run: .venv/bin/python -m tests.docs.render"
+
+
+def test_the_catalogs_page_names_every_table_where_it_names_them() -> None:
+    """In the table at its beginning, and where they are made known to Spark."""
+    page, names = read(CATALOG_PAGE), [table.name for table in TABLES]
+    beginning = page[: page.index("## Opening it")]
+    assert sorted(re.findall(r"^\| `([a-z_]+)` \|", beginning, re.MULTILINE)) == sorted(names)
+    loop = re.search(r"^for table in ([a-z_ ]+); do$", page, re.MULTILINE)
+    assert loop is not None and sorted(loop[1].split()) == sorted(names)
+
+
+_WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_MIB = 1024 * 1024
+#: Where pages count what the code has: the page, its words, and how many there are.
+_COUNTED = [
+    (
+        "README.md",
+        r"bundled\s+sample, (\w+) topics",
+        len({path.name.rpartition("-")[0] for path in SAMPLES.glob("*-*")}),
+    ),
+    ("docs/airflow.md", r"there are (\w+) DAGs", len([*PROJECT.glob("airflow_dags/kidx_*.py")])),
+    ("docs/compaction.md", r"for each file, up to (\w+),", NOT_WELL_SHOWN),
+    ("docs/object-stores.md", r"(\w+) ranges are on their way", RANGES_AHEAD),
+    ("docs/object-stores.md", r"in ranges of (\w+) MiB", RANGE_BYTES // _MIB),
+    ("docs/object-stores.md", r"each (\w+) KiB that it looks at", WINDOW_BYTES // 1024),
+    ("docs/operations.md", r"`longest_run_hours` \((\w+)\)", BuildSettings().longest_run_hours),
+    ("docs/operations.md", r"After (\w+) tries", ATTEMPTS),
+    ("docs/operations.md", r"ranges of (\w+) MiB", RANGE_BYTES // _MIB),
+    ("docs/operations.md", r"MiB, (\w+) of them", RANGES_AHEAD),
+    ("docs/operations.md", r"named, (\w+) on screen", NOT_WELL_SHOWN),
+    ("docs/operations.md", r"up to ([\d,]+) with `--json`", NOT_WELL_KEPT),
+    ("docs/operations.md", r"another every (\w+) seconds", int(LINE_SECONDS)),
+    ("docs/performance.md", r"by ranges of (\w+) MiB", RANGE_BYTES // _MIB),
+]
+
+
+@pytest.mark.parametrize(("page", "words", "count"), _COUNTED)
+def test_what_pages_count_is_as_many(page: str, words: str, count: int) -> None:
+    found = re.search(words, read(page))
+    assert found is not None, f"{page} no longer says so: leave it out here"
+    expected = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
+    assert found[1].lower() in (expected, f"{count:,}")
 
 
 def test_every_status_and_reason_is_explained() -> None:
@@ -51,7 +101,7 @@ def test_every_reason_and_warning_of_retention_is_explained() -> None:
     page = read("docs/retention.md")
     reasons = page[page.index("## Reasons") : page.index("## Warnings")]
     assert _RETENTION_REASON_ROW.findall(reasons) == [
-        ("delete" if reason in retention.GOING else "keep", reason.value) for reason in retention.Reason
+        (retention.decision_of(reason).value, reason.value) for reason in retention.Reason
     ]
     warnings = page[page.index("## Warnings") : page.index("## Policies")]
     assert _WARNING_ROW.findall(warnings) == [surprise.value for surprise in retention.Surprise]
