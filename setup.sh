@@ -5,6 +5,7 @@
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
 #   ./setup.sh kafka    these, Kafka's jars, for tests and benchmarks that compare with Kafka itself, and an S3 server's
+#   ./setup.sh kafka-versions  what loads a log of older Kafkas, for tests with --exhaustive that compare with these too
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
 #   ./setup.sh test     all of these, side by side
@@ -12,7 +13,11 @@
 #
 # KIDX_PYTHON names the Python to build both with, JAVA_HOME the Java to use; else both are looked for on PATH.
 set -euo pipefail
-CDPATH='' cd -- "$(dirname -- "$0")"
+CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" # called through a link, too
+
+usage() { # the comment above, but for its first line and the marks
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' setup.sh
+}
 
 say() { printf 'setup.sh: %s\n' "$*" >&2; }
 
@@ -188,6 +193,7 @@ write_lock() {
 }
 
 case ${1-} in
+  -h | --help) usage ;;
   '' | kafka | test)
     java=$(java_command) # first: it would be a pity to say so after a minute
     if [[ ${1-} == test ]]; then
@@ -203,8 +209,18 @@ case ${1-} in
     [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive
     [[ ${1-} != test ]] || wait $!
     ;;
+  kafka-versions)
+    java=$(java_command)
+    set_up_venv # for its Ivy
+    set_up_jars kafka Kafka
+    for list in conf/jars/kafka-*.xml; do
+      version=${list#conf/jars/kafka-}
+      version=${version%.xml}
+      set_up_jars "kafka-$version" "Kafka $version"
+    done
+    ;;
   venv) set_up_venv ;;
   airflow) set_up_airflow ;;
   lock) write_lock ;;
-  *) fail 2 "no such target: $1; there are kafka, venv, airflow, test and lock, or none" ;;
+  *) fail 2 "no such target: $1; --help says what there is" ;;
 esac

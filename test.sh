@@ -1,7 +1,22 @@
 #!/usr/bin/env bash
 # Runs the static checks, which take seconds, and then the tests. Options go to pytest: ./test.sh -k recover
 set -euo pipefail
-CDPATH='' cd -- "$(dirname -- "$0")"
+CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" # called through a link, too
+if [[ ${1-} == -h || ${1-} == --help ]]; then
+  cat <<'HELP'
+Usage: ./test.sh [options and paths of pytest]
+
+Sets up whatever is missing (./setup.sh test), runs the static checks, then the tests:
+
+  ./test.sh                          what continuous integration runs
+  ./test.sh tests/kidxlib -k recover some of them
+  ./test.sh --exhaustive             many random examples in place of the same few, and the long fault tests
+  ./test.sh --golden DIR             more segments with Kafka's own results
+
+.venv/bin/python -m pytest --help has pytest's own options. CONTRIBUTING.md says more.
+HELP
+  exit
+fi
 ./setup.sh test
 .venv/bin/ruff check --quiet
 .venv/bin/ruff format --check --quiet

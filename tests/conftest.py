@@ -51,6 +51,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
 
 
+class _FailuresAtOnce:
+    """Prints a failure when it happens: the run may go on for an hour, or run out of time and print no summary."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)  # after the letter that stands for it
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})\n{report.longreprtext[-2_000:]}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(_FailuresAtOnce(terminal))
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     seed = config.getoption("hypothesis_seed")
     examples = hypothesis.settings().max_examples
