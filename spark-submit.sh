@@ -29,6 +29,16 @@ list_jobs() {
   done
 }
 
+no_such_job() { # NAME
+  local nearest='' jobs
+  jobs=$(list_jobs)
+  if [[ -x $root/.venv/bin/python ]]; then
+    nearest=$("$root/.venv/bin/python" -c 'import difflib, sys
+print(*difflib.get_close_matches(sys.argv[1], sys.argv[2].split(), n=1))' "$1" "$jobs package")
+  fi
+  fail "no such job: $1; ${nearest:+did you mean $nearest? }there are: $(paste -sd ' ' - <<<"$jobs") package"
+}
+
 usage() {
   local job
   printf 'Usage: ./spark-submit.sh [--dry-run] [--in-image DIR] JOB [job options] [-- spark-submit options]\n'
@@ -99,8 +109,7 @@ if [[ $job == package ]]; then
   "$root/setup.sh" venv
   PYTHONPATH=$root exec "$python" -m jobs.common.package "$@"
 fi
-[[ $job != *[!a-z0-9_]* && $job != __init__ && -f $root/jobs/$job.py ]] ||
-  fail "no such job: $job; there are: $(list_jobs | paste -sd ' ' -)"
+[[ $job != *[!a-z0-9_]* && $job != __init__ && -f $root/jobs/$job.py ]] || no_such_job "$job"
 
 python_path=$root${PYTHONPATH:+:$PYTHONPATH}
 command=(-m "jobs.$job")
@@ -126,6 +135,7 @@ while (($#)); do
       set -- "${1/#-c/--conf}=$2" "${@:3}"
       continue
       ;;
+    -h | --help | --version) fail "$1 after -- is spark-submit's: $root/.venv/bin/spark-submit $1 shows it" ;;
     --master=* | --conf=spark.master=*) master=${1##*master=} ;;
     --deploy-mode=* | --conf=spark.submit.deployMode=*) deploy_mode=${1##*=} ;;
     --jars=*) jars+=,${1#*=} ;;

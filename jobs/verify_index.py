@@ -23,6 +23,7 @@ from jobs.common.distribute import Counters, refuse_unseen_logs
 from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
 from jobs.common.session import session
+from jobs.common.sources import as_line
 from jobs.common.tables import FINDINGS
 from kidxlib.audit import Verdict
 from kidxlib.cli.audit_options import AuditOptions, audit_options
@@ -132,8 +133,9 @@ def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool
             show_json(all_rows(found), summary, asked.start_rate, **more)
         else:
             show_summary(f"audit {request.audit_id}", summary, asked.start_rate, looked_in(plan.partitions))
+            accepted.show()
+            print_line(f"source:  {as_line(request.sources)}")
             if catalog is not None:
-                accepted.show()
                 print_line(f"catalog: {catalog.path}, table {FINDINGS.name}")
     counts = {"partitions": len(plan.partitions), "segments": len(plan.tasks), "not_ready": summary.not_ready_count}
     counts["segments_lost"] = summary.lost_count

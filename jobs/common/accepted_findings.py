@@ -70,20 +70,22 @@ class AuditedCatalog:
     @classmethod
     def of(cls, catalog: Catalog, found: DataFrame, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
         """Of an audit of some sources and topics that found `found`, rows of `FOUND_SCHEMA`, computed."""
+        audited = [row["source"] for row in catalog.read(FINDINGS).select("source").distinct().collect()]
+        held = still_accepted(catalog, audited)
         return cls(
-            accepted_findings(catalog, found, sources),
+            accepted_findings(catalog, found, [each for each in held if each.source in sources]),
             known_damage(catalog, sources, topics).figures,
-            files_of_last_audits(catalog),
+            files_of_last_audits(catalog, audited, held),
         )
 
 
-def accepted_findings(catalog: Catalog, found: DataFrame, sources: Collection[str]) -> AcceptedFindings:
+def accepted_findings(catalog: Catalog, found: DataFrame, held: Collection[Damage]) -> AcceptedFindings:
     """What of an audit is accepted.
 
     Args:
         found: rows of `FOUND_SCHEMA`, computed.
+        held: what is accepted of its sources.
     """
-    held = still_accepted(catalog, sources)
     if not held:
         return AcceptedFindings()
     files = found.where(f"{Kind.FILE} IS NOT NULL").select(f"{Kind.FILE}.*").where(F.col("verdict").isin(*ACCEPTABLE))
@@ -103,15 +105,20 @@ def accepted_findings(catalog: Catalog, found: DataFrame, sources: Collection[st
     )
 
 
-def files_of_last_audits(catalog: Catalog) -> Counter[tuple[str, str]]:
-    """By source and verdict, the files of the whole catalog that the last audit of their partition found wrong; those
-    that are accepted have `ACCEPTED_STATUS` in place of their verdict.
+def files_of_last_audits(
+    catalog: Catalog, sources: Collection[str], held: Collection[Damage]
+) -> Counter[tuple[str, str]]:
+    """By source and verdict, the files that the last audit of their partition found wrong; those that are accepted have
+    `ACCEPTED_STATUS` in place of their verdict.
+
+    Args:
+        sources: all that were ever audited.
+        held: what is accepted of them.
     """
-    sources = [row["source"] for row in catalog.read(FINDINGS).select("source").distinct().collect()]
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
     found = last_findings(catalog, sources, ACCEPTABLE)
-    judged = _judged(catalog, found, still_accepted(catalog, sources))
+    judged = _judged(catalog, found, held)
     for row in judged.groupBy("source", "verdict", "is_accepted").count().collect():
         files[row["source"], ACCEPTED_STATUS if row["is_accepted"] else row["verdict"]] += row["count"]
     return files

@@ -11,9 +11,10 @@ from typing import Final
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from jobs.common.java import starting_java
 from jobs.common.masters import refuse_unreachable_master
 from jobs.common.spark_errors import as_ours, reason
 from kidxlib import interrupts
@@ -113,14 +114,11 @@ def _start(job: str, event_log_dir: str | None) -> SparkSession:
         if name in os.environ:
             builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
     try:
-        spark = builder.getOrCreate()
+        with starting_java():
+            spark = builder.getOrCreate()
+            _refuse_missing_delta(spark)
     except Py4JJavaError as error:
         raise UsageError(f"Spark did not start: {reason(error)}") from error
-    except (PySparkRuntimeError, Py4JNetworkError, ConnectionError) as error:
-        if isinstance(error, PySparkRuntimeError) and error.getCondition() != "JAVA_GATEWAY_EXITED":
-            raise
-        raise UsageError("Spark did not start; what it said of its options stands above") from error
-    _refuse_missing_delta(spark)
     return spark
 
 

@@ -36,6 +36,7 @@ _REFUSED: Final = "|".join(
 )
 #: For a folder that cannot be made Java has no reason.
 _OF_STORAGE: Final = re.compile(rf"(?:{_REFUSED})\W*$|^Mkdirs failed to create |^\[DELTA_CANNOT_CREATE_LOG_PATH\] ")
+_NO_CLASS: Final = ("ClassNotFoundException", "NoClassDefFoundError")
 _PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
 
 
@@ -72,5 +73,7 @@ def reason(error: PySparkException | Py4JJavaError) -> str:
 def _messages(thrown: JavaObject | None) -> Iterator[str]:
     """The first lines of what was thrown, of its cause, and so on."""
     while thrown is not None:
-        yield str(thrown.getMessage() or thrown.toString()).strip().partition("\n")[0]
+        message = str(thrown.getMessage() or thrown.toString()).strip().partition("\n")[0]
+        # Its message is the name and nothing else.
+        yield f"{message}: no such class" if thrown.getClass().getSimpleName() in _NO_CLASS else message
         thrown = thrown.getCause()

@@ -87,7 +87,7 @@ def test_modules_that_are_given_are_not_sent_twice() -> None:
         (["--in-image", "opt/kidx", "seek"], "--in-image: opt/kidx; expected the folder's path in the image"),
         (["--in-image", "/opt/kidx", "seek"], "--in-image: only with --master k8s://…, not local[*,4]"),
         (["--dry-run", "package"], "package has no such option"),
-        (["--dry-run", "sink"], "no such job: sink"),
+        (["--dry-run", "sekk"], "no such job: sekk; did you mean seek? there are: accept build_index "),
     ],
 )
 def test_wrong_options_are_one_line(arguments: list[str], says: str) -> None:
