@@ -12,8 +12,9 @@ Read are
 - the line that it printed of a topic before, with `--zookeeper`: `Configs for topic 'orders' are retention.ms=1000,…`
 - the first line of a topic in `kafka-topics --describe`: `Topic: orders … Configs: cleanup.policy=compact,delete,…`
 - JSON: an object of objects, `{"orders": {"cleanup.policy": "delete", "retention.ms": "1000"}}`
+- `orders.properties`: the file of a topic's settings that `kafka-configs --add-config-file` takes, named after it
 
-Lines around these are passed over: both tools log to where their answer goes.
+Lines around the first three are passed over: both tools log to where their answer goes.
 """
 
 from __future__ import annotations
@@ -83,11 +84,17 @@ class _Block:
 #: By topic, the values that were told, by Kafka's names.
 Described = Mapping[str, Mapping[str, Said]]
 
+_PROPERTIES: Final = ".properties"
+#: As `java.util.Properties.load` takes a line apart, where it has no escapes.
+_PROPERTY: Final = re.compile(r"\s*([^\s=:]+)\s*[=:\s]\s*(.*?)")
 
-def is_described(text: str) -> bool:
-    """Whether a text is what this module reads."""
-    return text.lstrip().startswith("{") or any(
-        pattern.match(line) for line in text.splitlines() for pattern in (_HEAD, _BEFORE, _TOPIC_LINE)
+
+def is_described(path: Path, text: str) -> bool:
+    """Whether a file is what this module reads."""
+    return (
+        path.suffix == _PROPERTIES
+        or text.lstrip().startswith("{")
+        or any(pattern.match(line) for line in text.splitlines() for pattern in (_HEAD, _BEFORE, _TOPIC_LINE))
     )
 
 
@@ -95,8 +102,10 @@ def read_described(path: Path, text: str) -> Described:
     """What a file says of topics.
 
     Raises:
-        UsageError: it says two things of a topic, or what it says is cut off, or the JSON is not as above.
+        UsageError: it says two things of a topic, or what it says is cut off, or JSON or properties are not as above.
     """
+    if path.suffix == _PROPERTIES:
+        return _of_properties(path, text)
     if text.lstrip().startswith("{"):
         return _of_json(path, text)
     found: dict[str, dict[str, Said]] = {}
@@ -158,6 +167,24 @@ def _of_json(path: Path, text: str) -> Described:
         block.entries = {name: Said(_text(value), of_topic=True, line=0) for name, value in values.items()}
         found[topic] = block.told()
     return found
+
+
+def _of_properties(path: Path, text: str) -> Described:
+    """What was set for the topic itself; what is not in the file its broker decides, and nobody has told that."""
+    block = _Block(0, of_all=False)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        entry = _PROPERTY.fullmatch(line)
+        if entry is None or "\\" in line:
+            _refuse(path, number, f"{line!r}; expected KEY=VALUE, without a backslash")
+        if entry[1] in block.entries:
+            _refuse(path, number, f"{entry[1]}: given twice")
+        block.entries[entry[1]] = Said(entry[2].rstrip(), of_topic=True, line=number)
+    if any(name.startswith(("log.", "broker.")) for name in block.entries):
+        number = next(said.line for name, said in block.entries.items() if name.startswith(("log.", "broker.")))
+        _refuse(path, number, "a broker's settings; expected those of the topic that the file is named after")
+    return {path.name.removesuffix(_PROPERTIES): block.told()}
 
 
 def _text(value: object) -> str:

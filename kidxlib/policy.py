@@ -181,7 +181,7 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
         UsageError: it cannot be read or parsed, or a line says something that it may not.
     """
     text = read_text(path)
-    if is_described(text):
+    if is_described(path, text):
         return (Policy(described=_described(path, read_described(path, text)), where=str(path)),)
     file = PolicyFile.parse(path, text)
     shared = {key: value for key, value in file.document.items() if key not in ("policy", "topic")}

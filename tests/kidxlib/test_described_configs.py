@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +70,28 @@ def test_a_release_before_tiered_storage(tmp_path: Path) -> None:
     assert config.policy == TopicPolicy(retention_ms=259200000) and config.unknown == ()
     assert set(config.origins.values()) == {Origin.BROKER} and not config.assumes_delete
     assert _topic(tmp_path, _OF_2_8, "others").unknown == RESTED_ON
+
+
+def test_a_topics_properties(tmp_path: Path) -> None:
+    """The file that `kafka-configs --add-config-file` takes: what it lacks, nobody has said."""
+    file = tmp_path / "orders.v2.properties"
+    file.write_text("# ours\n\ncleanup.policy=compact,delete\n retention.ms : 1000 \nsegment.bytes 5\n")
+    [policy] = read_policies(file)
+    config = policy.of_topic("orders.v2")
+    assert (config.policy.cleanup, config.policy.retention_ms) == (_ALL, 1000)
+    assert config.unknown == ("retention.bytes", "remote.storage.enable")
+    assert {config.origins[name] for name in ("cleanup.policy", "retention.ms")} == {Origin.TOPIC}
+    assert policy.of_topic("orders").unknown == RESTED_ON
+    for text, message in (
+        ("retention.ms=1\nretention.ms=2", "line 2: retention.ms: given twice"),
+        ("retention.ms=1\n\nretention.ms", "line 3: 'retention.ms'; expected KEY=VALUE"),
+        ("cleanup.policy=del\\\nete", "line 1: "),
+        ("retention.ms=soon", "line 1: "),
+        ("num.network.threads=3\nlog.retention.ms=5", "line 2: a broker's settings"),
+    ):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=re.escape(message)):
+            read_policies(file)
 
 
 def test_lines_that_were_taken_out_make_unknown(tmp_path: Path) -> None:
