@@ -306,20 +306,19 @@ def _told(
         return _SAID[segment.action]
     if segment.action is Action.DELETE:
         return f"a broker that starts deletes the segment: {segment.detail}"
+    after = [each for each in forecast.segments if each.base_offset > segment.base_offset]
     if segment.lost_bytes:
-        deleted = sum(
-            each.action is Action.DELETE and each.base_offset > segment.base_offset for each in forecast.segments
-        )
+        deleted = _deletes(sum(each.action is Action.DELETE for each in after))
         emptied = segment.action is Action.EMPTY
         does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
-        after = f" and deletes the {deleted:,} segments after it" if deleted else ""
-        return f"a broker that starts {does}{after}: {_lost(recovery, fate)}"
+        return f"a broker that starts {does}{deleted}: {_lost(recovery, fate)}"
     if is_well or finding.consequence is not None:
         return None
     if recovery.end.position < recovery.log_bytes and recovery.end.status is Status.TRUNCATED:
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
-            f"recovery would truncate the log to byte {recovery.end.position:,}: {_lost(recovery, fate)}"
+            "recovery after an unclean stop truncates the log to byte "
+            f"{recovery.end.position:,}{_deletes(len(after))}: {_lost(recovery, fate)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -330,6 +329,11 @@ _SAID: Final = {
     Action.FAIL: "a broker that starts fails on it, and takes its log dir out of use",
     Action.SPLIT: "a broker that starts splits the segment into several",
 }
+
+
+def _deletes(segments: int) -> str:
+    """What recovery does with the segments after one that it truncates (`LogLoader.recoverLog`)."""
+    return f" and deletes {_many(segments, 'segment', 'segments')} after it" if segments else ""
 
 
 def _lost(recovery: Recovery, fate: Fate) -> str:

@@ -135,7 +135,8 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     broken = [folder / name for name in _spoil(folder)]
     shown = _verify(archive, "--catalog", archive.catalog, code=3).out.splitlines()
     command = run_here(kidx, "verify", archive.log_dir, "--index-dir", archive.index_dir, "--interval-bytes", "512")
-    assert shown[1:-1] == command.out.splitlines()[1:], "but for the title, and where it is recorded"
+    assert shown[1:-2] == command.out.splitlines()[1:], "but for the title, what was audited, and where it is recorded"
+    assert shown[-2] == f"source:  it ({archive.log_dir})"
     safe = folder / names.segment_file(84, names.OFFSET_INDEX_SUFFIX)
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sound if path not in broken}
     looked_at = ("--source", "it", "--segment", f"{_PARTITION}/84", "--reason", "for now", "--apply")

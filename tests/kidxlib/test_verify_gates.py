@@ -218,6 +218,9 @@ _CASES = [
     Planted((), "a few random bytes after the last batch", _longer(_ACTIVE, b"\x93\x01\xff"), "broken: "),
     Planted((), "a torn end, flushed", _shorter(_ACTIVE, 9), "ends-below-recovery-point"),
     Planted((), "a torn end, clean stop", _after_clean_stop(_longer(_ACTIVE, bytes(50))), "appends at byte"),
+    Planted(
+        (), "what recovery would do, clean stop", _after_clean_stop(_flip(_LARGE, 0.5)), "and deletes 2 segments after"
+    ),
     Planted((), "a torn end of a segment that is not the last", _longer(_LARGE, bytes(50)), "only the last segment"),
     Planted((), "a size field that is too large, last batch", _size_of_last_batch(64), "broken: "),
     Planted((), "a size field that is too large, with batches after", _size_in_the_middle, "broken: "),
