@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
+from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -42,9 +43,7 @@ def starting_java() -> Iterator[None]:
     printed = _Printed(reader)
     printed.start()
     try:
-        with open(writer, "wb") as output:
-            # stdout belongs to the job; a JVM says there what it cannot start with.
-            gateway = launch_gateway(popen_kwargs={"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+        gateway = _launch(writer)
         SparkContext._ensure_initialized(gateway=gateway)
         yield
     except (Py4JNetworkError, ConnectionError, PySparkRuntimeError) as error:
@@ -56,6 +55,20 @@ def starting_java() -> Iterator[None]:
         raise
     finally:
         printed.pass_on()
+
+
+def _launch(writer: int) -> JavaGateway:
+    """A JVM that prints to a pipe, whose end this closes."""
+    # Who reads our stderr to its end has waited for the end of the JVM, too: it keeps this open as long as it runs.
+    stderr = os.dup(_STDERR)
+    try:
+        with open(writer, "wb") as output:
+            # stdout belongs to the job; a JVM says there what it cannot start with.
+            options = {"stdout": output, "stderr": output, "pass_fds": (stderr,)}
+            gateway: JavaGateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
+            return gateway
+    finally:
+        os.close(stderr)
 
 
 class _Printed(threading.Thread):

@@ -24,11 +24,12 @@ from kidxlib.command import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
-from tests.faults.trees import in_memory, indexes, slow_log, small_log, write_log
+from tests.faults.trees import in_memory, indexes, slow_log, small_log, staging_files, write_log
 from tests.kidxlib import golden
 from tests.support.build_job import Place, build, start
 from tests.support.opened_files import OpenedFiles
 from tests.support.spark_processes import processes_of, worker
+from tests.support.terminal import without_progress
 
 COPIES = 3
 #: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
@@ -191,6 +192,65 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
         assert again.code == ExitCode.OK, (messages, again)
         assert place.state() == undisturbed, messages
     say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
+
+
+def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SIGINT to all processes or SIGTERM to the job, 20 times, from its start to when it would have ended; some get a
+    second signal. No trace of a stack, no temporary file, and the same command again ends as if nothing had happened.
+    """
+    if not exhaustive:
+        pytest.skip("with --exhaustive: takes a quarter of an hour")
+    start_at = time.monotonic()
+    assert build(*Place(tmp_path / "whole", log_dir, settings).arguments).code == ExitCode.OK
+    seconds = time.monotonic() - start_at
+    seen: Counter[str] = Counter()
+    for number in range(20):
+        place = Place(tmp_path / str(number), log_dir, settings)
+        scratch = tmp_path / f"scratch-{number}"
+        scratch.mkdir()
+        monkeypatch.setenv("TMPDIR", str(scratch))
+        job = start(*place.arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(rng.uniform(0, seconds))
+        by_terminal, twice = rng.random() < 0.5, rng.random() < 0.2
+        recorded = place.recorded()
+        with contextlib.suppress(ProcessLookupError):  # the job has ended
+            if by_terminal:
+                os.killpg(job.pid, signal.SIGINT)
+            else:
+                job.terminate()
+            if twice:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    job.wait(1.0)
+                job.send_signal(signal.SIGINT if by_terminal else signal.SIGTERM)
+        out, messages = job.communicate(timeout=DEADLINE_SECONDS)
+        monkeypatch.delenv("TMPDIR")
+        ended = "in time" if job.returncode == ExitCode.OK else without_progress(messages).splitlines()[-1]
+        if job.returncode != ExitCode.OK:
+            # Before Python has begun it is the shell that a signal ends.
+            codes = (ExitCode.INTERRUPTED, -signal.SIGINT) if by_terminal else (ExitCode.TERMINATED, -signal.SIGTERM)
+            assert (job.returncode in codes, out) == (True, ""), messages
+            assert job.returncode < 0 or ended.startswith("error: interrupted"), messages
+            assert "Traceback" not in messages and "\tat " not in messages, messages
+            assert recorded <= place.recorded()
+        assert list(processes_of(job)) == [], messages
+        assert twice or list(scratch.iterdir()) == [], messages
+        assert twice or staging_files(place.index_dir) == [], messages
+        seen[re.sub("[0-9]+", "N", ended)] += 1
+
+        again = build(*place.arguments)
+        assert again.code == ExitCode.OK, (messages, again)
+        assert place.state() == undisturbed, messages
+    say("; ".join(f"{what}: {times}" for what, times in seen.most_common()))
 
 
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
