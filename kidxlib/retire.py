@@ -27,12 +27,15 @@ class Outcome(enum.StrEnum):
     LAST = "last"  # of its partition: a broker would roll first, here it stays
     CHANGED = "changed"  # not as it was planned: it stays, and all behind it
     NOT_DUE = "not-due"  # by what is known now it would not go: it stays, and all behind it
+    NOT_RENAMED = "not-renamed"  # one of its files cannot be renamed: it stays, and all behind it
     BEHIND = "behind"  # one that stays
     GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
 
 
+#: All behind such a segment stays.
+_STOPPING: Final = (Outcome.LAST, Outcome.CHANGED, Outcome.NOT_DUE, Outcome.NOT_RENAMED)
 #: What a person should look into.
-NOT_WELL: Final = (Outcome.CHANGED, Outcome.NOT_DUE, Outcome.BEHIND)
+NOT_WELL: Final = (Outcome.CHANGED, Outcome.NOT_DUE, Outcome.NOT_RENAMED, Outcome.BEHIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,14 @@ def carry_out(
 ) -> list[Retired]:
     """Rename, record, wait, remove. The log dirs are locked by who calls this.
 
+    A partition of which a file cannot be renamed keeps what is left of it; the others go on.
+
     Args:
         record: told what became of each segment once that is durable, and before anything is removed.
         wait: returns when what was renamed may be removed.
 
     Raises:
-        PublishError: a file cannot be renamed or removed. Run again to go on.
+        PublishError: a file cannot be removed. Run again to go on.
     """
     with Retirer() as retirer:
         retired = [segment for retirement in retirements for segment in _retire(retirer, retirement)]
@@ -128,8 +133,11 @@ def _retire(retirer: Retirer, retirement: Retirement) -> Iterator[Retired]:
     for segment in retirement.segments:
         outcome, detail = (Outcome.BEHIND, None) if stopped else _look(retirer, retirement, segment, last)
         if outcome is Outcome.DELETED:
-            _rename(retirer, retirement, segment, names)
-        stopped = stopped or outcome in (Outcome.CHANGED, Outcome.NOT_DUE, Outcome.LAST)
+            try:
+                _rename(retirer, retirement, segment, names)
+            except PublishError as error:  # where its log was renamed, the next run goes on with its side files
+                outcome, detail = Outcome.NOT_RENAMED, str(error)
+        stopped = stopped or outcome in _STOPPING
         yield Retired(retirement.key, segment, outcome, detail)
 
 

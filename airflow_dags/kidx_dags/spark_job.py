@@ -29,8 +29,8 @@ _LINES_KEPT: Final = 200
 _NOT_KEPT: Final = re.compile(r"[┏┃┡│└]|\d\d:\d\d:\d\d [a-z]")
 #: How the lines begin in which jobs name what is not well.
 _NAMES_SEGMENTS: Final = re.compile(
-    r"(damaged|truncated|quarantined|changed|not-due|unreadable|broken|torn|safe|truncate|empty|delete|fail|split"
-    r"|not ready for tiering|not well|disagreement|kept|lost): |warning: .*no segment found, but |… and "
+    r"(damaged|truncated|quarantined|changed|not-due|not-renamed|unreadable|broken|torn|safe|truncate|empty|delete"
+    r"|fail|split|not ready for tiering|not well|disagreement|kept|lost): |warning: .*no segment found, but |… and "
 )
 
 

@@ -39,6 +39,7 @@ _WHAT: Final = {
     Outcome.LAST: "kept, as the last of its partition",
     Outcome.CHANGED: "kept, as it is not what was planned",
     Outcome.NOT_DUE: "kept, as it would not go by what is known now",
+    Outcome.NOT_RENAMED: "kept, as it cannot be renamed",
     Outcome.BEHIND: "kept, behind one that is kept",
     Outcome.GONE: "gone already",
 }
@@ -50,7 +51,7 @@ def apply_plan(catalog: Catalog, request: ApplyRequest) -> list[Retired]:
     Raises:
         UsageError: there is no such plan, it is none that may be carried out, its policy says something else by now, or
             a log dir is not where it was or held by another process; nothing is done.
-        PublishError: a file cannot be renamed or removed.
+        PublishError: a file cannot be removed.
     """
     plan = _plan(catalog, request)
     retirements = _retirements(catalog, plan)
@@ -313,11 +314,11 @@ class Applied:
                 print_line(f"{counts[outcome]:,} segments, {_bytes(self.retired, outcome):,} bytes: {what}")
         if not counts:
             print_line("the plan names no segment to delete")
-        changed = [found for found in self.retired if found.outcome in (Outcome.CHANGED, Outcome.NOT_DUE)]
-        for found in changed[:NOT_WELL_SHOWN]:
+        told = [found for found in self.retired if found.outcome in NOT_WELL and found.detail is not None]
+        for found in told[:NOT_WELL_SHOWN]:
             print_line(f"{found.outcome.value}: {found.detail}")
-        if len(changed) > NOT_WELL_SHOWN:
-            print_line(f"… and {len(changed) - NOT_WELL_SHOWN:,} more")
+        if len(told) > NOT_WELL_SHOWN:
+            print_line(f"… and {len(told) - NOT_WELL_SHOWN:,} more")
 
 
 def _bytes(retired: Iterable[Retired], outcome: Outcome) -> int:

@@ -13,7 +13,6 @@ from typing import Final
 
 import pytest
 
-from kidxlib.errors import PublishError
 from kidxlib.log_dir import locked
 from kidxlib.names import LOG_SUFFIX, SIDE_FILE_SUFFIXES, segment_file
 from kidxlib.publish import Folder
@@ -199,13 +198,30 @@ def test_no_link_is_followed(archive: Path) -> None:
     assert _tree(archive) == before
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(archive: Path) -> None:
-    """Root may write everywhere, so a folder stands in the way of the name of the deleted file."""
+def test_a_partition_that_cannot_be_renamed_holds_up_no_other(archive: Path) -> None:
+    """What is in the way is told, and all behind it stays; the others are recorded and removed. The next run goes on.
+
+    Root may write everywhere, so a folder stands in the way of the name of the deleted file.
+    """
     retirements = _plan(archive)
-    in_the_way = _log(archive, "a-0", 10).with_suffix(".log.deleted")
+    in_the_way = _log(archive, "a-0", 10).with_suffix(".index.deleted")
     in_the_way.mkdir()
-    with pytest.raises(PublishError, match=f"^{_log(archive, 'a-0', 10)}: not renamed: "):
-        _carry_out(retirements)
-    in_the_way.rmdir()
-    assert Outcome.CHANGED not in {each.outcome for each in _carry_out(retirements)}
+    retired = _carry_out(retirements)
+    assert [each.outcome for each in retired] == [
+        *(Outcome.DELETED, Outcome.NOT_RENAMED),
+        *([Outcome.DELETED] * 3),
+        Outcome.LAST,
+    ]
+    assert str(retired[1].detail).startswith(f"{_log(archive, 'a-0', 10).with_suffix('.index')}: not renamed: ")
     assert not _log(archive, "a-0", 0).exists() and not list(archive.rglob(segment_file(0, ".log.deleted")))
+    in_the_way.rmdir()
+    assert [each.outcome for each in _carry_out(retirements)][:2] == [Outcome.GONE, Outcome.DELETED]
+    assert not list(archive.glob(f"*/a-0/{segment_file(10, '.*')}"))
+
+
+def test_behind_a_segment_that_cannot_be_renamed_all_stays(archive: Path) -> None:
+    retirements = _plan(archive)
+    _log(archive, "b-0", 0).with_suffix(".log.deleted").mkdir()
+    outcomes = [each.outcome for each in _carry_out(retirements)]
+    assert outcomes == [*[Outcome.DELETED] * 2, Outcome.NOT_RENAMED, *[Outcome.BEHIND] * 3]
+    assert all(_log(archive, "b-0", base_offset).exists() for base_offset in _BASE_OFFSETS)
