@@ -271,11 +271,33 @@ class Retirer:
         return {name: status for name, status in found.items() if status is not None}
 
     def status(self, folder: Folder, name: str) -> os.stat_result | None:
-        """Of a regular file; None where there is none under that name, or it cannot be reached."""
-        with contextlib.suppress(OSError), self._open(folder) as descriptor:
-            status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            return status if stat.S_ISREG(status.st_mode) else None
-        return None
+        """Of a regular file; None where there is none under that name.
+
+        Raises:
+            PublishError: nobody can say: it cannot be reached.
+        """
+        try:
+            with self._open(folder) as descriptor:
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PublishError(f"{folder}/{name}: not reached: {_why_not_opened(error)}") from error
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def is_there(self, folder: Folder) -> bool:
+        """Whether there is such a folder.
+
+        Raises:
+            PublishError: it cannot be opened, or a part of its path is a link.
+        """
+        try:
+            with self._open(folder):
+                return True
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise PublishError(f"{folder}: {_why_not_opened(error)}") from error
 
     def retire(self, folder: Folder, name: str) -> None:
         """Put the suffix of deleted files behind a file's name.

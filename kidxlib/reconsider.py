@@ -66,12 +66,12 @@ def reconsidered(
     """
     try:
         changed = _changed(retirer, retirement, then)
+        if changed is None:
+            return replace(retirement, kept=_not_due(retirer, retirement, then, policy, now_ms))
     except (KidxError, OSError) as error:
         changed = str(error)
-    if changed is not None:
-        kept = Kept(Outcome.CHANGED, f"{retirement.segments_folder}: {changed}: build again and plan again")
-        return replace(retirement, kept={segment.base_offset: kept for segment in retirement.segments})
-    return replace(retirement, kept=_not_due(retirer, retirement, then, policy, now_ms))
+    kept = Kept(Outcome.CHANGED, f"{retirement.segments_folder}: {changed}: build again and plan again")
+    return replace(retirement, kept={segment.base_offset: kept for segment in retirement.segments})
 
 
 def _changed(retirer: Retirer, retirement: Retirement, then: PartitionThen) -> str | None:

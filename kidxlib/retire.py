@@ -12,9 +12,10 @@ import enum
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from kidxlib.errors import PublishError
+from kidxlib.errors import PublishError, UsageError
 from kidxlib.names import DELETED_SUFFIX, LOG_SUFFIX, SIDE_FILE_SUFFIXES, parse_segment_log, segment_file
 from kidxlib.plan import PartitionKey
 from kidxlib.publish import Folder, Retirer
@@ -95,6 +96,24 @@ class Retired:
     detail: str | None = None
 
 
+def log_dirs_of(retirements: Sequence[Retirement]) -> list[Path]:
+    """The log dirs of what is to go, to be locked.
+
+    Raises:
+        UsageError: none of their partitions is there: nothing is mounted there, and no lock file is made in its place.
+    """
+    by_log_dir: dict[str, list[Folder]] = {}
+    for retirement in retirements:
+        by_log_dir.setdefault(retirement.segments_folder.root, []).append(retirement.segments_folder)
+    for log_dir, folders in by_log_dir.items():
+        if not any(os.path.lexists(str(folder)) for folder in folders):
+            raise UsageError(
+                f"{log_dir}: no partition of the plan is there, {folders[0].path} neither; is it mounted? where they "
+                "are gone for good, build and plan again"
+            )
+    return [Path(log_dir) for log_dir in sorted(by_log_dir)]
+
+
 def carry_out(
     retirements: Sequence[Retirement], record: Callable[[Sequence[Retired]], None], wait: Callable[[], None]
 ) -> list[Retired]:
@@ -122,7 +141,7 @@ def carry_out(
 
 def _retire(retirer: Retirer, retirement: Retirement) -> Iterator[Retired]:
     try:
-        names = {folder: retirer.names(folder) for folder in retirement.folders}
+        names = _names(retirer, retirement)
     except PublishError as error:
         for segment in retirement.segments:
             yield Retired(retirement.key, segment, Outcome.CHANGED, str(error))
@@ -131,7 +150,10 @@ def _retire(retirer: Retirer, retirement: Retirement) -> Iterator[Retired]:
     last = max((base_offset for base_offset in logs if base_offset is not None), default=None)
     stopped = False
     for segment in retirement.segments:
-        outcome, detail = (Outcome.BEHIND, None) if stopped else _look(retirer, retirement, segment, last)
+        try:
+            outcome, detail = (Outcome.BEHIND, None) if stopped else _look(retirer, retirement, segment, last)
+        except PublishError as error:
+            outcome, detail = Outcome.CHANGED, str(error)
         if outcome is Outcome.DELETED:
             try:
                 _rename(retirer, retirement, segment, names)
@@ -139,6 +161,12 @@ def _retire(retirer: Retirer, retirement: Retirement) -> Iterator[Retired]:
                 outcome, detail = Outcome.NOT_RENAMED, str(error)
         stopped = stopped or outcome in _STOPPING
         yield Retired(retirement.key, segment, outcome, detail)
+
+
+def _names(retirer: Retirer, retirement: Retirement) -> dict[Folder, set[str]]:
+    if not retirer.is_there(retirement.segments_folder):  # so nobody knows that its segments are gone
+        raise PublishError(f"{retirement.segments_folder}: no such folder; is it mounted? build and plan again")
+    return {folder: retirer.names(folder) for folder in retirement.folders}
 
 
 def _look(

@@ -30,7 +30,7 @@ from kidxlib.publish import Retirer
 from kidxlib.reconsider import PartitionThen, SegmentThen, reconsidered
 from kidxlib.recover import ABSENT, USABLE
 from kidxlib.retention import Decision, Reason
-from kidxlib.retire import NOT_WELL, Outcome, PlannedSegment, Retired, Retirement, carry_out
+from kidxlib.retire import NOT_WELL, Outcome, PlannedSegment, Retired, Retirement, carry_out, log_dirs_of
 from kidxlib.summary import NOT_WELL_KEPT, NOT_WELL_SHOWN
 from kidxlib.times import show_time, to_ms
 
@@ -68,8 +68,8 @@ def apply_plan(catalog: Catalog, request: ApplyRequest) -> list[Retired]:
         time.sleep(request.delete_delay.total_seconds())
 
     with contextlib.ExitStack() as stack:
-        for log_dir in sorted({retirement.segments_folder.root for retirement in retirements}):
-            stack.enter_context(locked(Path(log_dir)))
+        for log_dir in log_dirs_of(retirements):
+            stack.enter_context(locked(log_dir))
         now_ms = to_ms(request.where.now)
         then = partitions_then(catalog, plan.rows, [retirement.key for retirement in retirements])
         retirer = stack.enter_context(Retirer())

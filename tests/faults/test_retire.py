@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -9,14 +10,15 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from kidxlib.errors import UsageError
 from kidxlib.log_dir import locked
 from kidxlib.names import LOG_SUFFIX, SIDE_FILE_SUFFIXES, segment_file
 from kidxlib.publish import Folder
-from kidxlib.retire import Outcome, PlannedSegment, Retired, Retirement, carry_out
+from kidxlib.retire import Outcome, PlannedSegment, Retired, Retirement, carry_out, log_dirs_of
 from tests.conftest import Say
 from tests.faults import children
 from tests.faults.processes import Child, run_child
@@ -225,3 +227,42 @@ def test_behind_a_segment_that_cannot_be_renamed_all_stays(archive: Path) -> Non
     outcomes = [each.outcome for each in _carry_out(retirements)]
     assert outcomes == [*[Outcome.DELETED] * 2, Outcome.NOT_RENAMED, *[Outcome.BEHIND] * 3]
     assert all(_log(archive, "b-0", base_offset).exists() for base_offset in _BASE_OFFSETS)
+
+
+def test_a_log_that_cannot_be_reached_is_not_gone(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that does not answer: the segment stays, and all behind it."""
+    stat = os.stat
+
+    def fails(path: Any, **options: Any) -> os.stat_result:
+        if path == segment_file(10, LOG_SUFFIX):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    retirements = _plan(archive)[1:]
+    monkeypatch.setattr(os, "stat", fails)
+    retired = _carry_out(retirements)
+    assert [each.outcome for each in retired] == [Outcome.DELETED, Outcome.CHANGED, Outcome.BEHIND, Outcome.BEHIND]
+    assert retired[1].detail == f"{_log(archive, 'b-0', 10)}: not reached: Input/output error"
+
+
+def test_a_partition_whose_folder_is_away_is_not_gone(archive: Path) -> None:
+    """It may not be mounted: exit code 3, and the other partition goes."""
+    retirements = _plan(archive)
+    (archive / "kafka-logs" / "a-0").rename(archive / "away")
+    assert log_dirs_of(retirements) == [archive / "kafka-logs"]
+    retired = _carry_out(retirements)
+    assert [each.outcome for each in retired] == [
+        *([Outcome.CHANGED] * 2),
+        *([Outcome.DELETED] * 3),
+        Outcome.LAST,
+    ]
+    assert str(retired[0].detail).startswith(f"{archive}/kafka-logs/a-0: no such folder; is it mounted?")
+
+
+def test_a_log_dir_without_any_of_the_plans_partitions_is_refused(archive: Path) -> None:
+    """Nothing is mounted there: no lock file is to be made in its mount point."""
+    retirements = _plan(archive)
+    (archive / "kafka-logs").rename(archive / "away")
+    (archive / "kafka-logs").mkdir()
+    with pytest.raises(UsageError, match=f"^{archive}/kafka-logs: no partition of the plan is there, a-0 neither; "):
+        log_dirs_of(retirements)

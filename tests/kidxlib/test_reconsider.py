@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -155,3 +156,18 @@ def test_a_log_of_the_same_size_and_time_is_another(planned: _Planned) -> None:
     retired = planned.carried_out()
     assert _outcomes(retired) == ["deleted", "changed", "behind"]
     assert f"inode {log.stat().st_ino}; planned as" in str(retired[1].detail)
+
+
+def test_a_log_that_cannot_be_reached_stays(planned: _Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all of its partition: what a limit of size comes to is not known without it."""
+    stat = os.stat
+
+    def fails(path: Any, **options: Any) -> os.stat_result:
+        if path == segment_file(40, LOG_SUFFIX):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", fails)
+    retired = planned.carried_out()
+    assert _outcomes(retired) == ["changed", "behind", "behind"]
+    assert "not reached: Input/output error" in str(retired[0].detail)
