@@ -57,6 +57,9 @@ class _State:
         self.first_at = 0.0
         self.raised = False
         self.stop: Callable[[], None] | None = None
+        self.is_asked = False
+        #: Held while `stop` is called or changed, so that it is never called after its time. No handler takes it.
+        self.stop_lock = threading.Lock()
         self.cancels: list[Callable[[], None]] = []
         self.not_within: set[str] = set()
         self.over = threading.Event()
@@ -76,9 +79,7 @@ class _State:
             _end_now(number, "ended at once; the same command goes on from what is done")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self.stop is not None:
-            self.stop()
-        elif self._is_free(frame):
+        if self.stop is None and self._is_free(frame):
             self.raised = True
             raise Interrupted(number)
 
@@ -93,15 +94,25 @@ class _State:
     def _go_on(self) -> None:
         """After the first signal: end what others do, and come again where the time was not right."""
         told = False
-        while not self.over.wait(_AGAIN_SECONDS):
-            if not self.raised:
-                signal.pthread_kill(self.main, _AGAIN)
+        while True:
+            self._ask_to_stop()
+            if self.over.wait(_AGAIN_SECONDS):
+                return
             if self.stop is None:
+                if not self.raised:
+                    signal.pthread_kill(self.main, _AGAIN)
                 for cancel in tuple(self.cancels):
                     cancel()
             if not told and time.monotonic() > self.first_at + _PATIENCE_SECONDS:
                 told = True
                 _write("interrupted: what is being done comes to its end; once more ends at once")
+
+    def _ask_to_stop(self) -> None:
+        """Not for the handler: the main thread may hold the lock that `stop` takes, and would wait for itself."""
+        with self.stop_lock, contextlib.suppress(OSError):  # of which the next time may know nothing
+            if self.stop is not None and not self.is_asked:
+                self.stop()
+                self.is_asked = True
 
 
 _state: _State | None = None
@@ -159,26 +170,29 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
     done by then. `Interrupted` is raised at the end of the context.
 
     Args:
-        stop: called between any two steps of the main thread; more than once.
+        stop: called once, in a thread of its own; again where it raises an OSError.
     """
     state = _state
     if state is None or state.raised:
         yield
         return
-    state.stop = stop
+    with state.stop_lock:
+        state.stop, state.is_asked = stop, False
     try:
         yield
     except Exception:
         raise_if_requested()
         raise
     finally:
-        state.stop = None
+        with state.stop_lock:
+            state.stop = None
     raise_if_requested()
 
 
 @contextlib.contextmanager
 def cancelling(module: str, cancel: Callable[[], None]) -> Iterator[None]:
-    """While the context lasts no call of a module is left half done; `cancel` makes its calls return soon.
+    """While the context lasts no call of a module is left half done; `cancel` makes its calls return soon. Nor is one
+    after it, until the command ends: what was begun with a module is ended with it, as Spark's session is.
 
     Args:
         module: the top-level name of a package.

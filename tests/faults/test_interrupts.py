@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,3 +153,42 @@ def _catches(pid: int, signal_: signal.Signals) -> bool:
     """Whether a process has a handler for a signal, as the kernel says."""
     (caught,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
     return bool(int(caught.split()[1], 16) & 1 << (signal_ - 1))
+
+
+#: Signals itself while it holds the lock that `stop` takes, and looks how often that was called.
+_STOPPING: Final = """
+import os, signal, sys, threading, time
+from kidxlib.interrupts import Interrupted, handled, stopping
+
+lock, calls, context = threading.Lock(), [], "within"
+
+def stop():
+    calls.append(context)
+    if sys.argv[1] == "fails" and len(calls) == 1:
+        raise OSError("busy")
+    assert lock.acquire(timeout=5), "it waits for itself"
+    time.sleep(0.5)
+    lock.release()
+
+with handled(for_good=True):
+    try:
+        with stopping(stop):
+            with lock:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(0.2)
+            time.sleep(1)
+        print("not interrupted")
+    except Interrupted:
+        context = "after"
+        time.sleep(0.5)
+        print(*calls)
+"""
+
+
+@pytest.mark.parametrize(("how", "calls"), [("works", "within\n"), ("fails", "within within\n")])
+def test_work_is_asked_to_stop_once_and_never_by_a_handler(how: str, calls: str) -> None:
+    """A handler would wait for what it interrupted, or another one for it. Where it fails it is asked again."""
+    ended = subprocess.run(
+        [sys.executable, "-c", _STOPPING, how], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, calls), ended.stderr
