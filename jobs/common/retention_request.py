@@ -154,7 +154,8 @@ def _plan_request(options: RetentionOptions, where: Where) -> PlanRequest:
         sources=options.sources,
         topics=parse_topics(options.topics or ".*"),
         policies=policies,
-        policy_file=None if options.policy is None else options.policy.resolve(),
+        # Not where a link leads: it may lead elsewhere when the plan is carried out, and that is to be read.
+        policy_file=None if options.policy is None else options.policy.absolute(),
         options=PlanOptions(
             now_ms=to_ms(where.now),
             high_watermark=options.high_watermark,

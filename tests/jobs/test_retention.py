@@ -14,12 +14,14 @@ import pyarrow
 import pytest
 
 from jobs.common.plan_partitions import PlanOptions, plan_partition
+from jobs.common.retention_request import PlanRequest, RetentionOptions, retention_request
 from kidxlib.log import Log
 from kidxlib.names import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.policy import Policy
 from kidxlib.retention import TopicPolicy
 from tests.docs.log_dirs import put
 from tests.jobs.archive import Archive, assert_refused
+from tests.jobs.test_clock import _given
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch
 from tests.support.build_job import build_here, retention_here, rows
@@ -364,3 +366,13 @@ def test_a_policy_that_is_not_clear_for_a_topic_is_refused(archive: Archive, tmp
     policy.write_text('[[topic]]\nmatch = "plain.*"\n[[topic]]\nmatch = ".*zstd"\n')
     ended = retention_here("--catalog", archive.catalog, "--policy", policy)
     assert_refused(ended, f"{policy}: line 3: topic plain-zstd matches '.*zstd', and 'plain.*' of line 1; give each")
+
+
+def test_a_plan_records_the_path_of_its_policy_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that leads elsewhere by the time of --apply is to be read as it is then."""
+    (tmp_path / "segments" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "2026.toml").write_text("retention.ms = 1\n")
+    (tmp_path / "policy.toml").symlink_to("2026.toml")
+    monkeypatch.chdir(tmp_path)
+    request = retention_request(_given(RetentionOptions, catalog=str(tmp_path), policy=Path("policy.toml")))
+    assert isinstance(request, PlanRequest) and request.policy_file == tmp_path / "policy.toml"
