@@ -16,6 +16,8 @@ from kidxlib.errors import UsageError
 _TIMEOUT_SECONDS: Final = 10.0
 _STANDALONE: Final = "spark://"
 _KUBERNETES: Final = "k8s://"
+#: Where one is set, Spark's client may reach a Kubernetes API that nobody here reaches.
+_PROXIES: Final = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def refuse_unreachable_master() -> None:
@@ -52,7 +54,7 @@ def _addresses(master: str) -> Iterator[tuple[str, int]]:
             for address in master.removeprefix(_STANDALONE).split(","):
                 host, _, port = address.rpartition(":")
                 yield host.strip("[]"), int(port)
-        elif master.startswith(_KUBERNETES):
+        elif master.startswith(_KUBERNETES) and not any(map(os.environ.get, _PROXIES)):
             url = urlsplit(master.removeprefix(_KUBERNETES))
             if url.hostname is not None:
                 yield url.hostname, url.port or (80 if url.scheme == "http" else 443)
