@@ -225,8 +225,10 @@ def _give_to_owner(descriptor: int, path: Path, *, may_remove: bool) -> None:
 
     Until then a broker does not start in any case, as the lock is held.
     """
-    owner = _owner(path.parent)
+    whom = "its owner"
     try:
+        owner = _owner(path.parent)
+        whom = f"user {owner.st_uid}"
         os.fchmod(descriptor, _LOCK_MODE)  # whatever the umask
         if owner.st_uid != os.fstat(descriptor).st_uid:
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
@@ -235,7 +237,7 @@ def _give_to_owner(descriptor: int, path: Path, *, may_remove: bool) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         raise UsageError(
-            f"{path}: cannot be given to user {owner.st_uid}, to whom the log dir belongs, so that its broker can lock "
+            f"{path}: cannot be given to {whom}, to whom the log dir belongs, so that its broker can lock "
             f"it: {error.strerror}; run it as that user, or as root"
         ) from error
 
@@ -245,8 +247,10 @@ def _owner(log_dir: Path) -> os.stat_result:
     status = os.stat(log_dir)
     if status.st_uid == 0:
         with os.scandir(log_dir) as entries:
-            inside = [entry.stat(follow_symlinks=False) for entry in sorted(entries, key=lambda entry: entry.name)]
-        return next((each for each in inside if each.st_uid != 0), status)
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+                    if (inside := entry.stat(follow_symlinks=False)).st_uid != 0:
+                        return inside
     return status
 
 

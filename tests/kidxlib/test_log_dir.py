@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -168,3 +170,29 @@ def test_a_lock_that_cannot_be_given_to_the_broker_is_not_left(tmp_path: Path) -
     os.close(folder)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, whose mount point it is")
+@pytest.mark.parametrize(("error", "message"), [(errno.ENOENT, None), (errno.EIO, "cannot be given to its owner, to")])
+def test_what_lies_in_a_mount_point_may_vanish(
+    error: int, message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is looked at: then the next thing tells whose it is. Where nobody can say, no lock file is left."""
+
+    class Vanishing:
+        name = "a"
+
+        def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+            raise OSError(error, os.strerror(error))
+
+    scandir = os.scandir
+    (tmp_path / "orders-0").mkdir()
+    os.chown(tmp_path / "orders-0", *_KAFKA)
+    monkeypatch.setattr(os, "scandir", lambda path: contextlib.nullcontext([Vanishing(), *scandir(path)]))
+    if message is None:
+        with locked(tmp_path):
+            assert (tmp_path / ".lock").stat().st_uid == _KAFKA[0]
+    else:
+        with pytest.raises(UsageError, match=message), locked(tmp_path):
+            pass
+        assert not (tmp_path / ".lock").exists()
