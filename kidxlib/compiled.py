@@ -141,12 +141,15 @@ def _own_folder() -> Path | None:
     """This user's directory among the temporary ones: numba runs what it finds there, so nobody else may write to it.
 
     Where somebody else has made one of that name, it is one that is new, for this process and those that it starts.
-    None where none can be made.
+    None where none can be made, or where somebody else could put another one in its place.
     """
     # Not where else Python would look: in the current folder, which may be a broker's log dir.
     place = Path(os.environ.get("TMPDIR") or "/tmp")
     own = place / f"{FOLDER}-{os.geteuid()}"
     try:
+        if not _keeps_ours(place):
+            _log.warning("%s: not sticky (chmod +t), and others can write there, or it is another user's", place)
+            return None
         own.mkdir(mode=0o700)
     except FileExistsError:
         if not _is_private(own):
@@ -155,6 +158,12 @@ def _own_folder() -> Path | None:
     except OSError:
         return None
     return own
+
+
+def _keeps_ours(place: Path) -> bool:
+    """Whether nobody but us and root can rename what is ours in a folder."""
+    status = place.stat()
+    return status.st_uid in (0, os.geteuid()) and bool(status.st_mode & stat.S_ISVTX or not status.st_mode & 0o022)
 
 
 def _is_private(folder: Path) -> bool:

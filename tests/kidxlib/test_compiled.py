@@ -103,6 +103,25 @@ def test_what_others_can_write_is_not_run(kind: str, tmp_path: Path) -> None:
     assert not others.is_dir() or list(others.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["writable", "writable by a group", "of somebody else", "sticky"])
+def test_nothing_is_kept_where_others_could_rename_it(kind: str, tmp_path: Path) -> None:
+    """They could put a directory of theirs in its place later. A sticky one is for all, as /tmp is."""
+    if kind == "of somebody else" and os.getuid() != 0:
+        pytest.skip("needs root")
+    place = tmp_path / "temporary"
+    place.mkdir()
+    place.chmod({"writable": 0o777, "writable by a group": 0o770, "of somebody else": 0o755, "sticky": 0o1777}[kind])
+    if kind == "of somebody else":
+        os.chown(place, 65534, 65534)
+    library = read_only_library(tmp_path)
+    ended = start(library, Path("/dev/null"), TMPDIR=str(place), HOME="/proc/nonexistent")
+    assert ended.returncode == 0, ended.stderr
+    assert bool(list(place.iterdir())) == (kind == "sticky")
+    assert (f"{place}: not sticky (chmod +t), and others can write there, or it is " in ended.stderr) == (
+        kind != "sticky"
+    )
+
+
 def test_without_a_home_what_was_compiled_is_kept_in_a_directory_of_this_users(tmp_path: Path) -> None:
     """Of a library that lies in a folder: beside it and in the home nothing can be written."""
     library = read_only_library(tmp_path)
