@@ -126,7 +126,7 @@ def _blocks(path: Path, text: str) -> Iterator[tuple[str, _Block]]:
             # Of a broker, a user, …: not asked for.
             topic, block = (head[3], _Block(number, head[1] == "All")) if head[2] == "topic" else ("", None)
         elif (one := _BEFORE.match(line) or _TOPIC_LINE.match(line)) is not None:
-            yield one[1], _of_list(one[2], number)
+            yield one[1], _of_list(path, one[2], number)
         elif line.startswith("Default configs for "):
             if block is not None:
                 yield topic, block
@@ -140,33 +140,48 @@ def _blocks(path: Path, text: str) -> Iterator[tuple[str, _Block]]:
 def _add(path: Path, number: int, line: str, block: _Block) -> None:
     entry = _ENTRY.fullmatch(line)
     if entry is not None:
+        if entry[1] in block.entries:
+            _refuse(path, number, f"{entry[1]}: given twice")
         block.entries[entry[1]] = Said(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
     elif line.partition("=")[0] in RESTED_ON:
         _refuse(path, number, f"{line!r}; expected KEY=VALUE sensitive=… synonyms={{…}}, is the output cut off?")
 
 
-def _of_list(text: str, number: int) -> _Block:
+def _of_list(path: Path, text: str, number: int) -> _Block:
     block = _Block(number, of_all=False)
     for entry in _NEXT.split(text):
         name, equals, value = entry.partition("=")
+        if name in block.entries:
+            _refuse(path, number, f"{name}: given twice")
         if equals:
             block.entries[name] = Said(value, of_topic=True, line=number)
     return block
 
 
 def _of_json(path: Path, text: str) -> Described:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in values:
+                raise UsageError(f"{path}: {name}: given twice")
+            values[name] = value
+        return values
+
     try:
-        document: Any = json.loads(text)
+        document: Any = json.loads(text, object_pairs_hook=once)
+        return {topic: _of_object(path, topic, values) for topic, values in document.items()}
     except ValueError as error:
         raise UsageError(f"{path}: not valid JSON: {error}") from error
-    found: dict[str, dict[str, Said]] = {}
-    for topic, values in document.items():
-        if not isinstance(values, dict):
-            raise UsageError(f'{path}: {topic}: {values!r}; expected an object, {{"cleanup.policy": "delete", …}}')
-        block = _Block(0, of_all=True)
-        block.entries = {name: Said(_text(value), of_topic=True, line=0) for name, value in values.items()}
-        found[topic] = block.told()
-    return found
+    except RecursionError as error:
+        raise UsageError(f"{path}: not valid JSON: nested too deeply") from error
+
+
+def _of_object(path: Path, topic: str, values: object) -> dict[str, Said]:
+    if not isinstance(values, dict):
+        raise UsageError(f'{path}: {topic}: {values!r}; expected an object, {{"cleanup.policy": "delete", …}}')
+    block = _Block(0, of_all=True)
+    block.entries = {name: Said(_text(value), of_topic=True, line=0) for name, value in values.items()}
+    return block.told()
 
 
 def _of_properties(path: Path, text: str) -> Described:

@@ -145,8 +145,17 @@ def test_a_tiered_topic_is_not_modelled(name: str, tmp_path: Path) -> None:
         (_BOTH.replace("ms=1000 s", "ms=-2 s"), "line 5: topic both: retention.ms=-2; expected a whole number, -1 (no"),
         ('{"a": 5}', 'a: 5; expected an object, {"cleanup.policy": "delete", …}'),
         ('{"a": {', "not valid JSON: "),
+        ('{"a": {"retention.ms": 1}, "a": {"retention.ms": 2}}', "a: given twice"),
+        ('{"a": {"retention.ms": 1, "retention.ms": 2}}', "retention.ms: given twice"),
+        ('{"a":' * 100_000, "not valid JSON: nested too deeply"),
+        ('{"a": {"retention.ms": ' + "9" * 5000 + "}}", "not valid JSON: "),
+        (_BOTH.replace("  cleanup.policy=", "  retention.ms="), "line 5: retention.ms: given twice"),
+        ("Configs for topic 'a' are retention.ms=1,retention.ms=2\n", "line 1: retention.ms: given twice"),
     ],
-    ids=["cut off", "two clusters", "a value", "json", "broken json"],
+    ids=[
+        *("cut off", "two clusters", "a value", "json", "broken json"),
+        *("topic twice", "key twice", "nested json", "digits", "line twice", "list twice"),
+    ],
 )
 def test_what_cannot_be_is_one_line(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
