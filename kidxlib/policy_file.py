@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import stat
+import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -65,10 +66,7 @@ class PolicyFile:
         Raises:
             UsageError: it cannot be parsed.
         """
-        try:
-            return cls(path, tomllib.loads(text), _lines(text))
-        except tomllib.TOMLDecodeError as error:
-            raise UsageError(f"{path}: not valid TOML: {error}") from error
+        return cls(path, parse_toml(path, text), _lines(text))
 
     def values(self, table: Mapping[str, Any], path: Place, known: Mapping[str, Setting]) -> dict[str, Any]:
         """The values of a table by what they are called here, each checked.
@@ -88,7 +86,9 @@ class PolicyFile:
             try:
                 values[setting.field] = setting.check(value)
             except ValueError as expected:
-                self.refuse(where, f"{key} = {value!r}; expected {expected}")
+                self.refuse(where, f"{key} = {shown(value)}; expected {expected}")
+            except RecursionError:
+                self.refuse(where, f"{key}: nested too deeply")
         return values
 
     def _settings(
@@ -151,6 +151,30 @@ def read_text(path: Path, what: str = "policies") -> str:
         raise UsageError(f"{path}: byte {error.start}: not UTF-8, expected a TOML file") from error
 
 
+def parse_toml(path: Path, text: str) -> dict[str, Any]:
+    """What a TOML document holds.
+
+    Raises:
+        UsageError: it cannot be parsed.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: a number of more than {sys.get_int_max_str_digits():,} digits") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: its values are nested too deeply") from error
+
+
+def shown(value: object) -> str:
+    """A value in a message, as far as Python writes it."""
+    try:
+        return repr(value)
+    except (RecursionError, ValueError):  # of a hexadecimal number of too many digits
+        return "…"
+
+
 def whole_number(value: object, least: int, expected: str, most: int = LONG_MAX) -> int:
     """A whole number from `least` to `most`.
 
@@ -170,7 +194,7 @@ def pattern(value: object) -> re.Pattern[str]:
     """
     try:
         return re.compile(str(value))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"a regular expression ({error})") from error
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kidxlib.errors import UsageError
-from kidxlib.policy_file import read_text
+from kidxlib.policy_file import parse_toml, read_text, shown
 from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
 
 _YEAR_SECONDS: Final = 365 * 24 * 3600
@@ -91,9 +90,7 @@ def read_settings(path: Path) -> Settings:
         UsageError: it cannot be read or parsed, has an unknown key (the nearest known one is named) or a wrong value.
     """
     try:
-        return Settings.model_validate(tomllib.loads(read_text(path, "settings")))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
+        return Settings.model_validate(parse_toml(path, read_text(path, "settings")))
     except RecursionError as error:
         raise UsageError(f"{path}: not a settings file: its values are nested too deeply") from error
     except ValidationError as error:
@@ -106,4 +103,4 @@ def read_settings(path: Path) -> Settings:
             nearest = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else f"; known: {', '.join(sorted(set(known)))}"
             raise UsageError(f"{path}: unknown setting {where}{hint}") from error
-        raise UsageError(f"{path}: {where} = {first['input']!r}: {first['msg'].lower()}") from error
+        raise UsageError(f"{path}: {where} = {shown(first['input'])}: {first['msg'].lower()}") from error

@@ -36,6 +36,8 @@ def test_the_settings_that_are_shipped_are_the_defaults() -> None:
         (b"[build]\ntopics = '\xff'", "byte 18: not UTF-8, expected a TOML file"),
         (b"build", "not valid TOML"),
         (b"x = " + b"[" * 5000, "nested too deeply"),
+        (b"[build]\nwave_bytes = " + b"9" * 5000, "a number of more than 4,300 digits"),
+        (b"[build]\nwave_bytes = 0x" + b"f" * 5000, "build.wave_bytes = …: "),
     ],
     ids=lambda value: str(value)[:30],
 )

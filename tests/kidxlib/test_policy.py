@@ -140,7 +140,15 @@ def _kept(
         ("[policy.a]\n[[topic]]\nmatch='a'\n", "line 2: [[topic]] beside [policy.NAME]"),
         ("retention.ms = 1\n'retention.ms' = 2\n", "line 2: retention.ms: given twice"),
         ("retention.ms = \n", "not valid TOML: Invalid value (at line 1"),
+        ("retention.ms = " + "9" * 5000, "a number of more than 4,300 digits"),
+        ("\nretention.ms = 0x" + "f" * 5000, "line 2: retention.ms = …; expected a whole number"),
+        ("retention.ms = " + "[" * 5000, "its values are nested too deeply"),
+        (f"\nretention.ms{'.a' * 5_000} = 1", "line 2: retention.ms = …; expected a whole number"),
+        (f"\ncleanup.policy = [{{a{'.a' * 5_000} = 1}}]", "line 2: cleanup.policy: nested too deeply"),
+        ("[[topic]]\nmatch='a{99999999999}'\n", "line 2: match = 'a{99999999999}'; expected a regular expression ("),
+        (f"[[topic]]\nmatch='{'(' * 5000}{')' * 5000}'\n", "line 2: match = '((("),
     ],
+    ids=lambda value: value[:40],
 )
 def test_a_wrong_line_is_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
