@@ -33,6 +33,9 @@ _STATUS: Final = {
 }
 #: Where the JSON line goes without a file.
 _STANDARD_ERROR: Final = "-"
+#: How the name of its file ends that stands in no other folder. By that a word behind the option is told from one that
+#: is meant for the command itself.
+_LINES: Final = (".json", ".jsonl", ".log")
 _LAST_DONE: Final = "kidx_run_last_done_timestamp_seconds"
 _SEGMENTS, _FILES = "kidx_catalog_segments", "kidx_catalog_files"
 _OF_CATALOG: Final = {
@@ -61,6 +64,16 @@ class Ended:
     catalog_files: Mapping[tuple[str, str], int] | None = None
 
 
+def _file_of_lines(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """What `--json-line` names; checked as it is read, before a command misses the word that the option took."""
+    if value is None or value == _STANDARD_ERROR or "/" in value or value.endswith(_LINES):
+        return value
+    raise UsageError(
+        f"--json-line {value}: taken for the file to write; expected a path with a /, or a name that ends in "
+        f"{', '.join(_LINES)}. Is {value} meant for the command? Then put it first, or say --json-line -"
+    )
+
+
 def observed(job: Callable[..., Ended]) -> Callable[..., ExitCode]:
     """Make a command of a job, to stand below its options: it has `--metrics-file`, `--json-line` and `--verbose`, and
     its phases end with it.
@@ -72,7 +85,9 @@ def observed(job: Callable[..., Ended]) -> Callable[..., ExitCode]:
         is_flag=False,
         flag_value=_STANDARD_ERROR,
         metavar="[FILE]",
-        help="Say in a line of JSON how the run ended, on standard error, or at the end of FILE.",
+        callback=_file_of_lines,
+        help="Say in a line of JSON how the run ended, on standard error, or at the end of FILE: a path with a /, or a "
+        f"name that ends in {', '.join(_LINES)}; - is standard error.",
     )
     @click.option(
         "--metrics-file",

@@ -204,6 +204,27 @@ def test_a_file_for_lines_of_json_that_cannot_be_written_is_refused_at_once(name
     assert f"--json-line {tmp_path / name}" in error
 
 
+def test_a_word_behind_json_line_that_is_no_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was meant for the command, which would say only that its argument is missing."""
+
+    @click.command
+    @click.argument("source")
+    @observed
+    def a_job(source: str) -> Ended:
+        return Ended(code=ExitCode.OK, run_id=source, counts={}, bytes=0)
+
+    monkeypatch.chdir(tmp_path)
+    for word in ("west", "eu.west"):
+        ended = run_here(a_job, "--json-line", word)
+        assert ended.code == ExitCode.USAGE and ended.err.startswith(f"error: --json-line {word}: taken for the file")
+        assert f"Is {word} meant for the command? Then put it first, or say --json-line -" in ended.err
+    for words in (("west", "--json-line"), ("--json-line", "-", "west")):
+        assert last_line(run_here(a_job, *words).err)["run_id"] == "west"
+    for name in ("runs.jsonl", "./runs", tmp_path / "runs"):
+        assert run_here(a_job, "--json-line", name, "west") == RunEnded(0, "", "")
+    assert len(Path("runs").read_text().splitlines()) == 2 and Path("runs.jsonl").exists()
+
+
 def test_details_are_for_those_who_ask(tmp_path: Path) -> None:
     """-v: what was skipped, and how long each phase took. The next run says neither."""
 
