@@ -7,7 +7,7 @@ the log ends below what the broker's own checkpoints say that it had.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,6 +22,9 @@ from kidxlib.records import batches
 from kidxlib.recover import USABLE, RecoveredSegment, Status
 from kidxlib.startup import Action, Forecast, PartitionStop, Recovery, Removal, SegmentForecast
 from kidxlib.storage import LogBytes
+
+#: In the detail of a finding that stands for several.
+ALSO: Final = "; also "
 
 _MAGIC_AT: Final = formats.field_position(formats.BATCH_V2, "magic")
 
@@ -66,15 +69,17 @@ class AuditedLog:
 
 
 def audit_logs(
-    logs: Sequence[AuditedLog], forecast: Forecast, stop: PartitionStop, *, in_place: bool
+    logs: Sequence[AuditedLog], forecast: Forecast, stop: PartitionStop, mirrored: Collection[int] | None
 ) -> Iterator[tuple[int, Finding]]:
     """The findings on all logs of a partition, with the base offset of each.
 
     Args:
         logs: by base offset.
         forecast: what a broker does when it starts.
-        in_place: their index files stand beside them, as the broker left them or a build made them.
+        mirrored: base offsets of the offset indexes in a directory of their own, where a build wrote them; None where
+            index files stand beside the logs, as the broker left them or a build made them.
     """
+    compacted = _may_be_compacted(logs)
     segments = {segment.base_offset: segment for segment in forecast.segments}
     end_before: int | None = None
     for number, log in enumerate(logs):
@@ -83,13 +88,17 @@ def audit_logs(
             finding = log.finding
             if finding.verdict is Verdict.TORN and stop.clean_shutdown:
                 finding = _torn_after_clean_stop(finding, log.recovery)
-            for more in _of_neighbours(log, end_before, following, stop, in_place):
+            trusts_index = mirrored is None or (following is not None and not compacted)
+            for more in _of_neighbours(log, end_before, following, stop, trusts_index):
                 finding = _worse(finding, more)
             yield log.base_offset, _with_fate(finding, log.recovery, segments.get(log.base_offset), forecast)
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
-    if in_place:
+    yield from _swapped_in(logs, forecast)
+    if mirrored is None:
         yield from _missing(logs, forecast)
+    else:
+        yield from _missing_of_mirror(logs, mirrored, compacted)
 
 
 # ---- one log ----
@@ -145,7 +154,7 @@ def _worse(finding: Finding, other: Finding) -> Finding:
     if other.reason is None or other.reason == finding.reason:
         return finding
     where = "" if other.position is None else f" at byte {other.position}"
-    return replace(finding, detail=f"{finding.detail}; also {other.reason}{where}: {other.detail}")
+    return replace(finding, detail=f"{finding.detail}{ALSO}{other.reason}{where}: {other.detail}")
 
 
 # ---- one log among others ----
@@ -164,7 +173,7 @@ def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None) -> Findi
 
 
 def _of_neighbours(
-    log: AuditedLog, end_before: int | None, following: int | None, stop: PartitionStop, in_place: bool
+    log: AuditedLog, end_before: int | None, following: int | None, stop: PartitionStop, trusts_index: bool
 ) -> Iterator[Finding]:
     recovery = log.recovery
     if recovery is None:
@@ -183,7 +192,7 @@ def _of_neighbours(
         return
     if following is None:
         yield from _of_log_end(recovery, stop)
-    if in_place and recovery.end.status is Status.OK:
+    if trusts_index and recovery.end.status is Status.OK:
         yield from _of_index_end(log, recovery, following, stop)
 
 
@@ -261,6 +270,58 @@ def _missing(logs: Sequence[AuditedLog], forecast: Forecast) -> Iterator[tuple[i
                     detail=f"{name} is there, its log is not",
                     consequence="a broker that starts removes the segment's index files, and knows nothing of its "
                     "records",
+                    fate=Fate(),
+                ),
+            )
+
+
+def _missing_of_mirror(
+    logs: Sequence[AuditedLog], mirrored: Collection[int], compacted: bool
+) -> Iterator[tuple[int, Finding]]:
+    """Logs between the first and the last whose indexes are there: retention deletes at the beginning. The cleaner
+    merges segments into the one before, and may leave no record of theirs.
+    """
+    judged = [log.base_offset for log in logs]
+    ends = {log.base_offset: log.recovery.next_offset for log in logs if log.recovery is not None}
+    for offset in sorted(mirrored):
+        between = judged and judged[0] < offset < judged[-1]
+        if offset in judged or not between or any(base <= offset < end for base, end in ends.items()):
+            continue
+        yield (
+            offset,
+            Finding(
+                file=names.LOG_SUFFIX,
+                verdict=Verdict.SAFE if compacted else Verdict.BROKEN,
+                reason="missing",
+                detail="its .index is there, its log is not, and others before and after it are",
+                consequence="compaction may have merged it into the log before" if compacted else None,
+                fate=Fate(),
+            ),
+        )
+
+
+def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
+    """Whether some log has fewer records than offsets, or wrappers that hide how many it has."""
+    recoveries = [(log.base_offset, log.recovery) for log in logs if log.recovery is not None]
+    return any(
+        found.records is None or found.records < found.next_offset - base_offset for base_offset, found in recoveries
+    )
+
+
+def _swapped_in(logs: Sequence[AuditedLog], forecast: Forecast) -> Iterator[tuple[int, Finding]]:
+    """Logs that have their names as soon as a broker starts: no scan has seen them."""
+    judged = {log.base_offset for log in logs}
+    for segment in forecast.segments:
+        swapped = f"{names.segment_file(segment.base_offset, names.LOG_SUFFIX)}.swap"
+        if segment.base_offset not in judged and swapped in forecast.renamed:
+            yield (
+                segment.base_offset,
+                Finding(
+                    file=names.LOG_SUFFIX,
+                    verdict=Verdict.BROKEN,
+                    reason="not-checked",
+                    detail=f"{swapped} takes its place when a broker starts, and was not read",
+                    consequence="whether its records are whole is not known; audit it again once it has its name",
                     fate=Fate(),
                 ),
             )

@@ -26,6 +26,9 @@ class ExitCode(enum.IntEnum):
     USAGE = 2  # options or inputs are wrong, nothing was done
     NOT_WELL = 3  # done, but some segments are not well and the summary names them
     INTERRUPTED = 130  # by SIGINT, as Ctrl-C sends it; one line says what is done
+    OUTPUT_CLOSED = (
+        141  # whoever reads what it prints has seen enough: as SIGPIPE ends other programs, say nothing of it
+    )
     TERMINATED = 143  # by SIGTERM, likewise
 
 
@@ -71,13 +74,15 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
             code = _say("interrupted; run the same command again to go on", ExitCode.INTERRUPTED)
         except KidxError as error:
             code = _say(str(error), ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED)
-        except SystemExit:  # of click and rich: who reads standard output has seen enough
-            code = ExitCode.OK
+        except SystemExit:  # of click and rich: who reads standard output, or standard error, has closed it
+            code = ExitCode.OUTPUT_CLOSED
         except OSError as error:
             if _is_of_output(error):
                 _let_go_of_output()
-                closed = isinstance(error, BrokenPipeError)
-                code = ExitCode.OK if closed else _say(f"standard output: {error.strerror}", ExitCode.FAILED)
+                if isinstance(error, BrokenPipeError):
+                    code = ExitCode.OUTPUT_CLOSED
+                else:
+                    code = _say(f"standard output: {error.strerror}", ExitCode.FAILED)
             elif error.errno in _ENVIRONMENT and isinstance(error.filename, str | bytes):
                 code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED)
             else:

@@ -667,17 +667,21 @@ def find_batch(data, start, stop):
 
 
 @njit(
-    types.int64(types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64, types.int64, types.int64),
+    types.int64(
+        types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64, types.int64, types.int64, types.int64
+    ),
     cache=True,
     boundscheck=False,
     nogil=True,
 )
-def find_whole_batch(data, start, stop, least_offset, most_offset):
+def find_whole_batch(data, start, stop, left, least_offset, most_offset):
     """The first position from `start` on, and before `stop`, at which a whole batch of magic 0, 1 or 2 stands, as its
-    checksum says, whose offset is one of these; −1 where there is none.
+    checksum says, whose offset is one of these; or at which the header of one stands that reaches past these bytes, and
+    not past the log's end. −1 where there is none.
 
     Args:
         data: bytes of a log, read-only uint8.
+        left: bytes from their first one to the end of the log.
     """
     address = np.int64(data.ctypes.data)
     for position in range(start, min(stop, len(data) - _BATCH_BYTES_MIN + 1)):
@@ -687,9 +691,12 @@ def find_whole_batch(data, start, stop, least_offset, most_offset):
         offset = int64(data, position)
         batch_bytes = _LOG_OVERHEAD + np.int64(int32(data, position + _SIZE_AT))
         smallest = _BATCH_V2_BYTES_MIN if magic >= _MAGIC_V2 else _BATCH_BYTES_MIN
-        is_header = least_offset <= offset <= most_offset and smallest <= batch_bytes <= len(data) - position
-        if is_header and _checksum(address + position, batch_bytes, magic) == _stored_checksum(data, position, magic):
-            return position
+        if not (least_offset <= offset <= most_offset and smallest <= batch_bytes <= left - position):
+            continue
+        if batch_bytes > len(data) - position:
+            return np.int64(position)
+        if _checksum(address + position, batch_bytes, magic) == _stored_checksum(data, position, magic):
+            return np.int64(position)
     return np.int64(-1)
 
 

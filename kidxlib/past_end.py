@@ -177,9 +177,18 @@ def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_off
         return True
     for start in range(position + 1, log.size, _PIECE_BYTES):
         data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)
-        if kernels.find_whole_batch(data, 0, _PIECE_BYTES, least_offset, most_offset) >= 0:
-            return True
+        found, more = -1, (log.size - start, least_offset, most_offset)
+        while (found := kernels.find_whole_batch(data, found + 1, _PIECE_BYTES, *more)) >= 0:
+            if _is_whole(log, start + found):
+                return True
     return False
+
+
+def _is_whole(log: LogBytes, position: int) -> bool:
+    """Whether the checksum of the batch fits whose header stands there; it may be larger than what is in memory."""
+    header = log.read(position, _HEADER.size)
+    size = formats.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
+    return batch_checksum(log, position, size) == _stored_checksum(log, position, header[_MAGIC_AT])
 
 
 def _stored_checksum(log: LogBytes, position: int, magic: int) -> int:

@@ -19,6 +19,7 @@ from kidxlib.console import print_json, print_line, print_table, rate
 from kidxlib.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, segment_file
 from kidxlib.plan import PartitionKey
 from kidxlib.startup import HOLDS_FOR, Action, SegmentForecast
+from kidxlib.storage import version_at
 from kidxlib.verify import AuditedPartition, AuditedSegment, PartitionAudit
 
 #: Of a kind, what is told on screen one by one.
@@ -41,6 +42,9 @@ COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
 #: Verdicts of which something is told.
 WORST_FIRST: Final = (Verdict.BROKEN, Verdict.TORN, Verdict.SAFE)
+
+#: Those that are nothing to pass over.
+DAMAGE: Final = (Verdict.BROKEN, Verdict.TORN)
 
 #: Where index files were looked for, when no place was given.
 BESIDE_LOGS: Final = "beside the logs"
@@ -95,7 +99,9 @@ def _key(source: str, task: PartitionAudit) -> Row:
 
 def _file(source: str, task: PartitionAudit, base_offset: int, finding: Finding) -> Row:
     name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
-    folder = task.folder if finding.file == LOG_SUFFIX else task.index_folder
+    path = (task.folder if finding.file == LOG_SUFFIX else task.index_folder) / name
+    # Which state of the file this was found in: whoever accepts it accepts no other.
+    version = version_at(path) if finding.verdict in DAMAGE else None
     return {
         **_key(source, task),
         "base_offset": base_offset,
@@ -106,7 +112,10 @@ def _file(source: str, task: PartitionAudit, base_offset: int, finding: Finding)
         "detail": finding.detail,
         "consequence": finding.consequence,
         **asdict(finding.fate or Fate()),
-        "path": str(folder / name),
+        "path": str(path),
+        "file_bytes": version and version.size,
+        "file_mtime_ns": version and version.mtime_ns,
+        "file_inode": version and version.inode,
     }
 
 

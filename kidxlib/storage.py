@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from kidxlib import formats
 from kidxlib.errors import KidxError
-from kidxlib.objects import ObjectPath, ObjectStatus, is_object, open_object, read_object_into
+from kidxlib.objects import Location, ObjectPath, ObjectStatus, is_object, open_object, read_object_into
 from kidxlib.page_cache import CachedPages, DropBehind
 
 #: Bytes read at a time where a log is not mapped.
@@ -62,6 +62,14 @@ class FileVersion:
     @classmethod
     def of_object(cls, status: ObjectStatus) -> FileVersion:
         return cls(status.st_size, status.st_mtime_ns, None)
+
+
+def version_at(place: Location) -> FileVersion | None:
+    """The version of what stands there; None where nothing does, or it cannot be looked at."""
+    try:
+        return FileVersion.of_object(place.stat()) if isinstance(place, ObjectPath) else FileVersion.of(place.stat())
+    except OSError:
+        return None
 
 
 class LogBytes(Protocol):

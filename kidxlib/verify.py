@@ -312,7 +312,8 @@ def audit_partition(task: PartitionAudit, segments: Iterable[AuditedSegment]) ->
                 read.append(_Read(base_offset, folded, markers_in(segment.scanned.producer_events)))
     in_place = task.index_folder == task.folder
     found = AuditedPartition(_forecast(task, recoveries, is_empty=not logs))
-    of_logs = dict(audit_logs(logs, found.forecast, task.last_stop, in_place=in_place))
+    mirrored = None if in_place else _offset_indexes(task.index_folder)
+    of_logs = dict(audit_logs(logs, found.forecast, task.last_stop, mirrored))
     found.findings += [SegmentFinding(base_offset, finding) for base_offset, finding in of_logs.items()]
     found.findings += _transactions(read, fold, task.index_folder)
     found.findings += _snapshots(read, fold, task.index_folder)
@@ -431,6 +432,12 @@ def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:
         offset = names.parse_snapshot(path.name)
         if offset is not None:
             yield offset
+
+
+def _offset_indexes(folder: Location) -> set[int]:
+    """The base offsets of the offset indexes there."""
+    parsed = (names.parse_segment_file(path.name) for path in folder.glob(f"*{names.OFFSET_INDEX_SUFFIX}"))
+    return {found[0] for found in parsed if found is not None}
 
 
 def _snapshot_files(folder: Location) -> list[Location]:

@@ -7,7 +7,7 @@ another, nobody has looked at it, and it counts as damage again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import reduce
@@ -23,15 +23,17 @@ from jobs.common.driver_rows import of_driver
 from jobs.common.known_damage import is_damaged
 from jobs.common.tables import ACCEPTED, FINDINGS, LOG_VERSION_NAMES, PARTITIONS, SEGMENTS, spark_schema
 from kidxlib.audit import Verdict
+from kidxlib.audit_log import ALSO
+from kidxlib.console import warn
 from kidxlib.names import LOG_SUFFIX
-from kidxlib.objects import ObjectPath, location
+from kidxlib.objects import location
 from kidxlib.recover import ABSENT
-from kidxlib.storage import FileVersion
+from kidxlib.show_audit import DAMAGE
+from kidxlib.storage import version_at
 
 #: Verdicts of an audit that may be accepted: those that are nothing to worry about need not be.
-ACCEPTABLE: Final = tuple(verdict.value for verdict in Verdict if verdict.value not in ("identical", "safe", "whole"))
-
-_VERSION: Final = ("file_bytes", "file_mtime_ns", "file_inode")
+ACCEPTABLE: Final = tuple(verdict.value for verdict in DAMAGE)
+VERSION_NAMES: Final = ("file_bytes", "file_mtime_ns", "file_inode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +67,15 @@ class Damage:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What must still be so for an acceptance to hold."""
-        return (*self.key, self.position, self.file_bytes, self.file_mtime_ns, self.file_inode)
+        """What must still be so for an acceptance to hold: a torn end may be broken by now, and where a finding stands
+        for several, each of them counts.
+        """
+        others = self.detail if ALSO in (self.detail or "") else None
+        return (*self.key, self.position, *self.version, self.path, self.found == Verdict.TORN, others)
+
+    @property
+    def version(self) -> tuple[int | None, int | None, int | None]:
+        return self.file_bytes, self.file_mtime_ns, self.file_inode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +108,25 @@ def damage_now(catalog: Catalog, sources: Collection[str], selects: Selects) -> 
         F.col("reason_position").alias("position"),
         F.col("status").alias("found"),
         F.col("reason_detail").alias("detail"),
-        *(F.col(name).alias(other) for name, other in zip(LOG_VERSION_NAMES, _VERSION, strict=True)),
+        *(F.col(name).alias(other) for name, other in zip(LOG_VERSION_NAMES, VERSION_NAMES, strict=True)),
         F.col("log_path").alias("path"),
     )
     of_segments = [Damage(**row.asDict()) for row in damaged.collect() if _selected(row, selects)]
-    known = {damage.key for damage in of_segments}
+    known = {damage.key: damage for damage in of_segments}
     gone = segments.where(F.col("status").isin(*(status.value for status in ABSENT))).select(*SEGMENTS.key)
     found = last_findings(catalog, sources, ACCEPTABLE).join(gone, list(SEGMENTS.key), "left_anti")
-    of_files = [_as_it_is(row.asDict()) for row in found.collect() if _selected(row, selects)]
-    # What an audit says of a log that the catalog says too is one finding.
-    more = (damage for damage in of_files if damage.key not in known)
-    return sorted([*of_segments, *more], key=lambda damage: damage.key)
+    for row in found.collect():
+        damage = _found(row.asDict())
+        if not _selected(row, selects):
+            continue
+        if _version(damage.path) != damage.version:
+            warn(f"{damage.path}: it has changed since it was audited: run verify_index again to accept what it is now")
+            continue
+        # What an audit says of a log that the catalog says too is one finding; the audit's word has more.
+        of_build = known.get(damage.key, damage)
+        if (of_build.position, of_build.version) == (damage.position, damage.version):
+            known[damage.key] = damage
+    return sorted(known.values(), key=lambda damage: damage.key)
 
 
 def last_findings(catalog: Catalog, sources: Collection[str], verdicts: Collection[str]) -> DataFrame:
@@ -167,7 +184,7 @@ def withdraw(catalog: Catalog, acceptances: Sequence[Acceptance]) -> None:
 def still_accepted(catalog: Catalog, sources: Collection[str]) -> list[Damage]:
     """What was accepted of files that are still what they were, as this machine sees them."""
     found = accepted(catalog, sources, lambda *_: True)
-    return [each.damage for each in found if _version(each.damage.path) == _accepted_version(each.damage)]
+    return [each.damage for each in found if _version(each.damage.path) == each.damage.version]
 
 
 def selected_segments(names: Collection[str], topics: re.Pattern[str]) -> Selects:
@@ -188,35 +205,15 @@ def _selected(row: Any, selects: Selects) -> bool:
     return selects(*(row[name] for name in SEGMENTS.key))
 
 
-def _as_it_is(finding: dict[str, Any]) -> Damage:
-    """A row of `findings`, of the file as it is now."""
-    version = _version(finding["path"])
-    size, mtime_ns, inode = (version.size, version.mtime_ns, version.inode) if version else (None, None, None)
-    return Damage(
-        **{name: finding[name] for name in ("source", "topic", "partition", "base_offset", "file", "reason", "path")},
-        **{name: finding[name] for name in ("position", "detail")},
-        found=finding["verdict"],
-        file_bytes=size,
-        file_mtime_ns=mtime_ns,
-        file_inode=inode,
-    )
+def _found(finding: Mapping[str, Any]) -> Damage:
+    """A row of `findings`."""
+    names = [field.name for field in fields(Damage) if field.name != "found"]
+    return Damage(**{name: finding[name] for name in names}, found=finding["verdict"])
 
 
-def _accepted_version(damage: Damage) -> FileVersion | None:
-    if damage.file_bytes is None or damage.file_mtime_ns is None:
-        return None
-    return FileVersion(damage.file_bytes, damage.file_mtime_ns, damage.file_inode)
-
-
-def _version(path: str) -> FileVersion | None:
-    """None where there is no such file, or it cannot be looked at."""
-    place = location(path)
-    try:
-        if isinstance(place, ObjectPath):
-            return FileVersion.of_object(place.stat())
-        return FileVersion.of(place.stat())
-    except OSError:
-        return None
+def _version(path: str) -> tuple[int | None, int | None, int | None]:
+    version = version_at(location(path))
+    return (None, None, None) if version is None else (version.size, version.mtime_ns, version.inode)
 
 
 def _same_key() -> Column:

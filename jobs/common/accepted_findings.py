@@ -12,16 +12,19 @@ from typing import Final, Self
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.common.acceptances import ACCEPTABLE, Damage, last_findings, still_accepted
+from jobs.common.acceptances import ACCEPTABLE, VERSION_NAMES, Damage, last_findings, still_accepted
 from jobs.common.catalog import Catalog
 from jobs.common.driver_rows import of_driver
 from jobs.common.known_damage import ACCEPTED_STATUS, known_damage
 from jobs.common.tables import ACCEPTED, FINDINGS, PARTITIONS
+from kidxlib.audit_log import ALSO
 from kidxlib.console import print_line
 from kidxlib.names import LOG_SUFFIX
 from kidxlib.show_audit import NOTHING_LOST, AuditSummary, Kind
 
-_IDENTITY: Final = (*ACCEPTED.key, "position")
+#: What a finding and what was accepted have in common.
+_SAME: Final = (*ACCEPTED.key, "position", "path", *VERSION_NAMES)
+_IDENTITY: Final = (*_SAME, "found", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,17 @@ def files_of_last_audits(
 
 
 def _judged(catalog: Catalog, files: DataFrame, held: Collection[Damage]) -> DataFrame:
-    """Findings with `is_accepted`: the file is as it was, and the reason the same. Of a log that a build has found
-    damaged an audit may name another byte; of another file that is another finding.
+    """Findings with `is_accepted`: the file is as it was, and what is found in it is what was accepted: not another
+    byte, not a torn end that is broken by now, and nothing besides.
     """
     columns = ACCEPTED.schema(_IDENTITY)
     values = [tuple(getattr(damage, name) for name in columns.names) for damage in held]
     accepted = of_driver(catalog.spark, values, columns).withColumn("is_accepted", F.lit(True))
-    same = {name: F.col(f"found.{name}").eqNullSafe(F.col(f"accepted.{name}")) for name in columns.names}
-    same["position"] |= F.col("found.file") == LOG_SUFFIX
-    condition = reduce(Column.__and__, same.values())
+    same = [F.col(f"found.{name}").eqNullSafe(F.col(f"accepted.{name}")) for name in _SAME]
+    # A build says of a segment how it stands, an audit of its log a verdict.
+    same.append(F.col("accepted.found").isin(*ACCEPTABLE) <= (F.col("accepted.found") == F.col("found.verdict")))
+    merged = F.contains(F.coalesce("found.detail", F.lit("")), F.lit(ALSO))
+    same.append(merged <= F.col("found.detail").eqNullSafe(F.col("accepted.detail")))
+    condition = reduce(Column.__and__, same)
     joined = files.alias("found").join(F.broadcast(accepted.alias("accepted")), condition, "left")
     return joined.select("found.*", F.coalesce("is_accepted", F.lit(False)).alias("is_accepted"))

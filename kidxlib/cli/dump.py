@@ -126,7 +126,7 @@ def dump(
     except OSError as error:  # of standard output; those of files are told of
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # who reads has seen enough
-            return ExitCode.OK
+            return ExitCode.OUTPUT_CLOSED
         raise KidxError(f"standard output: {error.strerror}") from error
     for line in found:
         note(line)

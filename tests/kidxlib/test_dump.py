@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -300,7 +301,7 @@ def test_no_decoder_classes(log: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough(log: Path) -> None:
-    """`| head -1`: no word, and no fault."""
+    """`| head -1`: no word, and the exit code of a program that SIGPIPE ends: a gate in a pipe is not passed so."""
     log.write_bytes(encoded.batch_v2(_RECORDS) * 5_000)
     command = (sys.executable, "-c", "from kidxlib.cli.main import main; main()", "dump", str(log))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as kidx:
@@ -309,7 +310,7 @@ def test_a_reader_that_has_seen_enough(log: Path) -> None:
         assert kidx.stdout.readline() == f"Dumping {log}\n"
         kidx.stdout.close()
         assert kidx.stderr.read() == ""
-    assert kidx.returncode == ExitCode.OK
+    assert kidx.returncode == ExitCode.OUTPUT_CLOSED == 128 + signal.SIGPIPE
 
 
 def test_a_full_disk(log: Path) -> None:

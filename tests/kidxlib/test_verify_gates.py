@@ -21,8 +21,9 @@ from kidxlib.cli.main import kidx
 from kidxlib.command import ExitCode
 from kidxlib.errors import UsageError
 from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE
-from kidxlib.show_audit import AuditSummary, show_summary
-from tests.kidxlib import golden
+from kidxlib.records import Record
+from kidxlib.show_audit import AuditSummary, Kind, show_summary
+from tests.kidxlib import encoded, golden
 from tests.kidxlib.audits import audited
 
 _FOLDER = "txn-mixed-0"
@@ -169,6 +170,14 @@ def _other_base_offset(log_dir: Path) -> None:
     shutil.copyfile(_log(log_dir, _SMALL), _log(log_dir, _LARGE))
 
 
+def _swapping(log_dir: Path) -> None:
+    """As a broker that ends amid a swap leaves a segment; a bit of its log has flipped since."""
+    _flip(_SMALL, 0.5)(log_dir)
+    for path in (log_dir / _FOLDER).glob(names.segment_file(_SMALL, ".*")):
+        if path.suffix != names.SNAPSHOT_SUFFIX:
+            path.rename(path.with_name(f"{path.name}.swap"))
+
+
 def _empty_directory(log_dir: Path) -> None:
     (log_dir / "orders-3").mkdir()
 
@@ -242,6 +251,7 @@ _CASES = [
         partial(_checkpoint, name=names.LOG_START_OFFSET_CHECKPOINT, offset=_END + 1),
         "ends-below-log-start",
     ),
+    Planted((), "a log amid a swap", _after_clean_stop(_swapping), ".log: not-checked"),
     Planted((), "a batch stands twice", _last_batch_twice, "offsets-not-increasing"),
     Planted((), "segments overlap", _other_base_offset, "overlaps-segment-before"),
     Planted((), "a magic that nobody writes", _magic, "unknown-magic"),
@@ -280,3 +290,54 @@ def test_no_gate_passes_what_it_is_there_for(
     shown = capsys.readouterr().out
     assert planted.says in shown, shown
     assert summary.exit_code(fail_on) == planted.code, shown
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (_removed(_LARGE), "broken: txn-mixed-0 84 .log: missing"),
+        (_removed(_SMALL), "broken: txn-mixed-0 5797 .log: missing"),
+        (_emptied(_LARGE), "broken: txn-mixed-0 84 .log: shorter-than-its-index"),
+        (_at_batch(_LARGE, 100), "broken: txn-mixed-0 84 .log: shorter-than-its-index"),
+    ],
+)
+def test_a_mirror_tells_too_what_has_vanished(
+    plant: Callable[[Path], None], says: str, sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a clean stop a broker looks at none of it; the indexes in a directory of their own know."""
+    log_dir, mirror = Path(shutil.copytree(sound, tmp_path / "logs")), tmp_path / "mirror"
+    (mirror / _FOLDER).mkdir(parents=True)
+    for path in (log_dir / _FOLDER).glob("*index"):
+        path.rename(mirror / _FOLDER / path.name)
+    assert AuditSummary.of(audited(log_dir, mirror), tiering=False).exit_code(Verdict.BROKEN) == ExitCode.OK
+    _after_clean_stop(plant)(log_dir)
+    summary = AuditSummary.of(audited(log_dir, mirror), tiering=False)
+    show_summary("", summary, 1, [])
+    assert says in capsys.readouterr().out
+    assert summary.exit_code(Verdict.BROKEN) == ExitCode.NOT_WELL
+
+
+def test_a_mirror_of_before_compaction_is_no_loss(tmp_path: Path) -> None:
+    """The cleaner has merged segments into the one before: their indexes in the mirror are left over."""
+    log_dir, mirror = tmp_path / "logs", tmp_path / "mirror"
+    shutil.copytree(golden.SAMPLES / "compacted-0", log_dir / "compacted-0")
+    assert CliRunner().invoke(kidx, ["build", str(log_dir), "--index-dir", str(mirror)]).exit_code == 0
+    second = sorted((log_dir / "compacted-0").glob("*.log"))[1]
+    second.unlink()
+    rows = audited(log_dir, mirror, clean_shutdown=True)[Kind.FILE]
+    [found] = [row for row in rows if row["base_offset"] == int(second.stem) and row["file"] == names.LOG_SUFFIX]
+    assert (found["verdict"], found["reason"]) == ("safe", "missing")
+    assert "compaction may have merged it" in found["consequence"]
+
+
+def test_a_large_batch_after_a_wrong_size_is_found(tmp_path: Path) -> None:
+    """Larger than what is looked at, at a time: what follows the wrong size field is no unfinished append."""
+    batch = encoded.batch_v2([Record(offset=0, timestamp=0, key=None, value=bytes(9 << 20))])
+    data = bytearray(b"".join(offset.to_bytes(8) + batch[8:] for offset in range(4)))
+    at = len(batch) + 8
+    data[at : at + 4] = (900_000_000).to_bytes(4)
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / names.segment_file(0, names.LOG_SUFFIX)).write_bytes(data)
+    [log] = [row for row in audited(tmp_path)[Kind.FILE] if row["file"] == names.LOG_SUFFIX]
+    assert (log["verdict"], log["reason"], log["position"]) == ("broken", "batch-overruns-file", len(batch))
