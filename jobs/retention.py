@@ -17,7 +17,11 @@ from jobs.common.apply_plan import Applied, apply_plan
 from jobs.common.catalog import Catalog
 from jobs.common.observed import Ended, observed
 from jobs.common.open_catalog import existing_catalog
-from jobs.common.plan_partitions import plan_on_executors, topics_that_look_compacted
+from jobs.common.plan_partitions import (
+    plan_on_executors,
+    refuse_topics_of_several_clusters,
+    topics_that_look_compacted,
+)
 from jobs.common.retention_report import (
     Report,
     print_report,
@@ -107,6 +111,8 @@ def _plan(catalog: Catalog, request: PlanRequest, as_json: bool) -> Ended:
     to_plan = catalog.to_plan(sources, configs)
     if request.delete_records_json is not None:
         refuse_copies(to_plan)
+    if request.policy_file is not None and any(policy.described for policy in request.policies):
+        refuse_topics_of_several_clusters(to_plan, request.policy_file)
     with catalog.staging(f"plan-{plan_id}") as materialise:
         options = replace(request.options, compacted_topics=topics_that_look_compacted(to_plan))
         planned = materialise(plan_on_executors(to_plan, configs, options))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.common.tables import PARTITIONS, PLANNED_ARROW_SCHEMA, PLANNED_SCHEMA
 from kidxlib import records
-from kidxlib.errors import KidxError
+from kidxlib.errors import KidxError, UsageError
 from kidxlib.largest_timestamp import OnDisk, max_timestamp_on_disk
 from kidxlib.log_segment import LogSegment
 from kidxlib.objects import location
@@ -75,21 +76,49 @@ def topics_that_look_compacted(rows: DataFrame) -> frozenset[str]:
     """Topics with segments that lack offsets, which nothing but compaction takes out of a log.
 
     A broker gives offsets without a hole, markers of transactions included; so a segment has as many records as
-    offsets, and one begins where the one before it ends. Told are segments that are `ok`; where messages of magic 0 or
-    1 are compressed, how many there are is not known, and they tell nothing. A segment that is missing looks like
-    compaction, too.
+    offsets, and one begins where the one before it ends. Segments that are `ok` tell. Where messages of magic 0 or 1
+    are compressed, how many there are is not known: such a topic may be compacted, and counts as if it were. A segment
+    that is missing looks like compaction, too.
 
     Args:
         rows: of `Catalog.to_plan`.
     """
-    tells = (F.col("status") == Status.OK.value) & F.col("records").isNotNull()
-    offsets = F.col("next_offset") - F.col("base_offset")
-    partitions = rows.groupBy(*PARTITIONS.key).agg(
-        F.bool_or(tells & (F.col("records") < offsets)).alias("within"),
-        (F.bool_and(tells) & (F.sum("records") < F.max("next_offset") - F.min("base_offset"))).alias("between"),
+    following = F.lead("base_offset").over(Window.partitionBy(*PARTITIONS.key).orderBy("base_offset"))
+    records, end = F.col("records"), F.col("next_offset")
+    lacks = records.isNull() | (records < end - F.col("base_offset")) | F.coalesce(following > end, F.lit(False))
+    looks_so = rows.withColumn("lacks", (F.col("status") == Status.OK.value) & lacks).where("lacks")
+    return frozenset(row["topic"] for row in looks_so.select("topic").distinct().collect())
+
+
+def refuse_topics_of_several_clusters(rows: DataFrame, policy_file: Path) -> None:
+    """What Kafka's tools print of a topic holds for the cluster that they asked. A topic that was made again has
+    another id, too.
+
+    Args:
+        rows: of `Catalog.to_plan`.
+        policy_file: what they printed.
+
+    Raises:
+        UsageError: a topic has several topic ids in the sources; one without an id could be any.
+    """
+    ids = (
+        rows.where("topic_id IS NOT NULL")
+        .groupBy("topic")
+        .agg(
+            F.count_distinct("topic_id").alias("ids"),
+            F.min("topic_id").alias("one"),
+            F.min_by("source", "topic_id").alias("of_one"),
+            F.max("topic_id").alias("other"),
+            F.max_by("source", "topic_id").alias("of_other"),
+        )
     )
-    found = partitions.where(F.col("within") | F.col("between")).select("topic").distinct()
-    return frozenset(row["topic"] for row in found.collect())
+    row = ids.where("ids > 1").orderBy("topic").head()
+    if row is not None:
+        of = f"{row['one']} in source {row['of_one']} and {row['other']} in source {row['of_other']}"
+        raise UsageError(
+            f"--policy {policy_file}: it tells of one cluster's topics, and {row['topic']} has the topic id {of}; "
+            "choose the sources of that cluster with --source"
+        )
 
 
 def plan_on_executors(rows: DataFrame, configs: Configs, options: PlanOptions) -> DataFrame:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.common import acceptances
+from jobs.common.accepted_findings import _judged
 from jobs.common.catalog import Catalog
 from jobs.common.known_damage import known_damage
 from jobs.common.session import session
+from jobs.common.tables import FINDINGS
 from kidxlib.names import LOG_SUFFIX, segment_file
 from tests.docs.log_dirs import put
 from tests.kidxlib.segments import Batch
-from tests.support.build_job import Ended, accept_here, build_here, rows
+from tests.support.build_job import Ended, accept_here, build_here, rows, use_pips_spark
 
 
 class Scene:
@@ -154,6 +158,39 @@ def _the_rest_of_an_acceptances_life(catalog: Catalog) -> None:
     set_row("status = 'ok'")
     found = known_damage(catalog, ("a", "b"), re.compile("orders"))
     assert (found.damaged, found.listed) == (0, []) and found.segments["b", "truncated"] == 1
+
+
+def test_an_acceptance_covers_what_was_accepted_and_nothing_else() -> None:
+    """Of an audit's findings: the same file in the same state, with the same byte, no worse, and nothing besides."""
+    file = {"file_bytes": 9, "file_mtime_ns": 8, "file_inode": 7, "path": "/a/0.log"}
+    key = {"source": "a", "topic": "orders", "partition": 0, "base_offset": 0, "file": ".log", "reason": "crc-mismatch"}
+    same: dict[str, Any] = {**key, **file, "position": 30}
+    accepted = acceptances.Damage(**same, found="truncated", detail="of a build")
+    cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+        ({}, {}, True),
+        ({}, {"verdict": "torn"}, True),
+        ({"found": "broken"}, {}, True),
+        ({"found": "torn"}, {"verdict": "torn"}, True),
+        ({"found": "torn"}, {}, False),
+        ({}, {"position": 29}, False),
+        ({}, {"position": None}, False),
+        ({"position": None, "reason": "missing"}, {"position": None, "reason": "missing"}, True),
+        ({}, {"reason": "unknown-magic"}, False),
+        ({}, {"path": "/b/0.log"}, False),
+        ({}, {"file_mtime_ns": 9}, False),
+        ({}, {"file_inode": None}, False),
+        ({}, {"detail": "x; also unknown-magic at byte 3: y"}, False),
+        ({"detail": "x; also z"}, {"detail": "x; also z"}, True),
+        ({"detail": "x; also z"}, {"detail": "x; also zz"}, False),
+    ]
+    use_pips_spark()
+    with session("test") as spark:
+        for of_acceptance, of_finding, covered in cases:
+            row = {**same, "verdict": "broken", "detail": "d", **of_finding}
+            found = spark.createDataFrame([row], FINDINGS.schema(row))
+            held = [replace(accepted, **of_acceptance)]
+            [judged] = _judged(Catalog(spark, "/nowhere"), found, held).collect()
+            assert judged["is_accepted"] == covered, (of_acceptance, of_finding)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,17 @@ from typing import Any, Final
 
 import pyarrow
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.plan_partitions import PlanOptions, plan_partition
+from jobs.common.plan_partitions import (
+    PlanOptions,
+    plan_partition,
+    refuse_topics_of_several_clusters,
+    topics_that_look_compacted,
+)
 from jobs.common.retention_request import PlanRequest, RetentionOptions, retention_request
+from jobs.common.session import session
+from kidxlib.errors import UsageError
 from kidxlib.log import Log
 from kidxlib.names import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.policy import Policy
@@ -24,7 +32,7 @@ from tests.jobs.archive import Archive, assert_refused
 from tests.jobs.test_clock import _given
 from tests.kidxlib import golden
 from tests.kidxlib.segments import Batch
-from tests.support.build_job import build_here, retention_here, rows
+from tests.support.build_job import build_here, retention_here, rows, use_pips_spark
 from tests.support.kafka import Kafka
 from tests.support.kafka_retention import KafkaRetention
 
@@ -285,6 +293,51 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
     told = archive.plan("--policy", policy, "--topics", "compacted")
     assert {(s["decision"], s["reason"]) for s in told["segments"]} == {("delete", "time")}
     assert all("looks-compacted" in s["warnings"] for s in told["segments"])
+
+
+_TO_PLAN: Final = (
+    "source string, topic string, partition int, base_offset long, next_offset long, status string, records long, "
+    "topic_id string"
+)
+
+
+def _segment_rows(spark: SparkSession, *segments: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame([("b1", *segment) for segment in segments], _TO_PLAN)
+
+
+def test_a_topic_whose_segments_lack_offsets_may_be_compacted() -> None:
+    """Within a segment or between two; and where it is not known how many records one has."""
+    use_pips_spark()
+    with session("test") as spark:
+        found = topics_that_look_compacted(
+            _segment_rows(
+                spark,
+                *(("whole", 0, base, base + 5, "ok", 5, None) for base in (0, 5, 10)),
+                ("within", 0, 0, 5, "ok", 4, None),
+                ("between", 0, 0, 5, "ok", 5, None),
+                ("between", 0, 6, 9, "ok", 3, None),
+                ("between", 0, 9, None, "unreadable", None, None),
+                ("other partition", 0, 0, 5, "ok", 5, None),
+                ("other partition", 1, 9, 12, "ok", 3, None),
+                ("wrappers", 0, 0, 5, "ok", None, None),
+                ("damaged", 0, 0, 5, "truncated", 4, None),
+            )
+        )
+    assert found == {"within", "between", "wrappers"}
+
+
+def test_a_listing_of_one_cluster_does_not_decide_for_another() -> None:
+    """Of one name are topics of two clusters, or one that was made again; their ids tell."""
+    listing = Path("topics.txt")
+    use_pips_spark()
+    with session("test") as spark:
+        same = tuple(("orders", partition, 0, 5, "ok", 5, "A" if partition else None) for partition in range(3))
+        refuse_topics_of_several_clusters(_segment_rows(spark, *same, ("logs", 0, 0, 5, "ok", 5, "B")), listing)
+        other = spark.createDataFrame([("b2", "orders", 0, 0, 5, "ok", 5, "B")], _TO_PLAN)
+        with pytest.raises(
+            UsageError, match=r"topics\.txt: .*orders has the topic id A in source b1 and B in source b2"
+        ):
+            refuse_topics_of_several_clusters(_segment_rows(spark, *same).union(other), listing)
 
 
 def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
