@@ -244,10 +244,12 @@ def _index(path: Location, may_map: bool) -> NDArray[np.uint8] | OSError | None:
 
 
 def _of_unreadable(end: ScanEnd) -> Finding:
+    """With a build's words: who accepts what one of both found has accepted the other one's."""
     return Finding(
         file=names.LOG_SUFFIX,
         verdict=Verdict.BROKEN,
-        reason=end.status.value,
+        reason=end.reason,
+        position=end.position,
         detail=end.detail,
         consequence="its side files were not looked at",
     )

@@ -141,7 +141,7 @@ def test_a_log_that_cannot_be_read_is_a_finding(tree: Path) -> None:
     log.unlink()
     log.mkdir()
     found = _told(audited(tree)[Kind.FILE])
-    assert found.pop(log.name) == ("broken", "unreadable")
+    assert found.pop(log.name) == ("broken", "cannot-read")
     assert all(verdict == "safe" for verdict, _ in found.values()), found
 
 

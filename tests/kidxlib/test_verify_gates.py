@@ -255,7 +255,7 @@ _CASES = [
     Planted((), "a batch stands twice", _last_batch_twice, "offsets-not-increasing"),
     Planted((), "segments overlap", _other_base_offset, "overlaps-segment-before"),
     Planted((), "a magic that nobody writes", _magic, "unknown-magic"),
-    Planted((), "a log that cannot be read", _unreadable, "broken: txn-mixed-0 84 .log: unreadable"),
+    Planted((), "a log that cannot be read", _unreadable, "broken: txn-mixed-0 84 .log: cannot-read"),
     Planted((), "a partition's directory without segments", _empty_directory, "no segment is there"),
     Planted(
         (),
@@ -268,7 +268,7 @@ _CASES = [
     Planted(("--gate", "tiering"), "a torn end", _longer(_LARGE, bytes(50)), "84: .log is broken: size-too-small"),
     Planted(("--gate", "tiering"), "a batch stands twice", _last_batch_twice, "5797: .log is broken: offsets-not"),
     Planted(("--gate", "tiering"), "a log of no bytes", _emptied(_LARGE), ".log is broken"),
-    Planted(("--gate", "tiering"), "a log that cannot be read", _unreadable, "84: .log is broken: unreadable"),
+    Planted(("--gate", "tiering"), "a log that cannot be read", _unreadable, "84: .log is broken: cannot-read"),
 ]
 
 
