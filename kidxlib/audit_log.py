@@ -369,17 +369,17 @@ def _told(
         return f"a broker that starts deletes the segment: {segment.detail}"
     after = [each for each in forecast.segments if each.base_offset > segment.base_offset]
     if segment.lost_bytes:
-        deleted = _deletes(sum(each.action is Action.DELETE for each in after))
+        deleted = [each for each in after if each.action is Action.DELETE]
         emptied = segment.action is Action.EMPTY
         does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
-        return f"a broker that starts {does}{deleted}: {_lost(recovery, fate)}"
+        return f"a broker that starts {does}{_deletes(len(deleted))}: {_lost(recovery, fate)}{_lost_after(deleted)}"
     if is_well or finding.consequence is not None:
         return None
     if recovery.end.position < recovery.log_bytes and recovery.end.status is Status.TRUNCATED:
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
-            "recovery after an unclean stop truncates the log to byte "
-            f"{recovery.end.position:,}{_deletes(len(after))}: {_lost(recovery, fate)}"
+            f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
+            f"{_deletes(len(after))}: {_lost(recovery, fate)}{_of_logs_after(after)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -402,6 +402,20 @@ def _lost(recovery: Recovery, fate: Fate) -> str:
         return f"{fate.lost_bytes:,} bytes that were never a whole batch"
     of_batches = _many(fate.lost_batches, "batch", "batches")
     return f"{fate.lost_bytes:,} bytes are lost, {of_batches} with {_many(fate.lost_records, 'record', 'records')}"
+
+
+def _lost_after(deleted: Sequence[SegmentForecast]) -> str:
+    """What the segments come to that are deleted behind a truncated one."""
+    if not deleted:
+        return ""
+    counts = [each.lost_records for each in deleted]
+    known = [count for count in counts if count is not None]
+    records = _many(sum(known) if len(known) == len(counts) else None, "record", "records")
+    return f"; after it {sum(each.lost_bytes for each in deleted):,} bytes with {records}"
+
+
+def _of_logs_after(deleted: Sequence[SegmentForecast]) -> str:
+    return f"; after it {sum(each.log_bytes for each in deleted):,} bytes" if deleted else ""
 
 
 def _many(count: int | None, one: str, more: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import Counter
@@ -24,12 +25,17 @@ from kidxlib.names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
+    parse_partition_folder,
     segment_file,
 )
 from kidxlib.objects import SCHEME, Location, given_location, is_inside, is_object, location
 from kidxlib.publish import Folder, list_folder, object_sizes
 from kidxlib.recover import ABSENT, RecoverOptions, Status
 from kidxlib.storage import FileVersion
+
+#: So many directories, and entries of each, show whether a directory holds logs.
+_LOOKED_AT_MAX: Final = 50
+_ENTRIES_MAX: Final = 200
 
 #: source, topic, partition
 PartitionKey = tuple[str, str, int]
@@ -484,7 +490,33 @@ def mirror_to_write(option: str, path: str) -> Location:
                 f"{option} {path}: {above} is a broker's log dir (it holds {META_PROPERTIES}), and a broker does not "
                 "start beside directories that are no partitions; expected a place of its own"
             )
+    if (log := _log_in(folder)) is not None:
+        raise UsageError(
+            f"{option} {path}: it is a log dir, {log} is there, and its index files would be replaced; expected a "
+            "place of its own (--in-place writes beside the logs that are read, under the log dir's lock)"
+        )
     return folder
+
+
+def _log_in(folder: Path) -> str | None:
+    """The path of a log in a folder, or in one of its first partitions, or of those of its first sources: in a mirror
+    tree there is none. None where none is found, or not all may be listed.
+    """
+    places, looked_at = [folder], 0
+    while places and looked_at < _LOOKED_AT_MAX:
+        place, looked_at = places.pop(0), looked_at + 1
+        try:
+            with os.scandir(place) as entries:
+                inside = list(itertools.islice(entries, _ENTRIES_MAX))
+        except OSError:
+            continue
+        for entry in inside:
+            if entry.name.endswith(LOG_SUFFIX):
+                return entry.path
+            is_source = place == folder and parse_partition_folder(entry.name) is None
+            if entry.is_dir(follow_symlinks=False) and (is_source or parse_partition_folder(entry.name) is not None):
+                places.append(Path(entry.path))
+    return None
 
 
 def mirror_tree(path: str | None) -> Location | None:

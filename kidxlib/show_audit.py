@@ -15,7 +15,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit import Fate, Finding, Verdict
 from kidxlib.command import ExitCode
-from kidxlib.console import print_json, print_line, print_table, rate
+from kidxlib.console import note, print_json, print_line, print_table, rate
 from kidxlib.names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, segment_file
 from kidxlib.plan import PartitionKey
 from kidxlib.startup import HOLDS_FOR, Action, SegmentForecast
@@ -143,6 +143,15 @@ def broken_files(files: Iterable[Row]) -> dict[PartitionKey, frozenset[str]]:
         if row["verdict"] == Verdict.BROKEN and row["file"] != LOG_SUFFIX:
             broken[row["source"], row["topic"], row["partition"]].add(os.path.basename(row["path"]))
     return {key: frozenset(names) for key, names in broken.items()}
+
+
+def say_broken_logs(paths: Iterable[str]) -> int:
+    """Say of which logs a repair of index files does not mend; how many there are."""
+    broken = sorted(paths)
+    if broken:
+        more = f", and {len(broken) - 1:,} more" if len(broken) > 1 else ""
+        note(f"broken, and no repair of index files mends it: {broken[0]}{more}; kidx verify says what is wrong")
+    return len(broken)
 
 
 # ---- counts ----

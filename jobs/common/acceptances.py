@@ -14,20 +14,19 @@ from functools import reduce
 from typing import Any, Final
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from jobs.common.catalog import Catalog
 from jobs.common.commits import while_others_commit
 from jobs.common.driver_rows import of_driver
 from jobs.common.known_damage import is_damaged
-from jobs.common.tables import ACCEPTED, FINDINGS, LOG_VERSION_NAMES, PARTITIONS, SEGMENTS, spark_schema
+from jobs.common.tables import ACCEPTED, LOG_VERSION_NAMES, SEGMENTS, spark_schema
 from kidxlib.audit import Verdict
 from kidxlib.audit_log import ALSO
 from kidxlib.console import warn
 from kidxlib.names import LOG_SUFFIX
 from kidxlib.objects import location
-from kidxlib.recover import ABSENT
 from kidxlib.show_audit import DAMAGE
 from kidxlib.storage import version_at
 
@@ -49,6 +48,7 @@ class Damage:
     position: int | None
     found: str
     detail: str | None
+    consequence: str | None
     file_bytes: int | None
     file_mtime_ns: int | None
     file_inode: int | None
@@ -71,7 +71,15 @@ class Damage:
         for several, each of them counts.
         """
         others = self.detail if ALSO in (self.detail or "") else None
-        return (*self.key, self.position, *self.version, self.path, self.found == Verdict.TORN, others)
+        return (
+            *self.key,
+            self.position,
+            *self.version,
+            self.path,
+            self.found == Verdict.TORN,
+            others,
+            self.consequence,
+        )
 
     @property
     def version(self) -> tuple[int | None, int | None, int | None]:
@@ -108,14 +116,13 @@ def damage_now(catalog: Catalog, sources: Collection[str], selects: Selects) -> 
         F.col("reason_position").alias("position"),
         F.col("status").alias("found"),
         F.col("reason_detail").alias("detail"),
+        F.lit(None).cast("string").alias("consequence"),
         *(F.col(name).alias(other) for name, other in zip(LOG_VERSION_NAMES, VERSION_NAMES, strict=True)),
         F.col("log_path").alias("path"),
     )
     of_segments = [Damage(**row.asDict()) for row in damaged.collect() if _selected(row, selects)]
     known = {damage.key: damage for damage in of_segments}
-    gone = segments.where(F.col("status").isin(*(status.value for status in ABSENT))).select(*SEGMENTS.key)
-    found = last_findings(catalog, sources, ACCEPTABLE).join(gone, list(SEGMENTS.key), "left_anti")
-    for row in found.collect():
+    for row in catalog.last_findings(sources, ACCEPTABLE).collect():
         damage = _found(row.asDict())
         if not _selected(row, selects):
             continue
@@ -127,18 +134,6 @@ def damage_now(catalog: Catalog, sources: Collection[str], selects: Selects) -> 
         if (of_build.position, of_build.version) == (damage.position, damage.version):
             known[damage.key] = damage
     return sorted(known.values(), key=lambda damage: damage.key)
-
-
-def last_findings(catalog: Catalog, sources: Collection[str], verdicts: Collection[str]) -> DataFrame:
-    """Rows of `findings` with one of some verdicts, of the audit that last looked at their partition: an audit of other
-    topics says nothing of it.
-    """
-    all_findings = catalog.read(FINDINGS).where(F.col("source").isin(*sources))
-    found = all_findings.where(F.col("verdict").isin(*verdicts))
-    last = F.max(F.struct("audited_at", "audit_id"))["audit_id"].alias("audit_id")
-    audited = all_findings.join(found.select(*PARTITIONS.key).distinct(), list(PARTITIONS.key), "left_semi")
-    audits = audited.groupBy(*PARTITIONS.key).agg(last)
-    return found.join(audits, [*PARTITIONS.key, "audit_id"], "left_semi")
 
 
 def accepted(catalog: Catalog, sources: Collection[str], selects: Selects) -> list[Acceptance]:

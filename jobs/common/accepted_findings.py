@@ -12,11 +12,11 @@ from typing import Final, Self
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.common.acceptances import ACCEPTABLE, VERSION_NAMES, Damage, last_findings, still_accepted
+from jobs.common.acceptances import ACCEPTABLE, VERSION_NAMES, Damage, still_accepted
 from jobs.common.catalog import Catalog
 from jobs.common.driver_rows import of_driver
 from jobs.common.known_damage import ACCEPTED_STATUS, known_damage
-from jobs.common.tables import ACCEPTED, FINDINGS, PARTITIONS
+from jobs.common.tables import ACCEPTED, PARTITIONS, SEGMENTS
 from kidxlib.audit_log import ALSO
 from kidxlib.console import print_line
 from kidxlib.names import LOG_SUFFIX
@@ -24,7 +24,7 @@ from kidxlib.show_audit import NOTHING_LOST, AuditSummary, Kind
 
 #: What a finding and what was accepted have in common.
 _SAME: Final = (*ACCEPTED.key, "position", "path", *VERSION_NAMES)
-_IDENTITY: Final = (*_SAME, "found", "detail")
+_IDENTITY: Final = (*_SAME, "found", "detail", "consequence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,9 @@ class AcceptedFindings:
 
     Attributes:
         files: how many, by suffix and verdict.
-        losses: segments of which a broker would drop something at its next start, by what it does, in partitions in
-            whose logs all damage is accepted: that comes of it.
+        losses: segments of which a broker would drop something at its next start, by what it does: those whose own
+            log's damage is accepted; and those of a partition in whose logs all damage is accepted, with what a broker
+            does about it: it was known then that it deletes these.
     """
 
     files: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class AuditedCatalog:
     @classmethod
     def of(cls, catalog: Catalog, found: DataFrame, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
         """Of an audit of some sources and topics that found `found`, rows of `FOUND_SCHEMA`, computed."""
-        audited = [row["source"] for row in catalog.read(FINDINGS).select("source").distinct().collect()]
+        audited = catalog.audited_sources()
         held = still_accepted(catalog, audited)
         return cls(
             accepted_findings(catalog, found, [each for each in held if each.source in sources]),
@@ -95,12 +96,13 @@ def accepted_findings(catalog: Catalog, found: DataFrame, held: Collection[Damag
     judged = _judged(catalog, files, held).cache()
     try:
         counts = judged.where("is_accepted").groupBy("file", "verdict").count().collect()
-        logs = judged.where(F.col("file") == LOG_SUFFIX).groupBy(*PARTITIONS.key)
-        excused = logs.agg(F.every("is_accepted").alias("excused")).where("excused")
+        logs = judged.where(F.col("file") == LOG_SUFFIX)
+        excused = logs.groupBy(*PARTITIONS.key).agg(F.every("knows_consequence").alias("excused")).where("excused")
         segments = found.where(f"{Kind.SEGMENT} IS NOT NULL").select(f"{Kind.SEGMENT}.*")
         lost = segments.where(~F.col("action").isin(*(action.value for action in NOTHING_LOST)))
-        excused_of = lost.join(F.broadcast(excused), list(PARTITIONS.key), "left_semi")
-        losses = excused_of.groupBy("action").count().collect()
+        of_partitions = lost.join(F.broadcast(excused), list(PARTITIONS.key), "left_semi")
+        of_logs = lost.join(F.broadcast(logs.where("is_accepted")), list(SEGMENTS.key), "left_semi")
+        losses = of_partitions.union(of_logs).distinct().groupBy("action").count().collect()
     finally:
         judged.unpersist()
     return AcceptedFindings(
@@ -120,7 +122,7 @@ def files_of_last_audits(
     """
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
-    found = last_findings(catalog, sources, ACCEPTABLE)
+    found = catalog.last_findings(sources, ACCEPTABLE)
     judged = _judged(catalog, found, held)
     for row in judged.groupBy("source", "verdict", "is_accepted").count().collect():
         files[row["source"], ACCEPTED_STATUS if row["is_accepted"] else row["verdict"]] += row["count"]
@@ -129,7 +131,7 @@ def files_of_last_audits(
 
 def _judged(catalog: Catalog, files: DataFrame, held: Collection[Damage]) -> DataFrame:
     """Findings with `is_accepted`: the file is as it was, and what is found in it is what was accepted: not another
-    byte, not a torn end that is broken by now, and nothing besides.
+    byte, not a torn end that is broken by now, and nothing besides. And `knows_consequence`: it leads to the same.
     """
     columns = ACCEPTED.schema(_IDENTITY)
     values = [tuple(getattr(damage, name) for name in columns.names) for damage in held]
@@ -141,4 +143,8 @@ def _judged(catalog: Catalog, files: DataFrame, held: Collection[Damage]) -> Dat
     same.append(merged <= F.col("found.detail").eqNullSafe(F.col("accepted.detail")))
     condition = reduce(Column.__and__, same)
     joined = files.alias("found").join(F.broadcast(accepted.alias("accepted")), condition, "left")
-    return joined.select("found.*", F.coalesce("is_accepted", F.lit(False)).alias("is_accepted"))
+    is_accepted = F.coalesce("is_accepted", F.lit(False))
+    same_consequence = F.col("found.consequence").eqNullSafe(F.col("accepted.consequence"))
+    return joined.select(
+        "found.*", is_accepted.alias("is_accepted"), (is_accepted & same_consequence).alias("knows_consequence")
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,8 @@ def audit_request(
     named = {"--index-dir": index_dir, "--catalog": catalog, "--database": database}
     found = chosen_sources(sources, sample=sample, options=named, settings=settings.build)
     refuse_overlap(None, where.catalog, found)
+    if not sources and not any(named.values()) and os.path.isdir(settings.build.index_dir):
+        index_dir = settings.build.index_dir  # where a build without options has written
     return AuditRequest(
         where=where.with_catalog(),
         sources=found,

@@ -41,7 +41,6 @@ from jobs.common.tables import (
     Table,
     spark_schema,
 )
-from kidxlib.audit import Verdict
 from kidxlib.build import IntervalSource
 from kidxlib.plan import Changes, FirstPresent, Known, PartitionKey
 from kidxlib.recover import ABSENT, Status
@@ -312,28 +311,23 @@ class Catalog:
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", f"audit_id = '{audit_id}'")
         self._commit(FINDINGS, lambda _: writer.save(path))
 
-    def last_audits(self, sources: Collection[str]) -> dict[str, str]:
-        """By source, the id of the last audit; without those that were never audited."""
-        last = F.max(F.struct("audited_at", "audit_id"))["audit_id"].alias("audit_id")
-        rows = self.read(FINDINGS).where(F.col("source").isin(*sources)).groupBy("source").agg(last).collect()
-        return {row["source"]: row["audit_id"] for row in rows}
+    def audited_sources(self) -> list[str]:
+        """The sources that were ever audited."""
+        return [row["source"] for row in self.read(FINDINGS).select("source").distinct().collect()]
 
-    def broken(self, audits: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The files that audits found broken.
-
-        Args:
-            audits: the id of one audit, by source.
-
-        Returns:
-            Rows of `findings`: the key, `verdict` and `path`.
+    def last_findings(self, sources: Collection[str], verdicts: Collection[str]) -> DataFrame:
+        """Rows of `findings` with one of some verdicts, of the audit that last looked at their partition: an audit of
+        other topics says nothing of it. Without those of segments that are gone from their source.
         """
-        columns = t.StructType([t.StructField(name, t.StringType()) for name in ("source", "audit_id")])
-        wanted = of_driver(self.spark, audits.items(), columns)
-        rows = self.read(FINDINGS).where(F.col("verdict") == Verdict.BROKEN.value)
-        rows = rows.join(F.broadcast(wanted), ["source", "audit_id"], "left_semi").select(
-            *FINDINGS.key, "verdict", "path"
-        )
-        return rows.toArrow().to_pylist()
+        all_findings = self.read(FINDINGS).where(F.col("source").isin(*sources))
+        found = all_findings.where(F.col("verdict").isin(*verdicts))
+        last = F.max(F.struct("audited_at", "audit_id"))["audit_id"].alias("audit_id")
+        audited = all_findings.join(found.select(*PARTITIONS.key).distinct(), list(PARTITIONS.key), "left_semi")
+        audits = audited.groupBy(*PARTITIONS.key).agg(last)
+        absent = F.col("status").isin(*(status.value for status in ABSENT))
+        gone = self.read(SEGMENTS).where(F.col("source").isin(*sources) & absent).select(*SEGMENTS.key)
+        there = found.join(gone, list(SEGMENTS.key), "left_anti")
+        return there.join(audits, [*PARTITIONS.key, "audit_id"], "left_semi")
 
     def source_paths(self) -> dict[str, str]:
         """The path of each source, as the last build that read it was given it."""

@@ -377,6 +377,7 @@ ACCEPTED: Final = Table(
         Column("position", _LONG, "the byte at which it was found; null: none in particular"),
         Column("found", _STRING, "the segment's status, or the audit's verdict on the file", nullable=False),
         Column("detail", _STRING, "what was found there, and what was expected"),
+        Column("consequence", _STRING, "as in findings; null where a build has found it"),
         Column("file_bytes", _LONG, "size of the file; null: it was not there, or could not be looked at"),
         Column("file_mtime_ns", _LONG, "its modification time, ns since the epoch"),
         Column("file_inode", _LONG, "its inode number; null of an object, which has none"),

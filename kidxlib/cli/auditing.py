@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kidxlib import interrupts
+from kidxlib.audit import Verdict
 from kidxlib.build import BuildTask
 from kidxlib.cli.scratch import Spool, Spooled, scratch_folder
 from kidxlib.cli.workers import Workers, until_stopped
 from kidxlib.console import note
+from kidxlib.names import LOG_SUFFIX
 from kidxlib.pack import BINS_PER_CORE, pack
 from kidxlib.plan import PartitionKey, Plan
 from kidxlib.progress import Done, Span, begin_phase
 from kidxlib.recover import RecoverOptions
-from kidxlib.show_audit import Kind, Row, broken_files, rows_of_partition, rows_of_segment
+from kidxlib.show_audit import Kind, Row, broken_files, rows_of_partition, rows_of_segment, say_broken_logs
 from kidxlib.verify import AuditedSegment, PartitionAudit, audit_partition, audit_segment, partition_audits
 
 
@@ -108,16 +110,19 @@ def audit(
     return rows
 
 
-def broken_now(plan: Plan, options: RecoverOptions, workers: Workers) -> dict[PartitionKey, frozenset[str]]:
-    """Names of the side files that are broken, by partition: without a catalog nobody remembers an earlier audit.
+def broken_now(plan: Plan, options: RecoverOptions, workers: Workers) -> tuple[dict[PartitionKey, frozenset[str]], int]:
+    """Names of the index and auxiliary files that are broken, by partition, and how many logs are: without a catalog
+    nobody remembers an earlier audit.
 
     Args:
         options: what files are to be like.
     """
-    audits, _ = partition_audits(plan, lambda topic: options, clean_shutdown=True, tiering=False)
-    broken = broken_files(audit(plan, audits, workers, deep=False)[Kind.FILE])
-    note(f"{sum(map(len, broken.values())):,} files in {len(broken):,} partitions are broken")
-    return broken
+    audits, _ = partition_audits(plan, lambda topic: options, clean_shutdown=None, tiering=False)
+    files = audit(plan, audits, workers, deep=False)[Kind.FILE]
+    broken = broken_files(files)
+    note(f"{sum(map(len, broken.values())):,} index files in {len(broken):,} partitions are broken")
+    logs = (row for row in files if row["file"] == LOG_SUFFIX and row["verdict"] == Verdict.BROKEN.value)
+    return broken, say_broken_logs(row["path"] for row in logs)
 
 
 def _place(row: Row) -> tuple[str, str, int, int, str]:

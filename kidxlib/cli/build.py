@@ -113,12 +113,13 @@ def build(
             sweep(partition.index_folder, older_than_ns)
         scratch = stack.enter_context(scratch_folder())
         workers = stack.enter_context(Workers(processes or os.cpu_count() or 1))
-        side_files, broken = SideFiles(snapshots, epochs), dict[PartitionKey, frozenset[str]]()
+        side_files, broken, broken_logs = SideFiles(snapshots, epochs), dict[PartitionKey, frozenset[str]](), 0
         if repair:
             # Whoever repairs nothing does not wait for what an audit imports.
             from kidxlib.cli.auditing import broken_now
 
-            broken, side_files = broken_now(plan, options, workers), REPAIRED_SIDE_FILES
+            side_files = REPAIRED_SIDE_FILES
+            broken, broken_logs = broken_now(plan, options, workers)
             plan = repairs(plan, broken)
         counts = Counts()
         with interrupts.telling(lambda: _done_so_far(counts, plan)), _removing_held(plan):
@@ -143,13 +144,16 @@ def build(
             shown["broken"] = sorted(
                 f"{topic}-{partition}/{name}" for (_, topic, partition), files in broken.items() for name in files
             )
+            shown["broken_logs"] = broken_logs
         print_json({**shown, **counts.as_json()})
     else:
         print_counts(str(sources[0].path), counts)
         print_skipped((reason.value, count) for reason, count in plan.left_alone.counts.items())
         print_rate(counts.log_bytes, scan_seconds, seconds - start)
         print_line(f"index files: {mirror or 'beside the segments'}")
-    all_well = counts.not_well_count == 0 and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
+    all_well = (
+        counts.not_well_count == 0 and not broken_logs and not plan.left_alone.counts[NotASegment.UNLISTABLE_FOLDER]
+    )
     return ExitCode.OK if all_well else ExitCode.NOT_WELL
 
 

@@ -165,7 +165,7 @@ def test_an_acceptance_covers_what_was_accepted_and_nothing_else() -> None:
     file = {"file_bytes": 9, "file_mtime_ns": 8, "file_inode": 7, "path": "/a/0.log"}
     key = {"source": "a", "topic": "orders", "partition": 0, "base_offset": 0, "file": ".log", "reason": "crc-mismatch"}
     same: dict[str, Any] = {**key, **file, "position": 30}
-    accepted = acceptances.Damage(**same, found="truncated", detail="of a build")
+    accepted = acceptances.Damage(**same, found="truncated", detail="of a build", consequence="c")
     cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
         ({}, {}, True),
         ({}, {"verdict": "torn"}, True),
@@ -186,11 +186,15 @@ def test_an_acceptance_covers_what_was_accepted_and_nothing_else() -> None:
     use_pips_spark()
     with session("test") as spark:
         for of_acceptance, of_finding, covered in cases:
-            row = {**same, "verdict": "broken", "detail": "d", **of_finding}
+            row = {**same, "verdict": "broken", "detail": "d", "consequence": "c", **of_finding}
             found = spark.createDataFrame([row], FINDINGS.schema(row))
             held = [replace(accepted, **of_acceptance)]
             [judged] = _judged(Catalog(spark, "/nowhere"), found, held).collect()
-            assert judged["is_accepted"] == covered, (of_acceptance, of_finding)
+            assert judged["is_accepted"] == judged["knows_consequence"] == covered, (of_acceptance, of_finding)
+        row = {**same, "verdict": "broken", "detail": "d", "consequence": "and deletes 2 segments after it"}
+        found = spark.createDataFrame([row], FINDINGS.schema(row))
+        [judged] = _judged(Catalog(spark, "/nowhere"), found, [accepted]).collect()
+        assert (judged["is_accepted"], judged["knows_consequence"]) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from kidxlib.build import IntervalSource
 from kidxlib.discover import Source
 from kidxlib.errors import UsageError
-from kidxlib.names import LOG_SUFFIX, TopicPartition, segment_file
-from kidxlib.plan import KnownSegment, Plan, SideFiles, Target, compare, find_segments, segments_folder
+from kidxlib.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TopicPartition, segment_file
+from kidxlib.plan import KnownSegment, Plan, SideFiles, Target, compare, find_segments, mirror_to_write, segments_folder
 from kidxlib.publish import Folder
 from kidxlib.recover import RecoverOptions, Status
 from tests.docs.log_dirs import put
@@ -101,3 +101,16 @@ def test_logs_that_stand_elsewhere_than_their_source_have_no_place() -> None:
     assert segments_folder(Path("/logs/a/t-0"), partition, recorded) == Folder("/logs/a", "t-0")
     for elsewhere in ("/logs/b", "/logs", "/logs/a/u-0/x"):
         assert segments_folder(Path(elsewhere), partition, recorded) is None
+
+
+@pytest.mark.parametrize("inside", ["", "orders-0", "b1/orders-0"])
+def test_a_log_dir_is_no_place_for_a_mirror_tree(inside: str, tmp_path: Path) -> None:
+    """Its index files would be replaced, without its lock: a partition, a log dir, and log dirs by source."""
+    mirror = tmp_path / "mirror"
+    folder = mirror / inside
+    folder.mkdir(parents=True)
+    (folder / segment_file(0, OFFSET_INDEX_SUFFIX)).touch()
+    assert mirror_to_write("--index-dir", str(mirror)) == mirror
+    (folder / segment_file(0, LOG_SUFFIX)).touch()
+    with pytest.raises(UsageError, match=f"it is a log dir, {folder}/0+.log is there"):
+        mirror_to_write("--index-dir", str(mirror))

@@ -91,6 +91,14 @@ def _not_all_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
     return planted
 
 
+def _not_flushed(plant: Callable[[Path], None]) -> Callable[[Path], None]:
+    def planted(log_dir: Path) -> None:
+        _checkpoint(log_dir, names.RECOVERY_POINT_CHECKPOINT, 1)
+        plant(log_dir)
+
+    return planted
+
+
 def _emptied(base_offset: int) -> Callable[[Path], None]:
     return lambda log_dir: os.truncate(_log(log_dir, base_offset), 0)
 
@@ -230,6 +238,8 @@ _CASES = [
     Planted(
         (), "what recovery would do, clean stop", _after_clean_stop(_flip(_LARGE, 0.5)), "and deletes 2 segments after"
     ),
+    Planted((), "all that is lost", _not_flushed(_flip(_LARGE, 0.999)), "; after it 824,024 bytes with 4,536 records"),
+    Planted((), "all that would be lost", _flip(_LARGE, 0.999), "; after it 824,024 bytes"),
     Planted((), "a torn end of a segment that is not the last", _longer(_LARGE, bytes(50)), "only the last segment"),
     Planted((), "a size field that is too large, last batch", _size_of_last_batch(64), "broken: "),
     Planted((), "a size field that is too large, with batches after", _size_in_the_middle, "broken: "),
@@ -341,3 +351,17 @@ def test_a_large_batch_after_a_wrong_size_is_found(tmp_path: Path) -> None:
     (folder / names.segment_file(0, names.LOG_SUFFIX)).write_bytes(data)
     [log] = [row for row in audited(tmp_path)[Kind.FILE] if row["file"] == names.LOG_SUFFIX]
     assert (log["verdict"], log["reason"], log["position"]) == ("broken", "batch-overruns-file", len(batch))
+
+
+def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> None:
+    """Whether there is an index to repair or not."""
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+    repair = ["build", str(log_dir), "--in-place", "--repair"]
+    assert CliRunner().invoke(kidx, repair, standalone_mode=False).return_value == ExitCode.OK
+    _flip(_LARGE, 0.999)(log_dir)
+    os.truncate(log_dir / _FOLDER / names.segment_file(_SMALL, names.TIME_INDEX_SUFFIX), 12)
+    for files in ("1 index files in 1 partitions", "0 index files in 0 partitions"):
+        ended = CliRunner().invoke(kidx, repair, standalone_mode=False)
+        assert ended.return_value == ExitCode.NOT_WELL
+        assert files in ended.stderr
+        assert f"broken, and no repair of index files mends it: {_log(log_dir, _LARGE)}; " in ended.stderr
