@@ -373,10 +373,14 @@ class _Say:
         return int(different[0]) if len(different) else both
 
     def _detail(self, number: int) -> str:
-        def shown(index: AbstractIndex[Any]) -> str:
-            return str(index.entry(number)) if number < len(index) else "none"
+        return entries_differ(self._found, self._expected, number)
 
-        return (
-            f"entry {number} of {len(self._found)} is {shown(self._found)}, recovery writes {shown(self._expected)} of "
-            f"{len(self._expected)}"
-        )
+
+def entries_differ(found: AbstractIndex[Any], expected: AbstractIndex[Any], number: int) -> str:
+    """How an index differs from what recovery writes, from its entry `number` on, counted from 0."""
+    is_there, is_expected = number < len(found), number < len(expected)
+    if is_there and is_expected and found.entry(number) != expected.entry(number):
+        return f"entry {number} is {found.entry(number)}, recovery writes {expected.entry(number)}"
+    more = f"; entry {number} is {found.entry(number)}" if is_there and not is_expected else ""
+    less = f"; entry {number} would be {expected.entry(number)}" if is_expected and not is_there else ""
+    return f"{len(found)} entries, recovery writes {len(expected)}{more}{less}"

@@ -134,7 +134,8 @@ def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: s
         except ValueError as error:
             raise CheckpointError(f"{path}: line {number}: {line!r}, expected {expected}") from error
     if len(lines) < 2 or lines[1] != str(len(entries)):
-        raise CheckpointError(f"{path}: line 2: {lines[1:2]!r} entries announced, {len(entries)} found")
+        announced = lines[1] if len(lines) > 1 else "no"
+        raise CheckpointError(f"{path}: line 2: {announced} entries announced, {len(entries)} found")
     return entries
 
 

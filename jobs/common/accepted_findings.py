@@ -47,7 +47,7 @@ class AcceptedFindings:
 
     def show(self) -> None:
         if self.count:
-            print_line(f"accepted: {self.count:,} of these findings, which count no more (table {ACCEPTED.name})")
+            print_line(f"accepted: {self.count:,} of these findings; they fail no audit (table {ACCEPTED.name})")
 
     def taken_from(self, summary: AuditSummary) -> AuditSummary:
         """What an audit comes to without it: what its exit code goes by."""

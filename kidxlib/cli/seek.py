@@ -52,9 +52,9 @@ def seek(
     first line whether the question is answered.
     """
     if (folder is None) == (catalog is None):
-        raise UsageError("give a log dir, or --catalog DIR")
+        raise UsageError(f"{_one_of(folder)}: a log dir, or --catalog DIR")
     if (offset is None) == (timestamp is None):
-        raise UsageError("give --offset N or --timestamp TIME")
+        raise UsageError(f"{_one_of(offset)}: --offset N, or --timestamp TIME")
     wanted = TopicPartition(topic, partition)
     seekers: list[tuple[str, Seeker | str]]
     if catalog is not None:
@@ -145,3 +145,7 @@ def _one_line(error: Exception) -> str:
 def _literal(text: str) -> str:
     quoted = text.replace("'", "''")
     return f"'{quoted}'"
+
+
+def _one_of(given: object) -> str:
+    return "give one of these" if given is None else "give one of these, not both"

@@ -246,7 +246,7 @@ def broken_files(built: Built) -> Rows:
     )
     lost = "offsets 5797 to 5799 are missing, which were committed; another replica may have them"
     return [
-        log("broken", 0, "unreadable", "its side files were not looked at"),
+        log("broken", 0, "cannot-read", "its side files were not looked at"),
         ("broker", "clock", 0, 10, ".timeindex", "missing", empty, str(index / MISSING)),
         log("flipped", 0, "crc-mismatch", truncated),
         overflow[0],

@@ -45,7 +45,7 @@ def test_a_checkpoint_reads_as_kafka_writes_it(tmp_path: Path) -> None:
         ("1\n0\n", "line 1: version '1', expected 0"),
         ("0\n1\ntopic 0\n", "line 3: 'topic 0', expected <topic> <partition> <offset>"),
         ("0\n1\ntopic zero 7\n", "line 3"),
-        ("0\n2\ntopic 0 7\n", "line 2: ['2'] entries announced, 1 found"),
+        ("0\n2\ntopic 0 7\n", "line 2: 2 entries announced, 1 found"),
         ("0\n", "line 2"),
     ],
 )
