@@ -24,6 +24,7 @@ from kidxlib.objects import Location, ObjectPath
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
 
 #: As `FileLock` makes it, with the umask that brokers have.
 _LOCK_MODE: Final = 0o644
@@ -69,7 +70,7 @@ def read_checkpoints(log_dir: Location) -> Checkpoints:
         recovery_points=read_offset_checkpoint(log_dir / names.RECOVERY_POINT_CHECKPOINT),
         log_start_offsets=read_offset_checkpoint(log_dir / names.LOG_START_OFFSET_CHECKPOINT),
         high_watermarks=read_offset_checkpoint(log_dir / names.HIGH_WATERMARK_CHECKPOINT),
-        cleaner_offsets=read_offset_checkpoint(log_dir / "cleaner-offset-checkpoint"),
+        cleaner_offsets=read_offset_checkpoint(log_dir / names.CLEANER_CHECKPOINT),
         clean_shutdown=(log_dir / CLEAN_SHUTDOWN_FILE).exists(),
     )
 
@@ -146,7 +147,7 @@ def read_topic_id(partition_folder: Location) -> str | None:
         CheckpointError: it holds no topic id.
         OSError: it cannot be read.
     """
-    path = partition_folder / "partition.metadata"
+    path = partition_folder / PARTITION_METADATA
     try:
         lines = _lines(path)
     except FileNotFoundError:
@@ -158,15 +159,23 @@ def read_topic_id(partition_folder: Location) -> str | None:
 
 
 def _lines(path: Location) -> list[str]:
-    """The lines of a small regular file or object; never waits on a pipe."""
+    return small_file(path).decode(errors="replace").splitlines()
+
+
+def small_file(path: Location) -> bytes:
+    """The content of a small regular file or object; never waits on a pipe.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
     if isinstance(path, ObjectPath):
-        return path.read_bytes().decode(errors="replace").splitlines()
+        return path.read_bytes()
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    with open(descriptor, errors="replace") as file:
-        return file.read().splitlines()
+    with open(descriptor, "rb") as file:
+        return file.read()
 
 
 @contextlib.contextmanager

@@ -17,10 +17,17 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+#: Where a broker with tiered storage keeps indexes, beside its partitions (`RemoteIndexCache.DIR_NAME`).
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+#: KRaft's own, which `LogManager` does not load.
+METADATA_TOPIC = "__cluster_metadata"
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
@@ -31,17 +38,19 @@ _NEAREST = 3
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
+_JAVA_INTEGER = re.compile(r"[+-]?\d+")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 _MOVED_FOLDER = re.compile(r"\S+-\S+\.\S+-(delete|future|stray)")
+_MOVED_SUFFIXES = ("-delete", "-future", "-stray")
 
 SIDE_FILE_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
-_UNFINISHED_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap")
+_UNFINISHED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _CHECKPOINTS = (
     LEADER_EPOCH_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
-    "cleaner-offset-checkpoint",
+    CLEANER_CHECKPOINT,
 )
 _BROKER_FILES = (
     "partition.metadata",
@@ -92,6 +101,29 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
     if not dash or not _NUMBER.fullmatch(number) or int(number) > PARTITION_MAX:
         return None
     return TopicPartition(topic, int(number)) if is_name(topic) else None
+
+
+def loaded_as(name: str) -> TopicPartition | None:
+    """The partition for which a broker that starts takes the folder called `name`; None where it ends over it.
+
+    That is more than what it writes itself: partitions that it moves or deletes, `a-00`, and topics of any characters
+    (`LocalLog.parseTopicPartitionName`).
+    """
+    if name.endswith(_MOVED_SUFFIXES):
+        if _MOVED_FOLDER.fullmatch(name) is None:
+            return None
+        name = name.rpartition(".")[0]
+    topic, _, number = name.rpartition("-")
+    partition = java_integer(number, 32)
+    return TopicPartition(topic, partition) if topic and partition is not None else None
+
+
+def java_integer(text: str, bits: int) -> int | None:
+    """What Java's `parseInt` and `parseLong` make of a text; None where they throw a `NumberFormatException`."""
+    if _JAVA_INTEGER.fullmatch(text) is None:
+        return None
+    value = int(text)
+    return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 
 def is_name(text: str) -> bool:

@@ -84,7 +84,7 @@ def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartiti
             "clean_shutdown": task.last_stop.clean_shutdown,
             "log_start_offset": forecast.log_start_offset,
             "log_end_offset": forecast.log_end_offset,
-            "failure": forecast.failure,
+            "failure": "\n".join(forecast.failures) or None,
             "removed": [{"file": name, "why": why.value} for name, why in forecast.removed.items()],
             "renamed": forecast.renamed,
         },
@@ -183,7 +183,7 @@ class AuditSummary:
         actions: segments, by what a broker would do with them.
         lost: those of which something is lost.
         starts: partitions, by whether their broker stopped cleanly.
-        failures: partitions that fail to load before a segment is looked at.
+        failures: what keeps a broker from starting, besides segments; of a log dir as a whole it is there once.
         removed: files that a broker would remove, by why.
         not_ready: segments that are not ready for tiering; None where nobody asked.
     """
@@ -194,7 +194,7 @@ class AuditSummary:
     actions: dict[str, ActionCounts] = field(default_factory=dict)
     lost: list[Row] = field(default_factory=list)
     starts: Counter[bool] = field(default_factory=Counter)
-    failures: list[Row] = field(default_factory=list)
+    failures: dict[str, None] = field(default_factory=dict)
     removed: Counter[str] = field(default_factory=Counter)
     not_ready: list[Row] | None = None
     not_ready_count: int = 0
@@ -231,8 +231,7 @@ class AuditSummary:
         """Add a row of `Kind.PARTITION`."""
         self.starts[row["clean_shutdown"]] += 1
         self.removed.update(each["why"] for each in row["removed"])
-        if row["failure"] is not None:
-            self.failures.append(row)
+        self.failures.update(dict.fromkeys(_failures(row)))
 
     def name(self, row: Row) -> str:
         """What a person calls the segment of a row."""
@@ -324,8 +323,9 @@ def _show_start(summary: AuditSummary, start_rate: int) -> None:
         ],
         text_columns=1,
     )
-    for row in summary.failures[:SHOWN]:
-        print_line(f"{Action.FAIL}: {row['folder']}: {row['failure']}")
+    for failure in list(summary.failures)[:SHOWN]:
+        print_line(f"{Action.FAIL}: {failure}")
+    _print_more(len(summary.failures))
     for row in summary.lost[:SHOWN]:
         records = "an unknown number of records" if row["lost_records"] is None else f"{row['lost_records']:,} records"
         print_line(
@@ -340,6 +340,13 @@ def _show_start(summary: AuditSummary, start_rate: int) -> None:
         takes = f"about {seconds:,.0f} s at {rate(start_rate, 1)}" if seconds >= 1 else "less than a second"
         print_line(f"it would read {decimal(summary.read_bytes)}: {takes}")
     print_line(f"told for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
+
+
+def _failures(row: Row) -> Iterable[str]:
+    """Of a row of `Kind.PARTITION`, each with the place that it is about."""
+    folder = row["folder"]
+    for failure in row["failure"].split("\n") if row["failure"] else ():
+        yield failure if failure.startswith(f"{os.path.dirname(folder)}/") else f"{folder}: {failure}"
 
 
 def _print_more(count: int) -> None:

@@ -1,6 +1,8 @@
 """What a broker would do with a partition's folder when it starts: Kafka's `LogLoader`, told beforehand.
 
 It holds for brokers of `HOLDS_FOR`. Nothing is changed. Of the logs those are read that the broker would read too.
+What keeps a broker from starting before it comes to logs is found in `start_failures`; segments are told all the same,
+as if that were mended.
 
 Producer snapshots decide from where on a broker goes through batch headers to learn of producers, and so whether it
 comes upon a header that is malformed. Not told: segments that it has to split (`offset-overflow`), where producers are
@@ -12,7 +14,6 @@ from __future__ import annotations
 
 import enum
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,9 @@ from typing import Final, NoReturn, Self
 
 import numpy as np
 
-from kidxlib import names
+from kidxlib import names, start_failures
 from kidxlib.abstract_index import CorruptIndexError
-from kidxlib.errors import why
-from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE, CheckpointError, read_offset_checkpoint
+from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE
 from kidxlib.log_segment import LogSegment
 from kidxlib.names import TopicPartition
 from kidxlib.objects import Location, files_in, location
@@ -34,6 +34,7 @@ from kidxlib.past_end import PastEnd, past_end
 from kidxlib.producers import SnapshotError, read_snapshot
 from kidxlib.records import MalformedRecordsError, batches
 from kidxlib.recover import RecoveredSegment, RecoverOptions, ScanEnd, Status, recover
+from kidxlib.start_failures import Thrown, offset_of
 from kidxlib.storage import LogBytes, LogFile
 from kidxlib.time_index import TimeIndex
 from kidxlib.transaction_index import TransactionIndex, UnknownVersionError
@@ -49,7 +50,6 @@ HOLDS_FOR: Final = ("3.9", "4.0", "4.1", "4.2", "4.3")
 _INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
 _OVERFLOW: Final = "offset-overflow"
 
-_OFFSET_IN_NAME: Final = re.compile(r"([0-9]+)\.")
 _INDEX_SUFFIXES: Final = (names.OFFSET_INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TRANSACTION_INDEX_SUFFIX)
 
 
@@ -147,8 +147,8 @@ class Forecast:
     Attributes:
         removed: names of files that go first, and why.
         renamed: names of files that lose their `.swap`.
-        log_end_offset: None where loading fails, or a segment is split.
-        failure: why loading fails before it comes to a segment; None where it does not.
+        log_end_offset: None where loading fails at a segment, or a segment is split.
+        failures: why a broker does not start with it, besides segments; these are told as if that were mended.
     """
 
     segments: list[SegmentForecast] = field(default_factory=list)
@@ -156,7 +156,7 @@ class Forecast:
     renamed: list[str] = field(default_factory=list)
     log_start_offset: int | None = None
     log_end_offset: int | None = None
-    failure: str | None = None
+    failures: list[str] = field(default_factory=list)
 
     @property
     def read_bytes(self) -> int:
@@ -165,7 +165,7 @@ class Forecast:
 
     @property
     def fails(self) -> bool:
-        return self.failure is not None or any(segment.action is Action.FAIL for segment in self.segments)
+        return bool(self.failures) or any(segment.action is Action.FAIL for segment in self.segments)
 
 
 def forecast(
@@ -193,12 +193,17 @@ def forecast(
 
 @dataclass(frozen=True, slots=True)
 class PartitionStop:
-    """How the broker of a partition's log dir stopped."""
+    """How the broker of a partition's log dir stopped.
+
+    Attributes:
+        failures: of the log dir as a whole.
+    """
 
     clean_shutdown: bool
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +212,7 @@ class LastStop:
 
     Attributes:
         recovery_points, log_start_offsets, high_watermarks: by partition; 0 of those that are not in them.
+        failures: why a broker does not start with this log dir.
         notes: what a person should be told about the files that say so.
     """
 
@@ -214,6 +220,7 @@ class LastStop:
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
+    failures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def of(self, partition: TopicPartition) -> PartitionStop:
@@ -222,30 +229,44 @@ class LastStop:
             self.recovery_points.get(partition, 0),
             self.log_start_offsets.get(partition, 0),
             self.high_watermarks.get(partition, 0),
+            self.failures,
         )
 
 
-def last_stop(log_dir: Location, clean_shutdown: bool | None = None) -> LastStop:
-    """Read it from a log dir. A checkpoint that cannot be read says nothing, as to a broker.
+def last_stop(log_dir: Location, clean_shutdown: bool | None = None, *, is_listed: bool = True) -> LastStop:
+    """Read it from a log dir.
 
     Args:
         clean_shutdown: what to take for it; None asks the log dir.
+        is_listed: the folder was given as a log dir, so what else lies in it counts; else a partition was that is in
+            it, and it may be any folder.
+
+    Raises:
+        OSError: it cannot be listed.
     """
-    notes = []
-    offsets = []
-    for name in (
-        names.RECOVERY_POINT_CHECKPOINT,
-        names.LOG_START_OFFSET_CHECKPOINT,
-        names.HIGH_WATERMARK_CHECKPOINT,
-    ):
-        try:
-            offsets.append(read_offset_checkpoint(log_dir / name) or {})
-        except (CheckpointError, OSError) as error:
-            notes.append(f"{why(error)}; a broker takes 0 for all partitions of {log_dir}")
-            offsets.append({})
+    read = [
+        start_failures.read_offsets(log_dir, name)
+        for name in (
+            names.RECOVERY_POINT_CHECKPOINT,
+            names.LOG_START_OFFSET_CHECKPOINT,
+            names.HIGH_WATERMARK_CHECKPOINT,
+            names.CLEANER_CHECKPOINT,
+        )
+    ]
+    points, starts, watermarks, _ = read
+    failures = [each.failure for each in read if each.failure is not None]
+    if is_listed:
+        failures += start_failures.in_log_dir(log_dir)
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
-    return LastStop(clean_shutdown, offsets[0], offsets[1], offsets[2], tuple(notes))
+    return LastStop(
+        clean_shutdown,
+        points.by_partition,
+        starts.by_partition,
+        watermarks.by_partition,
+        tuple(failures),
+        tuple(each.note for each in read if each.note is not None),
+    )
 
 
 class _StoppedError(Exception):
@@ -266,9 +287,10 @@ class _Loader:
         self._clean_shutdown = clean_shutdown
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
+        files = files_in(folder)
+        self._found = Forecast(failures=list(start_failures.in_files(folder, files)))
         #: Files by the names that they have by then.
-        self._files = files_in(folder)
-        self._found = Forecast()
+        self._files = {name: path for name, path in files.items() if not start_failures.is_misnamed(name)}
         self._read_before = recoveries
         self._recoveries: dict[int, Recovery] = {}  # of the segments that the broker recovers
         self._snapshots: dict[int, bool] = {}  # offsets of producer snapshots, and whether they can be read
@@ -305,32 +327,36 @@ class _Loader:
 
     def _refuse_unreadable(self) -> None:
         """`removeTempFilesAndCollectSwapFiles`, which fails on a file that it may not read."""
-        for name, path in sorted(self._files.items()):
+        for _, path in sorted(self._files.items()):
             if isinstance(path, Path) and not os.access(path, os.R_OK):
-                self._found.failure = f"{name} may not be read"
+                self._found.failures.append(f"{path}: it may not be read; {Thrown.IO}")
                 raise _StoppedError
 
     def _finish_swaps(self) -> None:
         """`removeTempFilesAndCollectSwapFiles`, and the passes up to the renaming of swap files."""
-        cleaned = [name for name in self._files if name.endswith(".cleaned")]
+        cleaned = [name for name in self._files if name.endswith(names.CLEANED_SUFFIX)]
         first_cleaned = min((_offset(name) for name in cleaned), default=names.OFFSET_MAX)
         for name in sorted(self._files):
             if name.endswith(names.DELETED_SUFFIX):
                 self._remove(name, Removal.DELETED)
-            elif name.endswith(".cleaned"):
+            elif name.endswith(names.CLEANED_SUFFIX):
                 self._remove(name, Removal.CLEANED)
-            elif name.endswith(".swap") and _offset(name) >= first_cleaned:
+            elif name.endswith(names.SWAP_SUFFIX) and _offset(name) >= first_cleaned:
                 self._remove(name, Removal.SWAP)
-        swaps = [name for name in sorted(self._files) if name.endswith(".swap")]
-        logs = [name.removesuffix(".swap") for name in swaps if name.endswith(f"{names.LOG_SUFFIX}.swap")]
+        swaps = [name for name in sorted(self._files) if name.endswith(names.SWAP_SUFFIX)]
+        logs = [
+            name.removesuffix(names.SWAP_SUFFIX)
+            for name in swaps
+            if name.endswith(f"{names.LOG_SUFFIX}{names.SWAP_SUFFIX}")
+        ]
         least = min((_offset(name) for name in logs), default=names.OFFSET_MAX)
-        behind = max((self._segment(_offset(name), ".swap").next_offset() for name in logs), default=-1)
+        behind = max((self._segment(_offset(name), names.SWAP_SUFFIX).next_offset() for name in logs), default=-1)
         for name in sorted(self._files):
-            match = _OFFSET_IN_NAME.match(name)
-            if not name.endswith(".swap") and match is not None and least <= int(match[1]) < behind:
+            offset = offset_of(name)
+            if not name.endswith(names.SWAP_SUFFIX) and offset is not None and least <= offset < behind:
                 self._remove(name, Removal.SWAPPED)
         for name in swaps:
-            self._files[name.removesuffix(".swap")] = self._files.pop(name)
+            self._files[name.removesuffix(names.SWAP_SUFFIX)] = self._files.pop(name)
             self._found.renamed.append(name)
         for name in logs:  # to learn where they end it has made the offset indexes that were missing, full of zeros
             index = f"{name.removesuffix(names.LOG_SUFFIX)}{names.OFFSET_INDEX_SUFFIX}"
@@ -344,8 +370,8 @@ class _Loader:
 
     def _list_snapshots(self) -> None:
         for name, path in self._files.items():
-            offset = names.parse_snapshot(name)
-            if offset is not None:
+            offset = offset_of(name)
+            if name.endswith(names.SNAPSHOT_SUFFIX) and offset is not None:
                 self._snapshots[offset] = _is_snapshot(path)
 
     def _replay(self, log_start_offset: int, end: int, segments: Sequence[SegmentForecast]) -> int:
@@ -405,7 +431,10 @@ class _Loader:
     def _load_segments(self) -> None:
         """`loadSegmentFiles`."""
         for name in sorted(self._files):
-            if name.endswith(_INDEX_SUFFIXES) and f"{name.rpartition('.')[0]}{names.LOG_SUFFIX}" not in self._files:
+            if (
+                name.endswith(_INDEX_SUFFIXES)
+                and names.segment_file(_offset(name), names.LOG_SUFFIX) not in self._files
+            ):
                 self._remove(name, Removal.ORPHAN)
         for base_offset in self._base_offsets():
             size = self._files[names.segment_file(base_offset, names.LOG_SUFFIX)].stat().st_size
@@ -476,7 +505,7 @@ class _Loader:
         recovery = self._read_before.get(segment.base_offset)
         if recovery is None or recovery.log_bytes != segment.log_bytes:
             return None
-        return None if self._path_of(segment).name.endswith(".swap") else recovery
+        return None if self._path_of(segment).name.endswith(names.SWAP_SUFFIX) else recovery
 
     def _path_of(self, segment: SegmentForecast) -> Location:
         return self._files[names.segment_file(segment.base_offset, names.LOG_SUFFIX)]
@@ -571,5 +600,7 @@ def _is_snapshot(path: Location) -> bool:
 
 
 def _offset(name: str) -> int:
-    match = _OFFSET_IN_NAME.match(name)
-    return int(match[1]) if match is not None else names.OFFSET_MAX
+    """Of a file whose name was found to have one."""
+    offset = offset_of(name)
+    assert offset is not None, name
+    return offset

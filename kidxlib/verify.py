@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib import names
+from kidxlib import names, start_failures
 from kidxlib.abstract_index import map_file
 from kidxlib.audit import Finding, Verdict, audit_offset_index, audit_time_index
 from kidxlib.audit_log import AuditedLog, audit_log, audit_logs
@@ -121,7 +121,10 @@ def partition_audits(
             their directory is not there. None: only those of the plan.
     """
     log_dirs = sorted({partition.folder.log_dir for partition in plan.partitions}, key=str)
-    stops = {log_dir: last_stop(log_dir, clean_shutdown) for log_dir in log_dirs}
+    listed = {
+        partition.folder.log_dir for partition in plan.partitions if partition.folder.source.name in plan.log_dirs
+    }
+    stops = {log_dir: last_stop(log_dir, clean_shutdown, is_listed=log_dir in listed) for log_dir in log_dirs}
     audits = {
         partition.key: PartitionAudit(
             topic_partition=partition.folder.topic_partition,
@@ -335,11 +338,21 @@ def audit_partition(task: PartitionAudit, segments: Iterable[AuditedSegment]) ->
 
 
 def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> Forecast:
+    found = _forecast_of_empty(task) if is_empty else _forecast_of_segments(task, recoveries)
+    found.failures[:0] = task.last_stop.failures
+    return found
+
+
+def _forecast_of_empty(task: PartitionAudit) -> Forecast:
     stop = task.last_stop
-    if is_empty:
-        known = max(stop.recovery_point, stop.high_watermark)
-        had = f", though the broker's checkpoints say that it had offsets up to {known - 1}" if known else ""
-        return Forecast(failure=f"no segment is there{had}; a broker that starts makes an empty log")
+    known = max(stop.recovery_point, stop.high_watermark)
+    had = f", though the broker's checkpoints say that it had offsets up to {known - 1}" if known else ""
+    empty = f"no segment is there{had}; a broker that starts makes an empty log"
+    return Forecast(failures=[empty, *start_failures.in_folder(task.folder)])
+
+
+def _forecast_of_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> Forecast:
+    stop = task.last_stop
     try:
         return forecast(
             task.folder,
@@ -350,7 +363,7 @@ def _forecast(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
             recoveries=recoveries,
         )
     except (LogChangedError, OSError) as error:
-        return Forecast(failure=why(error))
+        return Forecast(failures=[why(error)])
 
 
 def _transactions(read: list[_Read], fold: PartitionFold, index_folder: Location) -> Iterator[SegmentFinding]:
