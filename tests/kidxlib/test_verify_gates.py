@@ -5,6 +5,7 @@ The table of docs/safety.md is this one.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -15,12 +16,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kidxlib import names
+from kidxlib import names, start_failures
 from kidxlib.audit import Verdict
 from kidxlib.cli.main import kidx
 from kidxlib.command import ExitCode
 from kidxlib.errors import UsageError
-from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE
+from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.records import Record
 from kidxlib.show_audit import AuditSummary, Kind, show_summary
 from tests.kidxlib import encoded, golden
@@ -28,6 +29,12 @@ from tests.kidxlib.audits import audited
 
 _FOLDER = "txn-mixed-0"
 _FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
+_OFFSET_CHECKPOINTS = (
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+    names.HIGH_WATERMARK_CHECKPOINT,
+    names.CLEANER_CHECKPOINT,
+)
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +197,30 @@ def _empty_directory(log_dir: Path) -> None:
     (log_dir / "orders-3").mkdir()
 
 
+def _directory(name: str, **files: bytes) -> Callable[[Path], None]:
+    """A directory in the log dir, and what is in it."""
+
+    def plant(log_dir: Path) -> None:
+        (log_dir / name).mkdir()
+        for file, content in files.items():
+            (log_dir / name / file.replace("_", "-")).write_bytes(content)
+
+    return plant
+
+
+def _file(name: str, content: bytes = b"") -> Callable[[Path], None]:
+    """A file in the log dir."""
+
+    def plant(log_dir: Path) -> None:
+        (log_dir / name).write_bytes(content)
+
+    return plant
+
+
+def _in_partition(name: str, content: bytes = b"") -> Callable[[Path], None]:
+    return _file(f"{_FOLDER}/{name}", content)
+
+
 def _nothing(log_dir: Path) -> None:
     pass
 
@@ -218,6 +249,71 @@ _FLIPS = [
         (f"{where:.1%} into it", lambda plant: plant, f"broken: {_FOLDER} {base_offset} .log: "),
         (f"{where:.1%} into it, clean stop", _after_clean_stop, f"broken: {_FOLDER} {base_offset} .log: "),
     )
+]
+_OFFLINE = "a broker that starts takes the log dir out of use, and ends if it has no other"
+_NO_OFFSET = "is no offset; a broker that starts ends with an error (NumberFormatException)"
+_JUNK = b"junk\n"
+_SHORT = b"0\n3\ntxn-mixed 0 7\n"
+_NO_NUMBER = b"0\n1\ntxn-mixed 0 x\n"
+#: What keeps a broker from starting, and what is like it and does not.
+_NO_START = [
+    Planted(
+        (), "lost+found", _directory("lost+found"), "lost+found: a directory whose name is not <topic>-<partition>"
+    ),
+    Planted((), "a partition number that is none", _directory("orders-x"), "orders-x: a directory whose name"),
+    Planted((), "a directory for nothing", _directory("orders-delete"), "orders-delete: a directory whose name"),
+    Planted((), "tiered storage's indexes", _directory("remote-log-index-cache"), "told for Kafka", 0),
+    Planted((), "a partition that goes", _directory("a-0.b-delete"), "told for Kafka", 0),
+    *(
+        Planted(
+            (),
+            f"epochs of a partition that goes, {moved}",
+            _directory(f"a-0.b-{moved}", leader_epoch_checkpoint=_JUNK),
+            f"a-0.b-{moved}/leader-epoch-checkpoint: line 1: 'junk', expected a number; {_OFFLINE}",
+        )
+        for moved in ("delete", "future", "stray")
+    ),
+    Planted((), "a copy of a log", _in_partition(f"{0:020d} (copy).log"), f"'{0:020d} (copy)' {_NO_OFFSET}"),
+    Planted((), "an offset that is too large", _in_partition(f"{'9' * 20}.log"), f"'{'9' * 20}' {_NO_OFFSET}"),
+    Planted((), "an index without an offset", _in_partition("old.index"), f"old.index: 'old' {_NO_OFFSET}"),
+    Planted((), "a snapshot without an offset", _in_partition("foo.snapshot"), f"foo.snapshot: 'foo' {_NO_OFFSET}"),
+    Planted((), "a log of a short name", _in_partition("1.log"), f"takes it for {1:020d}.log, and opens that"),
+    Planted(
+        (),
+        "no metadata in it",
+        _in_partition("partition.metadata", b"garbage"),
+        f"expected '<name>: <value>'; {_OFFLINE}",
+    ),
+    Planted((), "metadata of no bytes", _in_partition("partition.metadata"), "line 1: not there"),
+    *(
+        Planted((), f"{name} of {what}", _file(name, content), f"{name}: {says}; {_OFFLINE}")
+        for name in _OFFSET_CHECKPOINTS
+        for what, content, says in (
+            ("junk", _JUNK, "line 1: 'junk', expected a number"),
+            ("fewer lines than it says", _SHORT, "line 2: 3 entries announced, 1 found"),
+            ("other bytes", b"0\n1\n\xff 0 7\n", "byte 4: not UTF-8"),
+        )
+    ),
+    Planted(
+        (),
+        "a high watermark that is no number",
+        _file(names.HIGH_WATERMARK_CHECKPOINT, _NO_NUMBER),
+        "line 3: 'txn-mixed 0 x', expected other numbers; a broker that starts does not get",
+    ),
+    Planted(
+        (),
+        "a recovery point that is no number",
+        _file(names.RECOVERY_POINT_CHECKPOINT, _NO_NUMBER),
+        "(partitions after a clean stop: 0",  # a broker takes 0, and reads it all
+        0,
+    ),
+    Planted((), "a checkpoint of no bytes", _file(names.RECOVERY_POINT_CHECKPOINT), "told for Kafka", 0),
+    Planted(
+        (),
+        "a checkpoint that is none",
+        _directory(names.LOG_START_OFFSET_CHECKPOINT),
+        "not read: not a regular file; what a broker takes from it is not known",
+    ),
 ]
 _CASES = [
     Planted((), "nothing", _nothing, "│ .log │     4 │    0 │    0 │      0 │", 0),
@@ -273,6 +369,7 @@ _CASES = [
         partial(_checkpoint, name=names.RECOVERY_POINT_CHECKPOINT, offset=7, partition="orders 3"),
         "orders-3: no segment is there, though the broker's checkpoints say that it had offsets up to 6",
     ),
+    *_NO_START,
     Planted((), "an empty log dir", lambda log_dir: shutil.rmtree(log_dir / _FOLDER), "no partition folder", 2),
     Planted(("--gate", "tiering"), "a bit flipped", _flip(_LARGE, 0.5), "84: .log is broken: crc-mismatch"),
     Planted(("--gate", "tiering"), "a torn end", _longer(_LARGE, bytes(50)), "84: .log is broken: size-too-small"),
@@ -300,6 +397,50 @@ def test_no_gate_passes_what_it_is_there_for(
     shown = capsys.readouterr().out
     assert planted.says in shown, shown
     assert summary.exit_code(fail_on) == planted.code, shown
+
+
+def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever runs this: root may read them all."""
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+
+    def refused(path: Path) -> bytes:
+        if path.name == names.RECOVERY_POINT_CHECKPOINT:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return small_file(path)
+
+    monkeypatch.setattr(start_failures, "small_file", refused)
+    summary = AuditSummary.of(audited(log_dir), tiering=False)
+    show_summary("", summary, 1, [])
+    told = f"fail: {log_dir}/{names.RECOVERY_POINT_CHECKPOINT}: not readable by this user; what a broker takes from it"
+    assert f"{told} is not known" in capsys.readouterr().out
+    assert summary.exit_code(Verdict.BROKEN) == ExitCode.NOT_WELL
+
+
+def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two partitions; of each there is also what becomes of its segments, and what it fails for itself."""
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+    shutil.copytree(golden.SAMPLES / "compacted-0", log_dir / "compacted-0")
+    (log_dir / "lost+found").mkdir()
+    _in_partition("old.index")(log_dir)
+    rows = audited(log_dir)
+    show_summary("", AuditSummary.of(rows, tiering=False), 1, [])
+    shown = capsys.readouterr().out
+    assert shown.count("fail: ") == 2 and shown.count(f"fail: {log_dir}/lost+found: ") == 1, shown
+    assert {row["topic"] for row in rows[Kind.SEGMENT]} == {"compacted", "txn-mixed"}
+    assert len(rows[Kind.SEGMENT]) == len(list(log_dir.rglob("*.log")))
+    [failure] = [row["failure"] for row in rows[Kind.PARTITION] if row["topic"] == "txn-mixed"]
+    assert len(failure.split("\n")) == 2
+
+
+def test_beside_a_partition_that_was_given_alone_anything_may_lie(sound: Path, tmp_path: Path) -> None:
+    """The folder above need not be a log dir."""
+    log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
+    (log_dir / "lost+found").mkdir()
+    assert AuditSummary.of(audited(log_dir / _FOLDER), tiering=False).exit_code(Verdict.BROKEN) == ExitCode.OK
 
 
 @pytest.mark.parametrize(

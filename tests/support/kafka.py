@@ -268,7 +268,7 @@ class Kafka:
             transaction_timeout_ms,
             self._producer_config,
             expiry_check_ms,
-            self._failures,
+            self._internals.LogDirFailureChannel(1),  # one that knows of a failure fails each log of that log dir
             clean_shutdown,
         )
         if self._in_scala:
@@ -279,6 +279,35 @@ class Kafka:
             yield log
         finally:
             log.close()
+
+    def start_log_manager(self, log_dir: Path) -> tuple[bool, bool]:
+        """Let Kafka's `LogManager` load a log dir, as when a broker starts; it may change the files there.
+
+        Returns:
+            Whether it throws, which ends a broker; and whether it has marked the log dir as failed, upon which a broker
+            takes it out of use.
+        """
+        jvm = self._gateway.jvm
+        failures = self._internals.LogDirFailureChannel(1)
+        folder = str(log_dir.resolve())
+        log_dirs = jvm.java.util.ArrayList()
+        log_dirs.add(self._file(folder))
+        builder = jvm.kafka.server.builders.LogManagerBuilder()
+        builder.setLogDirs(log_dirs).setInitialDefaultConfig(self._config({}))
+        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # which nobody asks
+        builder.setCleanerConfig(self._internals.CleanerConfig(False)).setScheduler(self._scheduler)
+        builder.setBrokerTopicStats(self._topic_stats).setLogDirFailureChannel(failures).setTime(self._clock)
+        manager = builder.build()
+        try:
+            no_topics, no_strays = jvm.scala.collection.mutable.HashMap(), getattr(manager, "startup$default$2")()
+            manager.loadLogs(self._config({}), no_topics, no_strays)
+            ended = False
+        except Py4JJavaError:
+            ended = True
+        offline = failures.hasOfflineLogDir(folder)
+        with contextlib.suppress(Py4JJavaError):
+            manager.shutdown(-1)
+        return ended, offline
 
     def segments_of(self, log: Any) -> list[Any]:
         """The segments of an opened log; of Scala's, which is no list."""
