@@ -253,14 +253,17 @@ def _offset_entry(parts: list[str]) -> tuple[TopicPartition, int] | None:
     return None if partition is None or offset is None else (TopicPartition(parts[0], partition), offset)
 
 
+def _epoch_entry(parts: list[str]) -> tuple[int, int] | None:
+    """`LeaderEpochCheckpointFile.Formatter`."""
+    epoch, start_offset = names.java_integer(parts[0], _INT_BITS), names.java_integer(parts[1], _LONG_BITS)
+    return None if epoch is None or start_offset is None else (epoch, start_offset)
+
+
 def _read_epochs(path: Location) -> None:
-    """`LeaderEpochCheckpointFile.Formatter`, and `LeaderEpochFileCache.assign`, which takes nothing below 0."""
-
-    def entry(parts: list[str]) -> bool | None:
-        numbers = names.java_integer(parts[0], _INT_BITS), names.java_integer(parts[1], _LONG_BITS)
-        return True if all(number is not None and number >= 0 for number in numbers) else None
-
-    _checkpoint(path, 2, entry)
+    """`LeaderEpochFileCache`, which takes nothing below 0 of what was read."""
+    for number, entry in enumerate(_checkpoint(path, 2, _epoch_entry), start=3):
+        if min(entry) < 0:
+            raise _FileError(f"line {number}: epoch {entry[0]} from {entry[1]} on, expected none below 0", Thrown.OTHER)
 
 
 def _read_topic_id(path: Location) -> None:
