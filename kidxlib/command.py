@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import logging
@@ -25,7 +26,8 @@ class ExitCode(enum.IntEnum):
     FAILED = 1
     USAGE = 2  # options or inputs are wrong, nothing was done
     NOT_WELL = 3  # done, but some segments are not well and the summary names them
-    INTERRUPTED = 130  # by SIGINT, as Ctrl-C sends it; one line says what is done
+    HUNG_UP = 129  # by SIGHUP, as the end of an ssh session sends it; one line says what is done
+    INTERRUPTED = 130  # by SIGINT, as Ctrl-C sends it, likewise
     OUTPUT_CLOSED = (
         141  # whoever reads what it prints has seen enough: as SIGPIPE ends other programs, say nothing of it
     )
@@ -141,5 +143,6 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:
-    click.echo(f"error: {printable(message)}", err=True)
+    with contextlib.suppress(OSError):  # who would read it has gone
+        click.echo(f"error: {printable(message)}", err=True)
     return code

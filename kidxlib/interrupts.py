@@ -1,22 +1,24 @@
-"""Ctrl-C and SIGTERM: a run ends in good order and says in one line what is done and what is not.
+"""Ctrl-C, SIGTERM and SIGHUP: a run ends in good order and says in one line what is done and what is not.
 
 The first signal raises `Interrupted` in the main thread, but neither amid a call that must not be left half done
 (`not_within`), nor within `stopping`, where the work itself is asked to come to its end. The second one ends the
-process at once.
+process at once. A SIGHUP that is ignored at the start, as nohup wants it, stays ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NoReturn
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Comes to the main thread again and again, until it can be interrupted.
 _AGAIN: Final = signal.SIGUSR1
 _AGAIN_SECONDS: Final = 0.1
@@ -29,7 +31,7 @@ _NOTHING_DONE: Final = "nothing was done"
 
 
 class Interrupted(BaseException):
-    """SIGINT or SIGTERM ends this run.
+    """SIGINT, SIGTERM or SIGHUP ends this run.
 
     Attributes:
         signal: which of them.
@@ -73,6 +75,8 @@ class _State:
                 self._interrupt(self.first, frame)
         elif self.first is None:
             self.first, self.first_at = number, time.monotonic()
+            if number == signal.SIGHUP:
+                _let_go_of_dead_terminal()
             self.thread.start()
             self._interrupt(number, frame)
         elif time.monotonic() > self.first_at + _SAME_SECONDS:
@@ -132,29 +136,43 @@ def handled(*, for_good: bool) -> Iterator[None]:
         return
     state = _State()
     outer, _state = _state, state
-    before = {number: signal.signal(number, state.handle) for number in (*_SIGNALS, _AGAIN)}
+    before = {number: signal.signal(number, state.handle) for number in (*_handled_here(), _AGAIN)}
     try:
         yield
     finally:
         state.over.set()
-        for number in _SIGNALS:
+        again_before = before.pop(_AGAIN)
+        for number in before:
             signal.signal(number, _end if for_good else before[number])
         # One may be on its way.
-        signal.signal(_AGAIN, before[_AGAIN] if state.first is None else signal.SIG_IGN)
+        signal.signal(_AGAIN, again_before if state.first is None else signal.SIG_IGN)
         _state = outer
 
 
 def handle_again() -> None:
     """Take signals back from a library that has put a handler of its own in place."""
     if _state is not None and threading.get_ident() == _state.main:
-        for number in _SIGNALS:
+        for number in _handled_here():
             signal.signal(number, _state.handle)
 
 
 def end_at_once() -> None:
     """Until `handled`, while modules are imported: one line, and the end."""
-    for number in _SIGNALS:
+    for number in _handled_here():
         signal.signal(number, lambda number, _: _end_now(number, _NOTHING_DONE))
+
+
+@contextlib.contextmanager
+def kept_from_children() -> Iterator[None]:
+    """A process that is started in the context gets no signal until it lets one through; this one gets it after it.
+
+    A terminal sends signals to all processes, also to one that has not come to ignoring them.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def raise_if_requested() -> None:
@@ -218,6 +236,27 @@ def telling(done: Callable[[], str]) -> Iterator[None]:
     except Interrupted as interrupted:
         interrupted.done = interrupted.done or done()
         raise
+
+
+def _handled_here() -> tuple[signal.Signals, ...]:
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return tuple(number for number in SIGNALS if number != signal.SIGHUP or not is_nohup)
+
+
+def _let_go_of_dead_terminal() -> None:
+    """What would go to a terminal that has gone goes nowhere: writing there fails, now and when Python ends."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # it is closed
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode) and _has_hung_up(descriptor):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+
+
+def _has_hung_up(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, 0)  # POLLHUP and POLLERR come unasked
+    return bool(poll.poll(0))
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

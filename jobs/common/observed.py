@@ -28,6 +28,7 @@ _STATUS: Final = {
     ExitCode.FAILED: "failed",
     ExitCode.USAGE: "refused",
     ExitCode.NOT_WELL: "not_well",
+    ExitCode.HUNG_UP: "interrupted",
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.TERMINATED: "interrupted",
 }
@@ -186,7 +187,7 @@ def _write(path: Path, job: str, seconds: float, ended: Ended) -> None:
     gauge("kidx_run_timestamp_seconds", "When the last run ended.", now)
     gauge(
         "kidx_run_exit_code",
-        "0 well, 1 failed, 2 refused, 3 done but something is not well, 130 or 143 interrupted.",
+        "0 well, 1 failed, 2 refused, 3 done but something is not well, 129, 130 or 143 interrupted.",
         ended.code,
     )
     gauge("kidx_run_duration_seconds", "How long the last run took.", seconds)

@@ -49,7 +49,8 @@ class Workers:
             sys.warnoptions.append(_NO_WARNING)
         # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
         self._context = multiprocessing.get_context("spawn")
-        self._stop = self._context.Event()
+        with interrupts.kept_from_children():  # Python's own process that removes semaphores minds no other signals
+            self._stop = self._context.Event()
         self._pool = self._new_pool()
 
     def __enter__(self) -> Self:
@@ -98,11 +99,12 @@ class Workers:
         """The pieces that were not finished because a worker died."""
         futures: dict[Future[_Result], _Work] = {}
         unfinished = []
-        for piece in work:
-            try:
-                futures[self._pool.submit(do, piece, may_map)] = piece
-            except BrokenProcessPool:  # it died already
-                unfinished.append(piece)
+        with interrupts.kept_from_children():
+            for piece in work:
+                try:
+                    futures[self._pool.submit(do, piece, may_map)] = piece
+                except BrokenProcessPool:  # it died already
+                    unfinished.append(piece)
         for future in as_completed(futures):
             try:
                 result = future.result()
@@ -120,7 +122,7 @@ def _begin_worker(parent: int, stop: Event) -> None:
     """A worker ends when its command does, however that ends; signals are the command's to handle."""
     global _stop
     _stop = stop
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all, and so does who ends a service
+    for number in interrupts.SIGNALS:  # a terminal sends them to all, and so does who ends a service
         signal.signal(number, signal.SIG_IGN)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # Linux

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -76,16 +76,25 @@ class Ended:
         assert [part for part in parts if str(part) not in lines[0]] == [], self.err
 
 
-def start_kidx(*arguments: str | Path, cwd: Path | None = None, **variables: str | Path) -> subprocess.Popen[str]:
+def start_kidx(
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    before: Sequence[str] = (),
+    terminal: int | None = None,
+    **variables: str | Path,
+) -> subprocess.Popen[str]:
     """Start `kidx` as the first process of a session of its own. Its output is strict, as in most UTF-8 locales.
 
     Args:
+        before: the command that starts it, as nohup.
+        terminal: where its output goes.
         variables: more, for its environment.
     """
+    output = subprocess.PIPE if terminal is None else terminal
     return subprocess.Popen(
-        [*_COMMAND, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [*before, *_COMMAND, *map(str, arguments)],
+        stdout=output,
+        stderr=output,
         text=True,
         errors="surrogateescape",
         start_new_session=True,
@@ -101,7 +110,7 @@ def end(process: subprocess.Popen[str]) -> Ended:
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
         finally:
             kill_session(process)
-    return Ended(process.returncode, out, without_progress(err))
+    return Ended(process.returncode, out or "", without_progress(err or ""))  # a terminal keeps what it gets
 
 
 def kidx(*arguments: str | Path, cwd: Path | None = None) -> Ended:

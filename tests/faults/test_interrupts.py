@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, sent for real: one line that says what is done, nothing left over, the signal's exit code."""
+"""Ctrl-C, SIGTERM and SIGHUP, sent for real: one line that says what is done, nothing left over, their exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ from tests.faults.trees import in_memory, indexes, lying_log, small_log, snapsho
 from tests.kidxlib import golden
 from tests.support.terminal import without_progress
 
-_CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+_CODES: Final = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+    signal.SIGHUP: ExitCode.HUNG_UP,
+}
 _BASE_LOG: Final = f"{0:020d}.log"
 _TXN: Final = "txn-mixed-0"
 
@@ -147,6 +151,36 @@ def test_a_signal_at_the_start_is_one_line(tmp_path: Path) -> None:
     while_it_runs(process, lambda: _catches(process.pid, signal.SIGTERM) or None)
     process.send_signal(signal.SIGTERM)
     assert_interrupted(end(process), signal.SIGTERM)
+
+
+def test_a_terminal_that_has_gone(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
+    """Goal: nothing is left behind, and the exit code says why; a traceback would end it with 1.
+
+    Method: a pseudo-terminal whose other side is closed, as sshd does it when a connection drops, while the only worker
+    stands amid a scan.
+    """
+    guard(log_dir)
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+    ours, terminal = os.openpty()
+    arguments = ("build", log_dir, "--index-dir", tmp_path / "index", "--processes", "1")
+    process = start_kidx(*arguments, terminal=terminal, TMPDIR=scratch)
+    os.close(terminal)
+    with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
+        os.close(ours)
+        os.killpg(process.pid, signal.SIGHUP)
+    assert running.ended.code == ExitCode.HUNG_UP
+    assert session(process) == [] and list(scratch.iterdir()) == [] and staging_files(tmp_path / "index") == []
+
+
+def test_nohup_goes_on(log_dir: Path, tmp_path: Path, guard: Guard) -> None:
+    """What is to be ignored at the start stays so: the run comes to its end, with all segments."""
+    guard(log_dir)
+    arguments = ("build", log_dir, "--index-dir", tmp_path / "index", "--processes", "1", "--json")
+    process = start_kidx(*arguments, before=("nohup",))
+    with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
+        os.killpg(process.pid, signal.SIGHUP)
+    assert running.ended.code == ExitCode.NOT_WELL, running.ended
+    assert sum(running.ended.json["by_status"].values()) == 8
 
 
 def _catches(pid: int, signal_: signal.Signals) -> bool:
