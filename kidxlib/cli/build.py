@@ -122,7 +122,7 @@ def build(
             broken, broken_logs = broken_now(plan, options, workers)
             plan = repairs(plan, broken)
         counts = Counts()
-        with interrupts.telling(lambda: _done_so_far(counts, plan)), _removing_held(plan):
+        with interrupts.telling(lambda: _done_so_far(counts, plan, in_place)), _removing_held(plan):
             spooled, scan_seconds = _scan(plan, workers, scratch, counts)
             what = [
                 (listed.partition_task(side_files), segments)
@@ -166,8 +166,9 @@ class _ReadSegment:
     task: Spooled
 
 
-def _done_so_far(counts: Counts, plan: Plan) -> str:
-    of_all = f"{counts.segments:,} of {len(plan.tasks):,} segments indexed"
+def _done_so_far(counts: Counts, plan: Plan, in_place: bool) -> str:
+    # In place an offset index may wait for the end of its partition, and goes again.
+    of_all = f"{counts.segments:,} of {len(plan.tasks):,} segments {'read' if in_place else 'indexed'}"
     return f"{of_all}; run the same command again, which reads all of them, as there is no catalog"
 
 

@@ -87,7 +87,7 @@ def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
         os.killpg(process.pid, signal_)
     if running.ended.code == ExitCode.NOT_WELL:
         raise TooLateError
-    assert_interrupted(running.ended, signal_, " of 8 segments indexed; run the same command again")
+    assert_interrupted(running.ended, signal_, " of 8 segments read; run the same command again")
     assert staging_files(log_dir) == [] and list(scratch.iterdir()) == []
     found = indexes(log_dir)
     assert not any(name.startswith(_TXN) and name.endswith(OFFSET_INDEX_SUFFIX) for name in found), found
