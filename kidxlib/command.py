@@ -65,7 +65,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])
     with interrupts.handled(for_good=arguments is None):
         try:
-            _refuse_empty(sys.argv[1:] if arguments is None else arguments)
+            _refuse_empty(command, sys.argv[1:] if arguments is None else arguments)
             code = int(command.main(arguments, program, standalone_mode=False) or ExitCode.OK)
             sys.stdout.flush()
         except click.ClickException as error:
@@ -130,16 +130,34 @@ def _wrong_usage(error: click.ClickException) -> str:
     return f"{message.rstrip('.')}; try {context.command_path} {help_option}"
 
 
-def _refuse_empty(arguments: Sequence[str]) -> None:
+def _refuse_empty(command: click.Command, arguments: Sequence[str]) -> None:
     """An empty word is what is left of a variable that is not set. For a directory it would mean the default one,
     for a pattern everything.
     """
-    before = "the first argument"
+    before = ""
     for word in arguments:
         option, equals, value = word.partition("=")
         if not word or (option.startswith("--") and equals and not value):
-            raise UsageError(f"{option or before}: empty; expected a value, or none of it (is a variable not set?)")
+            raise UsageError(_what_is_empty(_called(command, arguments), option or before))
         before = word
+
+
+def _called(command: click.Command, arguments: Sequence[str]) -> click.Command:
+    """The command itself, or that of a group that is called."""
+    if not isinstance(command, click.Group):
+        return command
+    return command.get_command(click.Context(command), arguments[0]) or command
+
+
+def _what_is_empty(command: click.Command, option: str) -> str:
+    """What to say of an option that has no value; of an argument, where the word before takes none."""
+    flags = [each for each in command.params if isinstance(each, click.Option) and each.is_flag]
+    names = {"--"}.union(*(flag.opts + flag.secondary_opts for flag in flags))
+    if option.startswith("-") and option not in names:
+        return f"{option}: empty; expected a value, or none of it (is a variable not set?)"
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    name = arguments[0].make_metavar(click.Context(command)).strip("[]…") if len(arguments) == 1 else "an argument"
+    return f"{name}: empty; expected a value (is a variable not set?)"
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:

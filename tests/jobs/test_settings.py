@@ -63,8 +63,10 @@ _EMPTY: list[tuple[Callable[..., Ended], tuple[str, ...], str]] = [
     (compact_here, ("--orphans", "--topics=", "--apply"), "--topics: empty"),
     (compact_here, ("--orphans", "--delete-delay", ""), "--delete-delay: empty"),
     (seek_here, ("--topic", "", "--partition", "0"), "--topic: empty"),
-    (forget_here, ("",), "the first argument: empty"),
-    (lambda *words: run_here(kidx, *words), ("verify", ""), "verify: empty"),
+    (forget_here, ("",), "SOURCE: empty"),
+    (lambda *words: run_here(kidx, *words), ("verify", ""), "DIR: empty"),
+    (lambda *words: run_here(kidx, *words), ("build", "--in-place", ""), "DIR: empty"),
+    (lambda *words: run_here(kidx, *words), ("",), "an argument: empty"),
 ]
 
 
@@ -73,4 +75,4 @@ def test_an_empty_option_is_not_the_default(
     command: Callable[..., Ended], arguments: tuple[str, ...], says: str
 ) -> None:
     """`--topics "$TOPICS"` of a variable that is not set would plan, and compact, all topics."""
-    assert_refused(command(*arguments), f"{says}; expected a value, or none of it (is a variable not set?)")
+    assert_refused(command(*arguments), f"{says}; expected a value")
