@@ -75,8 +75,9 @@ def compact_index(as_json: bool, **options: Any) -> Ended:
     1 failed.
     """
     request = compaction_request(GivenOptions(**options))
-    with session("compact_index", request.where.event_log_dir) as spark, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         where = request.where
+        spark = stack.enter_context(session("compact_index", where.event_log_dir, changes=request.apply))
         catalog = existing_catalog(spark, where.catalog, where.database, bring_up_to_date=request.apply)
         changes, found = None, None
         if request.files is not None:

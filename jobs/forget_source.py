@@ -35,7 +35,7 @@ def forget_source(
     Exit codes: 0 all well; 2 wrong options or inputs, nothing done; 1 failed.
     """
     where = Where.of(read_settings(settings_file), catalog, database, now=None).with_catalog()
-    with session("forget_source", where.event_log_dir) as spark:
+    with session("forget_source", where.event_log_dir, changes=is_applied) as spark:
         opened = existing_catalog(spark, where.catalog, where.database)
         rows = rows_of_source(opened, source)
         if not any(rows.values()):

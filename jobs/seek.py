@@ -99,7 +99,8 @@ def seek(catalog: str | None, database: str | None, settings_file: Path, as_json
     request = _request(**options)
     where = Where.of(read_settings(settings_file), catalog, database, now=None).with_catalog()
     start = time.monotonic()
-    with session("seek", where.event_log_dir) as spark:
+    changes = request.output is not None or request.consumer_group_csv is not None
+    with session("seek", where.event_log_dir, changes=changes) as spark:
         if request.output is not None:
             refuse_existing(spark, request.output)
         opened = existing_catalog(spark, where.catalog, where.database)

@@ -91,7 +91,8 @@ def verify_index(
 
 
 def _audit(request: AuditRequest, asked: AuditOptions, plan: Plan, as_json: bool) -> Ended:
-    with session("verify_index", request.where.event_log_dir) as spark, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        spark = stack.enter_context(session("verify_index", request.where.event_log_dir, changes=request.has_catalog))
         catalog = None
         if request.has_catalog:
             where = request.where

@@ -208,6 +208,26 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def waiting_for(module: str) -> Iterator[None]:
+    """While the context lasts no call of a module is left half done, however long it takes; `Interrupted` is raised
+    after it.
+
+    Args:
+        module: the top-level name of a package.
+    """
+    state = _state
+    if state is None:
+        yield
+        return
+    state.not_within.add(module)
+    try:
+        yield
+    finally:
+        state.not_within.discard(module)
+    raise_if_requested()
+
+
+@contextlib.contextmanager
 def cancelling(module: str, cancel: Callable[[], None]) -> Iterator[None]:
     """While the context lasts no call of a module is left half done; `cancel` makes its calls return soon. Nor is one
     after it, until the command ends: what was begun with a module is ended with it, as Spark's session is.

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
+from kidxlib import interrupts
 from kidxlib.errors import UsageError
 
 _STDERR: Final = 2
@@ -46,13 +47,15 @@ def starting_java() -> Iterator[None]:
         gateway = _launch(writer)
         SparkContext._ensure_initialized(gateway=gateway)
         yield
-    except (Py4JNetworkError, ConnectionError, PySparkRuntimeError) as error:
+    except (Py4JJavaError, UsageError):  # that says more than Java's log does
+        printed.forget()
+        interrupts.raise_if_requested()
+        raise
+    except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
+        interrupts.raise_if_requested()  # who sends a signal to this process may send it to Java's, too
         if isinstance(error, PySparkRuntimeError) and error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise UsageError(f"Spark did not start: {printed.why()}") from error
-    except (Py4JJavaError, UsageError):  # that says more than Java's log does
-        printed.forget()
-        raise
     finally:
         printed.pass_on()
 
@@ -64,11 +67,16 @@ def _launch(writer: int) -> JavaGateway:
     try:
         with open(writer, "wb") as output:
             # stdout belongs to the job; a JVM says there what it cannot start with.
-            options = {"stdout": output, "stderr": output, "pass_fds": (stderr,)}
-            gateway: JavaGateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
-            return gateway
+            # A signal to our process group, as systemd and terminals send it, is ours to handle: Java ends when we do,
+            # which is when the pipe closes that it has for standard input.
+            options = {"stdout": output, "stderr": output, "pass_fds": (stderr,), "process_group": 0}
+            # Left half done it removes the folder where Java is to say that it has started, and without that Java
+            # never ends.
+            with interrupts.waiting_for("pyspark"):
+                gateway: JavaGateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
     finally:
         os.close(stderr)
+    return gateway
 
 
 class _Printed(threading.Thread):
@@ -109,7 +117,8 @@ class _Printed(threading.Thread):
 
 
 def _write(line: bytes) -> None:
-    os.write(_STDERR, line)
+    with contextlib.suppress(OSError):  # who would read it has gone
+        os.write(_STDERR, line)
 
 
 def _reason(lines: list[str]) -> str:

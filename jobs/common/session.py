@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -23,14 +24,17 @@ from kidxlib.progress import begin_phase
 
 #: Where an S3 store is, which executors need to know too. Credentials are theirs to have: Spark shows its settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+_INTERRUPTED: Final = "what is recorded stays, the rest is not done; run the same command again"
+_INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same command again"
 
 
 @contextlib.contextmanager
-def session(job: str, event_log_dir: str | None = None) -> Iterator[SparkSession]:
+def session(job: str, event_log_dir: str | None = None, *, changes: bool = True) -> Iterator[SparkSession]:
     """The session of one job, stopped at the end.
 
     Args:
         event_log_dir: absolute path or URL of a folder for Spark's history server; None for no logs.
+        changes: False for a job that changes and records nothing; it says so when it is interrupted.
 
     Raises:
         UsageError: Spark does not take its options.
@@ -46,7 +50,7 @@ def session(job: str, event_log_dir: str | None = None) -> Iterator[SparkSession
     begin_phase("opening the catalog")
     interrupts.handle_again()  # pyspark's own handler calls Java amid another call
     with (
-        interrupts.telling(lambda: "what is recorded stays, the rest is not done; run the same command again"),
+        interrupts.telling(lambda: _INTERRUPTED if changes else _INTERRUPTED_READER),
         _ending_well(spark),
         interrupts.cancelling("py4j", lambda: _cancel_all_jobs(spark)),
     ):
@@ -64,7 +68,7 @@ def _ending_well(spark: SparkSession) -> Iterator[None]:
         if ours is None:
             raise
         raise ours from error
-    except (Py4JNetworkError, ConnectionError) as error:
+    except (Py4JError, ConnectionError) as error:  # of a JVM that has gone py4j also says that a class does not exist
         interrupts.raise_if_requested()  # who sends SIGTERM to this process may send it to Java's, too
         if _answers(spark):
             raise
@@ -73,8 +77,19 @@ def _ending_well(spark: SparkSession) -> Iterator[None]:
             "does (dmesg tells): give it more, or spark.driver.memory less, and run the same command again"
         ) from error
     finally:
-        if _answers(spark):
+        _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop a session. Where its JVM has gone, or goes amid that, nothing is left to stop."""
+    if not _answers(spark):
+        return
+    try:
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # pyspark's, that it has gone
             spark.stop()
+    except (Py4JError, OSError):
+        if _answers(spark):
+            raise
 
 
 def _answers(spark: SparkSession) -> bool:
@@ -116,6 +131,8 @@ def _start(job: str, event_log_dir: str | None) -> SparkSession:
     try:
         with starting_java():
             spark = builder.getOrCreate()
+            # Its thread would print a stack trace where Java ends; what that fails reaches the job as an exception.
+            spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             _refuse_missing_delta(spark)
     except Py4JJavaError as error:
         raise UsageError(f"Spark did not start: {reason(error)}") from error
