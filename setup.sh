@@ -94,7 +94,7 @@ set_up_packages() { # VENV LOCK
 }
 
 set_up_venv() {
-  stamped .venv packages "$(packages_key requirements.lock)" || rm -f .jars/spark.jsa* # made of this .venv's jars
+  stamped .venv packages "$(packages_key requirements.lock)" || rm -rf .jars/spark.jsa* # made of this .venv's jars
   set_up_packages .venv requirements.lock
   stamped .venv project "$(project_key)" && return
   one_at_a_time
@@ -142,13 +142,13 @@ set_up_jars() { # NAME LABEL
   jars_match "$part" "$1" || fail 1 "the jars in $part are not those of conf/jars/$1.sha256"
   rm -rf ".jars/$1"
   mv "$part" ".jars/$1"
-  [[ $1 != delta ]] || rm -f .jars/spark.jsa*
+  [[ $1 != delta ]] || rm -rf .jars/spark.jsa*
 }
 
 # Most of the time that Spark takes to start goes into loading and verifying classes from its jars. Java can keep those
 # that a run has loaded in a file (JEP 350) and map it when it starts the next time; it does without where the class path
 # or a jar is not what it was. A file that is cut short would kill it, so the size counts. A Java that makes no such files
-# costs one try.
+# costs one try; a build that fails says nothing about Java, so the next set-up tries again.
 archive_key() {
   echo "$PWD $(cat "${java%/bin/java}/release" conf/spark-defaults.conf | sha256) $(wc -c <.jars/spark.jsa)"
 } 2>/dev/null
@@ -163,16 +163,19 @@ set_up_class_archive() {
   say "letting Java note down what Spark loads, so that it starts sooner from now on (half a minute) …"
   rm -rf "$archive"*
   mkdir "$folder"
-  # Java writes the archive when it ends, which is after the job: the pipe is open until then.
+  # Java writes the archive when it ends, and with this variable the job ends after it (jobs/common/java.py). Where that
+  # takes too long, or Java does not end well, the job fails.
   if ! env -u SPARK_HOME -u SPARK_CONF_DIR KIDX_CLASS_ARCHIVE="$PWD/$folder/spark.jsa" ./spark-submit.sh build_index \
-    --source samples/kafka-logs --index-dir "$folder/index" --catalog "$folder/catalog" 2>&1 | cat >"$folder/log"; then
-    say "the sample's build failed; what it said is in $folder/log"
+    --source samples/kafka-logs --index-dir "$folder/index" --catalog "$folder/catalog" >"$folder/log" 2>&1; then
+    rm -f "$folder/spark.jsa"
+    say "the sample's build failed, so Spark starts without for now; what it said is in $folder/log"
+    return
   elif [[ -s $folder/spark.jsa ]]; then
     mv "$folder/spark.jsa" "$archive"
-    rm -rf "$folder"
   else
     say "this Java makes no such file; Spark starts without"
   fi
+  rm -rf "$folder"
   archive_key >"$archive.key"
 }
 

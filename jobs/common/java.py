@@ -5,9 +5,11 @@ Where it does not, spark-submit prints the trace of its stack, or all of its opt
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Final
@@ -19,11 +21,15 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from kidxlib import interrupts
+from kidxlib.command import ExitCode
 from kidxlib.errors import UsageError
 
 _STDERR: Final = 2
 #: What a JVM prints has ended once it has exited, and by then there is little of it left in the pipe.
 _DRAIN_SECONDS: Final = 10.0
+#: Names the file that Java writes when it ends; setup.sh sets it. On a busy machine that takes minutes.
+_CLASS_ARCHIVE: Final = "KIDX_CLASS_ARCHIVE"
+_CLASS_ARCHIVE_SECONDS: Final = 900.0
 _THROWN: Final = re.compile(r'Exception in thread "[^"]*" (?:(?P<thrown>[\w.$]+): )?(?P<message>.+)')
 _LOGGED: Final = re.compile(r"\d\d:\d\d:\d\d (?P<level>[A-Z]+) \w+: (?P<message>.+)")
 #: From there on, all of spark-submit's options.
@@ -76,7 +82,23 @@ def _launch(writer: int) -> JavaGateway:
                 gateway: JavaGateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
     finally:
         os.close(stderr)
+    if os.environ.get(_CLASS_ARCHIVE):
+        atexit.register(_end_after, gateway.proc, _CLASS_ARCHIVE_SECONDS)
     return gateway
+
+
+def _end_after(java: subprocess.Popen[bytes], seconds: float) -> None:
+    """At the end of this process: wait until Java has ended, too. Where it does not end well, this process fails."""
+    assert java.stdin is not None
+    java.stdin.close()
+    try:
+        code = java.wait(seconds)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        code = java.wait()
+    if code != 0:
+        _write(f"error: Spark's JVM did not end well within {seconds:,.0f} s: exit code {code}\n".encode())
+        os._exit(ExitCode.FAILED)
 
 
 class _Printed(threading.Thread):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -74,3 +75,29 @@ def test_of_what_java_prints_the_reason_is_taken() -> None:
     ) == ("Error occurred during initialization of VM; Too small maximum heap")
     assert _reason(["10:11:12 WARN Utils: hm", "10:11:12 ERROR Disk: full", "10:11:13 ERROR Disk: full"]) == "full"
     assert "java -version" in _reason([])
+
+
+#: Ends, as Spark's JVM does, when its standard input is closed; what it writes then takes a moment.
+_ENDING: Final = "import pathlib, sys, time; sys.stdin.read(); {}; pathlib.Path(sys.argv[1]).touch()"
+
+
+@pytest.mark.parametrize(
+    ("amid_that", "seconds", "code"),
+    [("time.sleep(0.5)", 30, ExitCode.OK), ("time.sleep(60)", 0.5, ExitCode.FAILED), ("sys.exit(1)", 30, 1)],
+    ids=["slow", "too slow", "fails"],
+)
+def test_who_wants_the_class_archive_waits_for_java(amid_that: str, seconds: float, code: int, tmp_path: Path) -> None:
+    """Goal: the file is there when the job has ended, or the job says that something is wrong.
+
+    Method: a process in place of Java. The one that waits has said its last word: what it then calls is called at exit.
+    """
+    archive = tmp_path / "archive"
+    waiting = (
+        "import subprocess, sys; from jobs.common.java import _end_after\n"
+        "java = subprocess.Popen([sys.executable, '-c', *sys.argv[2:]], stdin=subprocess.PIPE)\n"
+        "_end_after(java, float(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", waiting, str(seconds), _ENDING.format(amid_that), str(archive)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PROJECT)
+    assert (ended.returncode, archive.exists()) == (code, code == ExitCode.OK), ended
+    assert ended.stderr.startswith("error: Spark's JVM did not end well within ") == (code != ExitCode.OK), ended

@@ -1,0 +1,93 @@
+"""What ./setup.sh makes of the file of Java classes, in a folder where all else is in place; no Spark is started."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.build_job import PROJECT, clean_environment
+
+_MADE: Final = 'echo classes > "$KIDX_CLASS_ARCHIVE"'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """What ./setup.sh takes for a project whose packages and jars are up to date."""
+    folder = tmp_path / "project"
+    (folder / ".venv/bin").mkdir(parents=True)
+    (folder / ".venv/bin/python").symlink_to("/bin/true")
+    (folder / ".jars").mkdir()
+    (folder / ".jars/delta").symlink_to(PROJECT / ".jars/delta")
+    (folder / "conf").symlink_to(PROJECT / "conf")
+    for name in ("setup.sh", "requirements.lock", "pyproject.toml"):
+        shutil.copy2(PROJECT / name, folder)
+    packages = _sha256(folder / "requirements.lock", folder / "setup.sh")
+    (folder / ".venv/packages.stamp").write_text(f"{folder} {packages}  -\n")
+    (folder / ".venv/project.stamp").write_text(f"{_sha256(folder / 'pyproject.toml')}  pyproject.toml\n")
+    return folder
+
+
+def _sha256(*files: Path) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _set_up(project: Path, build: str, **variables: str) -> str:
+    """What it says, where the sample's build does so."""
+    script = project / "spark-submit.sh"
+    script.write_text(f"#!/usr/bin/env bash\necho built >>builds\n{build}\n")
+    script.chmod(0o755)
+    ended = subprocess.run(
+        [project / "setup.sh"], capture_output=True, text=True, check=False, env={**clean_environment(), **variables}
+    )
+    assert (ended.returncode, ended.stdout) == (0, ""), ended
+    return ended.stderr
+
+
+def _builds(project: Path) -> int:
+    return len((project / "builds").read_text().splitlines())
+
+
+def _left(project: Path) -> set[str]:
+    return {path.name for path in (project / ".jars").iterdir()} - {"delta", "lock"}
+
+
+def test_a_file_that_was_made_is_kept_and_made_once(project: Path) -> None:
+    said = _set_up(project, _MADE)
+    assert len(said.splitlines()) == 1 and _left(project) == {"spark.jsa", "spark.jsa.key"}
+    assert (project / ".jars/spark.jsa").read_text() == "classes\n"
+    assert _set_up(project, _MADE) == "" and _builds(project) == 1
+
+
+def test_a_java_that_makes_none_is_asked_once(project: Path) -> None:
+    assert "this Java makes no such file" in _set_up(project, "true")
+    assert _left(project) == {"spark.jsa.key"}
+    assert _set_up(project, "true") == "" and _builds(project) == 1
+
+
+def test_a_build_that_fails_says_nothing_of_java(project: Path) -> None:
+    """As where Java took too long and was ended, perhaps amid writing: half a file would kill each Java after it."""
+    assert "the sample's build failed" in _set_up(project, f"{_MADE}; echo why; exit 1")
+    assert _left(project) == {"spark.jsa.made"}
+    assert [path.name for path in (project / ".jars/spark.jsa.made").iterdir()] == ["log"]
+    _set_up(project, _MADE)
+    assert _left(project) == {"spark.jsa", "spark.jsa.key"} and _builds(project) == 2
+
+
+def test_what_an_earlier_set_up_left_goes_with_its_packages(project: Path) -> None:
+    """As it stood where Java wrote the file after ./setup.sh had looked for it."""
+    left = project / ".jars/spark.jsa.made"
+    left.mkdir()
+    (left / "spark.jsa").touch()
+    (project / ".jars/spark.jsa.key").touch()
+    (project / ".venv/packages.stamp").write_text("of another lock file\n")
+    python = project / "python"
+    python.write_text("#!/bin/sh\nmkdir -p .venv/bin && ln -sf /bin/true .venv/bin/python\n")
+    python.chmod(0o755)
+    said = _set_up(project, _MADE, KIDX_PYTHON=str(python))
+    assert said.startswith(f"setup.sh: setting up .venv with {python}"), said
+    assert _left(project) == {"spark.jsa", "spark.jsa.key"}
