@@ -226,3 +226,31 @@ def test_work_is_asked_to_stop_once_and_never_by_a_handler(how: str, calls: str)
         [sys.executable, "-c", _STOPPING, how], capture_output=True, text=True, check=False, timeout=60
     )
     assert (ended.returncode, ended.stdout) == (0, calls), ended.stderr
+
+
+#: Signals itself amid a call of a library, which goes on for a moment after it.
+_WAITING: Final = """
+import os, signal, time, types
+from kidxlib.interrupts import Interrupted, handled, waiting_for
+
+library = types.ModuleType("library")
+exec("def call(do):\\n    do()\\n    print('done')", library.__dict__)
+
+def do():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.5)
+
+with handled(for_good=True):
+    try:
+        with waiting_for("library"):
+            library.call(do)
+        print("not interrupted")
+    except Interrupted:
+        print("interrupted")
+"""
+
+
+def test_a_call_that_is_waited_for_is_not_left_half_done() -> None:
+    """As that which starts Spark's JVM: what it was to clean up or to read would be missing."""
+    ended = subprocess.run([sys.executable, "-c", _WAITING], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "done\ninterrupted\n"), ended.stderr
