@@ -229,7 +229,7 @@ def _add_partition(plan: Plan, partition: PartitionFolder, target: Target, optio
         topic_id = read_topic_id(partition.path)
     except (CheckpointError, OSError) as error:
         topic_id = None
-        plan.warnings.append(f"{why(error)}; taken as if it were absent")
+        plan.warnings.append(f"{why(error)}; its topic id is taken as unknown")
     listed = ListedPartition(partition, topic_id, target.folder(partition))
     plan.partitions.append(listed)
     segments = list_segments(partition, plan.left_alone)
