@@ -25,7 +25,7 @@ import numpy as np
 
 from kidxlib import names, start_failures
 from kidxlib.abstract_index import CorruptIndexError
-from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE
+from kidxlib.log_dir import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from kidxlib.log_segment import LogSegment
 from kidxlib.names import TopicPartition
 from kidxlib.objects import Location, files_in, location
@@ -244,18 +244,11 @@ def last_stop(log_dir: Location, clean_shutdown: bool | None = None, *, is_liste
     Raises:
         OSError: it cannot be listed.
     """
-    read = [
-        start_failures.read_offsets(log_dir, name)
-        for name in (
-            names.RECOVERY_POINT_CHECKPOINT,
-            names.LOG_START_OFFSET_CHECKPOINT,
-            names.HIGH_WATERMARK_CHECKPOINT,
-            names.CLEANER_CHECKPOINT,
-        )
-    ]
+    read = [start_failures.read_offsets(log_dir, name) for name in names.LOG_DIR_CHECKPOINTS]
     points, starts, watermarks, _ = read
     failures = [each.failure for each in read if each.failure is not None]
-    if is_listed:
+    # An archive may hold other directories, and no broker is to start there.
+    if is_listed and _is_of_broker(log_dir):
         failures += start_failures.in_log_dir(log_dir)
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
@@ -267,6 +260,11 @@ def last_stop(log_dir: Location, clean_shutdown: bool | None = None, *, is_liste
         tuple(failures),
         tuple(each.note for each in read if each.note is not None),
     )
+
+
+def _is_of_broker(log_dir: Location) -> bool:
+    """Whether a broker has left a file of its own there."""
+    return any((log_dir / name).exists() for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *names.LOG_DIR_CHECKPOINTS))
 
 
 class _StoppedError(Exception):

@@ -443,6 +443,15 @@ def test_beside_a_partition_that_was_given_alone_anything_may_lie(sound: Path, t
     assert AuditSummary.of(audited(log_dir / _FOLDER), tiering=False).exit_code(Verdict.BROKEN) == ExitCode.OK
 
 
+def test_an_archive_may_hold_other_directories(sound: Path, tmp_path: Path) -> None:
+    """No broker is to start there: none has left a file of its own."""
+    shutil.copytree(sound / _FOLDER, tmp_path / _FOLDER)
+    (tmp_path / "manifests").mkdir()
+    assert AuditSummary.of(audited(tmp_path), tiering=False).exit_code(Verdict.BROKEN) == ExitCode.OK
+    (tmp_path / CLEAN_SHUTDOWN_FILE).touch()
+    assert AuditSummary.of(audited(tmp_path), tiering=False).exit_code(Verdict.BROKEN) == ExitCode.NOT_WELL
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
