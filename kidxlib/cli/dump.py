@@ -125,8 +125,8 @@ def dump(
                 found += _dump(file, source, options, show, json_lines)
     except OSError as error:  # of standard output; those of files are told of
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # who reads has seen enough
-            return ExitCode.OUTPUT_CLOSED
+        if isinstance(error, BrokenPipeError):  # who reads has seen enough, and no gate is a dump
+            return ExitCode.OK
         raise KidxError(f"standard output: {error.strerror}") from error
     for line in found:
         note(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -301,7 +302,7 @@ def test_no_decoder_classes(log: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough(log: Path) -> None:
-    """`| head -1`: no word, and the exit code of a program that SIGPIPE ends: a gate in a pipe is not passed so."""
+    """`| head -1`: no word, and no fault."""
     log.write_bytes(encoded.batch_v2(_RECORDS) * 5_000)
     command = (sys.executable, "-c", "from kidxlib.cli.main import main; main()", "dump", str(log))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as kidx:
@@ -310,7 +311,17 @@ def test_a_reader_that_has_seen_enough(log: Path) -> None:
         assert kidx.stdout.readline() == f"Dumping {log}\n"
         kidx.stdout.close()
         assert kidx.stderr.read() == ""
-    assert kidx.returncode == ExitCode.OUTPUT_CLOSED == 128 + signal.SIGPIPE
+    assert kidx.returncode == ExitCode.OK
+
+
+def test_a_gate_is_not_passed_by_a_reader_that_has_seen_enough() -> None:
+    """The exit code of a program that SIGPIPE ends, whatever was found."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = (sys.executable, "-c", "from kidxlib.cli.main import main; main()", "verify", str(SAMPLES))
+    with os.fdopen(writer, "wb") as closed:
+        kidx = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    assert kidx.returncode == ExitCode.OUTPUT_CLOSED == 128 + signal.SIGPIPE, kidx.stderr
 
 
 def test_a_full_disk(log: Path) -> None:
