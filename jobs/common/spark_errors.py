@@ -36,6 +36,8 @@ _REFUSED: Final = "|".join(
 )
 #: For a folder that cannot be made Java has no reason.
 _OF_STORAGE: Final = re.compile(rf"(?:{_REFUSED})\W*$|^Mkdirs failed to create |^\[DELTA_CANNOT_CREATE_LOG_PATH\] ")
+#: What Java meets at its end of the pipe to a Python worker that ended before it had said anything.
+_CUT_OFF: Final = ("java.io.EOFException", "Broken pipe", "Connection reset")
 _NO_CLASS: Final = ("ClassNotFoundException", "NoClassDefFoundError")
 _PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
 
@@ -48,7 +50,7 @@ def as_ours(error: PySparkException | Py4JJavaError) -> KidxError | None:
     if not isinstance(error, Py4JJavaError):
         return None
     messages = list(_messages(error.java_exception))
-    if any(text.startswith("Python worker exited unexpectedly") for text in messages):
+    if messages[-1] in _CUT_OFF or any(text.startswith("Python worker exited unexpectedly") for text in messages):
         return SparkEndedError(
             "a Python worker has ended at each attempt at a task: it was killed, as a machine without memory does "
             "(dmesg tells), or has crashed; fewer workers at once (-- --master 'local[1,4]') need less memory, "
