@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts what this project runs on into the project's own folder: Python packages into .venv, Java libraries into .jars.
+# Puts what this project runs on into the project's own directory: Python packages into .venv, Java libraries into .jars.
 # spark-submit.sh and test.sh call this every time: where all is in place it compares checksums, says nothing and needs
 # no network.
 #
@@ -9,7 +9,7 @@
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
 #   ./setup.sh test     all of these, side by side
-#   ./setup.sh lock     write requirements.lock and requirements-airflow.lock anew from pyproject.toml
+#   ./setup.sh lock     rewrite requirements*.lock from pyproject.toml
 #
 # KIDX_PYTHON names the Python to build both with, JAVA_HOME the Java to use; else both are looked for on PATH.
 set -euo pipefail
@@ -69,7 +69,7 @@ pip() { # VENV ARGUMENT ...
   fail 1 "pip failed; above is the end of $1/setup.log"
 }
 
-# What an environment was built from. The folder counts too: scripts in it and the project's own entry there name it.
+# What an environment was built from. The directory counts too: scripts in it and the project's own entry there name it.
 packages_key() { echo "$PWD $(cat "$1" setup.sh | sha256)"; } # LOCK
 project_key() { sha256 pyproject.toml; }
 
@@ -84,7 +84,7 @@ set_up_packages() { # VENV LOCK
   local python
   python=$(find_python)
   say "setting up $1 with $python (about a minute) …"
-  # From nothing each time: then it is the lock exactly, and what an interrupted set-up left behind does no harm.
+  # From nothing each time: then it is the lock exactly, and what an interrupted set-up left does no harm.
   # The stamps go first, so that a half-removed one does not look finished.
   rm -f "$1"/*.stamp
   rm -rf "$1"
@@ -122,7 +122,7 @@ java_command() {
   echo "$path"
 }
 
-jars_match() { # FOLDER NAME: it holds the jars of conf/jars/NAME.sha256, all of them and no other
+jars_match() { # DIRECTORY NAME: it holds the jars of conf/jars/NAME.sha256, all of them and no other
   (LC_ALL=C && cd "$1" && sha256 -- *.jar) 2>/dev/null | cmp -s - "conf/jars/$2.sha256"
 }
 
@@ -147,7 +147,7 @@ set_up_jars() { # NAME LABEL
 
 # Most of the time that Spark takes to start goes into loading and verifying classes from its jars. Java can keep those
 # that a run has loaded in a file (JEP 350) and map it when it starts the next time; it does without where the class path
-# or a jar is not what it was. A file that is cut short would kill it, so the size counts. A Java that makes no such files
+# or a jar is not what it was. A truncated file would kill it, so the size counts. A Java that makes no such files
 # costs one try; a build that fails says nothing about Java, so the next set-up tries again.
 archive_key() {
   echo "$PWD $(cat "${java%/bin/java}/release" conf/spark-defaults.conf | sha256) $(wc -c <.jars/spark.jsa)"
@@ -159,39 +159,42 @@ set_up_class_archive() {
   archive_is_current && return
   one_at_a_time
   archive_is_current && return
-  local archive=.jars/spark.jsa folder=.jars/spark.jsa.made
+  local archive=.jars/spark.jsa directory=.jars/spark.jsa.made
   say "letting Java note down what Spark loads, so that it starts sooner from now on (half a minute) …"
   rm -rf "$archive"*
-  mkdir "$folder"
-  # Java writes the archive when it ends, and with this variable the job ends after it (jobs/common/java.py). Where that
+  mkdir "$directory"
+  # Java writes the archive when it ends, and with this variable the job ends after it (jobs/common/spark/java.py). Where that
   # takes too long, or Java does not end well, the job fails.
-  if ! env -u SPARK_HOME -u SPARK_CONF_DIR KIDX_CLASS_ARCHIVE="$PWD/$folder/spark.jsa" ./spark-submit.sh build_index \
-    --source samples/kafka-logs --index-dir "$folder/index" --catalog "$folder/catalog" >"$folder/log" 2>&1; then
-    rm -f "$folder/spark.jsa"
-    say "the sample's build failed, so Spark starts without for now; what it said is in $folder/log"
+  if ! env -u SPARK_HOME -u SPARK_CONF_DIR KIDX_CLASS_ARCHIVE="$PWD/$directory/spark.jsa" ./spark-submit.sh build_index \
+    --source samples/kafka-logs --index-dir "$directory/index" --catalog "$directory/catalog" >"$directory/log" 2>&1; then
+    rm -f "$directory/spark.jsa"
+    say "the sample's build failed, so Spark starts without for now; what it said is in $directory/log"
     return
-  elif [[ -s $folder/spark.jsa ]]; then
-    mv "$folder/spark.jsa" "$archive"
+  elif [[ -s $directory/spark.jsa ]]; then
+    mv "$directory/spark.jsa" "$archive"
   else
     say "this Java makes no such file; Spark starts without"
   fi
-  rm -rf "$folder"
+  rm -rf "$directory"
   archive_key >"$archive.key"
 }
 
 # ---- the lock files ----
 
 write_lock() {
-  local python folder
+  local python directory
   python=$(find_python)
-  folder=$(mktemp -d)
-  # shellcheck disable=SC2064  # the folder's name now, not when the trap runs
-  trap "rm -rf '$folder'" EXIT
-  "$python" -I -m venv "$folder"
-  "$folder/bin/python" -I -m pip --disable-pip-version-check --quiet install uv
-  local compile=("$folder/bin/uv" --quiet pip compile --universal --python-version 3.11
+  directory=$(mktemp -d)
+  # shellcheck disable=SC2064  # the directory's name now, not when the trap runs
+  trap "rm -rf '$directory'" EXIT
+  "$python" -I -m venv "$directory"
+  "$directory/bin/python" -I -m pip --disable-pip-version-check --quiet install uv
+  local compile=("$directory/bin/uv" --quiet pip compile --universal --python-version 3.11
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-header)
-  "${compile[@]}" pyproject.toml --group dev -o requirements.lock
+  "${compile[@]}" pyproject.toml --all-extras --group dev -o requirements.lock
+  # The same versions: what executors bring along. Spark itself brings the two that are left out to every node.
+  "${compile[@]}" pyproject.toml --extra spark --constraints requirements.lock \
+    --no-emit-package pyspark --no-emit-package py4j -o requirements-executors.lock
   "${compile[@]}" --group airflow -o requirements-airflow.lock
 }
 

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.spark_job import SAID, spark_job
+from kidx_dags.spark_job import LINES, spark_job
 
 
 def _audited(asset: Asset) -> Callable[..., bool]:
@@ -38,7 +38,7 @@ def _to_apply(params: dict[str, Any], dag_run: Any) -> bool:
 def _apply_options(catalog: Catalog, context: Context) -> list[str]:
     """The plan that was approved is the one of this run, and no other; it may be as old as approval and tasks take."""
     max_age = timedelta(hours=catalog.approval_hours + catalog.timeout_hours)
-    lines = context["ti"].xcom_pull(task_ids="plan", key=SAID)
+    lines = context["ti"].xcom_pull(task_ids="plan", key=LINES)
     plans = [line.removeprefix("plan ") for line in lines if line.startswith("plan ")]
     if len(plans) != 1:
         raise AirflowFailException(f"the task plan named {len(plans)} plans, expected one; it said: {lines}")
@@ -55,7 +55,7 @@ def retention_dag(catalog: Catalog) -> DAG:
             "apply": Param(
                 False,
                 type="boolean",
-                description="Carry the plan out, once it is approved; only in runs that are started by hand.",
+                description="Apply the plan, once it is approved; only in runs that are started by hand.",
             ),
             "retention_options": options_param("retention", catalog.retention_options),
             "apply_options": options_param("retention --apply", []),
@@ -66,10 +66,10 @@ def retention_dag(catalog: Catalog) -> DAG:
             - **audited** goes on if an audit has updated the asset `{catalog.asset.name}` since the last run, or if the
               run was started by hand.
             - **plan** records the plan in the table `retention_plans`. Nothing is deleted. Topics whose configuration
-              the `--policy` file in `retention_options` does not tell are not decided on.
+              the `--policy` file in `retention_options` does not state are not decided on.
             - **to_apply** goes on only in runs started by hand with the param `apply`.
             - **approve** waits for a person, {catalog.approval_hours:g} hours at most, and shows what the plan says.
-            - **apply** carries out this very plan, as far as it holds by then: policy, offsets and files are looked at
+            - **apply** applies this very plan, as far as it holds by then: policy, offsets and files are looked at
               again.
 
             See docs/airflow.md.
@@ -82,14 +82,14 @@ def retention_dag(catalog: Catalog) -> DAG:
             catalog,
             "retention",
             lambda context: context["params"]["retention_options"],
-            by_the_clock=True,  # a plan for a time that was given is a what-if, which is never carried out
+            by_the_clock=True,  # a plan for a time that was given is a what-if, which is never applied
             task_id="plan",
         )
         to_apply = ShortCircuitOperator(task_id="to_apply", python_callable=_to_apply)
         approve = ApprovalOperator(
             task_id="approve",
             subject=f"kidx {catalog.name}: delete what this plan names?",
-            body=f"{{{{ ti.xcom_pull(task_ids='plan', key='{SAID}') | join('\n\n') }}}}",
+            body=f"{{{{ ti.xcom_pull(task_ids='plan', key='{LINES}') | join('\n\n') }}}}",
             retries=0,
             execution_timeout=None,
             response_timeout=timedelta(hours=catalog.approval_hours),

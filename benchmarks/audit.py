@@ -12,18 +12,28 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
 from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
-from kidxlib.console import note, print_line, print_table
-from kidxlib.names import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
 
 #: Further apart than there are records in a segment.
 _OFFSETS: Final = 10**9
 _KIDX: Final = Path(sys.executable).with_name("kidx")
+_BUILD: Final = "kidx build"
+_WAYS: Final = {
+    _BUILD: ["build"],
+    "kidx verify": ["verify"],
+    "kidx verify --deep-iteration": ["verify", "--deep-iteration"],
+}
+
+#: By way, what was measured, by name.
+_Runs: TypeAlias = dict[str, dict[str, Any]]
 
 
 @click.command()
@@ -31,62 +41,64 @@ _KIDX: Final = Path(sys.executable).with_name("kidx")
 @click.option("--segment-bytes", type=click.IntRange(1 << 20), default=256 << 20, show_default=True)
 @click.option("--batch-bytes", type=click.IntRange(200), default=16 * 1024, show_default=True)
 @click.option("--turns", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def audit(segments: int, segment_bytes: int, batch_bytes: int, turns: int, folder: Path) -> None:
-    """Build a partition's indexes into an empty mirror and audit them, by turns, each as a command of its own.
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def audit(segments: int, segment_bytes: int, batch_bytes: int, turns: int, directory: Path) -> None:
+    """Build a partition's indexes into an empty index directory and audit them, by turns, each as a command of its own.
 
     A command's time is all of it: starting Python and its worker processes, listing, and what it prints. What it takes
     before the first byte is measured too, on a log dir with a segment of one batch; the rate is that of the rest. Where
     other work goes on, the processors' time says more.
     """
-    folder = folder.resolve() / f"audit-{segments}-{segment_bytes}-{batch_bytes}"
-    log_dir, mirror = folder / "kafka-logs", folder / "index"
-    shutil.rmtree(folder, ignore_errors=True)
-    (log_dir / "bench-0").mkdir(parents=True)
+    directory = directory.resolve() / f"audit-{segments}-{segment_bytes}-{batch_bytes}"
+    shutil.rmtree(directory, ignore_errors=True)
+    log_dir, small = directory / "kafka-logs", directory / "small" / "kafka-logs"
     note(f"writing {segments} segments of {segment_bytes:,} bytes below {log_dir} …")
+    log_bytes = _write_logs(log_dir, segments, segment_bytes, batch_bytes)
+    _write_logs(small, 1, batch_bytes, batch_bytes)
+    runs = _measure(log_dir, small, turns, log_bytes)
+    _show(f"{segments} segments, {log_bytes:,} bytes, batches of about {batch_bytes:,}: medians of {turns}", runs)
+    load = os.getloadavg()[0]
+    print_line(f"load of the machine over the last minute: {load:.1f} on {os.cpu_count()} cores")
+    result = directory.parent / "audit.json"
+    result.write_text(json.dumps({"machine": machine.describe(), "load": load, "runs": runs}, indent=2) + "\n")
+    print_line(f"all figures: {result}")
+
+
+def _write_logs(log_dir: Path, segments: int, segment_bytes: int, batch_bytes: int) -> int:
+    """Write a partition's logs, and return how many bytes they have."""
+    partition = log_dir / "bench-0"
+    partition.mkdir(parents=True)
     for number in range(segments):
         base_offset = number * _OFFSETS
         content = SegmentContent(magic=2, batch_bytes=batch_bytes, seed=number)
-        write_segment(log_dir / "bench-0" / segment_file(base_offset, LOG_SUFFIX), content, segment_bytes, base_offset)
-    log_bytes = sum(log.stat().st_size for log in log_dir.rglob(f"*{LOG_SUFFIX}"))
-    small = folder / "small" / "kafka-logs"
-    (small / "bench-0").mkdir(parents=True)
-    write_segment(
-        small / "bench-0" / segment_file(0, LOG_SUFFIX),
-        SegmentContent(magic=2, batch_bytes=batch_bytes, seed=0),
-        batch_bytes,
-        0,
-    )
-    ways = {
-        "kidx build": ["build"],
-        "kidx verify": ["verify"],
-        "kidx verify --deep-iteration": ["verify", "--deep-iteration"],
-    }
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
-    start_seconds: dict[str, list[float]] = {way: [] for way in ways}
-    cpu_seconds: dict[str, list[float]] = {way: [] for way in ways}
+        write_segment(partition / segment_file(base_offset, LOG_SUFFIX), content, segment_bytes, base_offset)
+    return sum(log.stat().st_size for log in partition.iterdir())
+
+
+def _measure(log_dir: Path, small: Path, turns: int, log_bytes: int) -> _Runs:
+    """Time each way by turns, on both log dirs. On the small one it takes what a start takes."""
+    index_dirs = {each: each.with_name("index") for each in (log_dir, small)}
+    runs: _Runs = {way: {"seconds": [], "start_seconds": [], "cpu_seconds": []} for way in _WAYS}
     for turn in range(-1, turns):  # once without counting: compiled code and the page cache
-        shutil.rmtree(mirror, ignore_errors=True)
-        shutil.rmtree(small.with_name("index"), ignore_errors=True)
-        for way, arguments in ways.items():
-            start_up, _ = _run([*arguments, small, "--index-dir", small.with_name("index")])
-            took, cpu_took = _run([*arguments, log_dir, "--index-dir", mirror])
+        for index_dir in index_dirs.values():
+            shutil.rmtree(index_dir, ignore_errors=True)
+        for way, arguments in _WAYS.items():
+            start_up, _ = _run([*arguments, small, "--index-dir", index_dirs[small]])
+            took, cpu_took = _run([*arguments, log_dir, "--index-dir", index_dirs[log_dir]])
             if turn >= 0:
-                start_seconds[way].append(start_up)
-                seconds[way].append(took)
-                cpu_seconds[way].append(cpu_took)
-    runs: dict[str, Any] = {
-        way: {
-            "seconds": seconds[way],
-            "start_seconds": start_seconds[way],
-            "cpu_seconds": cpu_seconds[way],
-            "bytes_per_second": log_bytes / (statistics.median(seconds[way]) - statistics.median(start_seconds[way])),
-        }
-        for way in ways
-    }
-    build = runs["kidx build"]["bytes_per_second"]
+                runs[way]["start_seconds"].append(start_up)
+                runs[way]["seconds"].append(took)
+                runs[way]["cpu_seconds"].append(cpu_took)
+    for run in runs.values():
+        scan_seconds = statistics.median(run["seconds"]) - statistics.median(run["start_seconds"])
+        run["bytes_per_second"] = log_bytes / scan_seconds
+    return runs
+
+
+def _show(title: str, runs: _Runs) -> None:
+    build = runs[_BUILD]["bytes_per_second"]
     print_table(
-        f"{segments} segments, {log_bytes:,} bytes, batches of about {batch_bytes:,}: medians of {turns}",
+        title,
         ("", "seconds", "of these start-up", "MB/s without it", "to the build's", "processors' seconds"),
         [
             (
@@ -101,11 +113,6 @@ def audit(segments: int, segment_bytes: int, batch_bytes: int, turns: int, folde
         ],
         text_columns=1,
     )
-    load = os.getloadavg()[0]
-    print_line(f"load of the machine over the last minute: {load:.1f} on {os.cpu_count()} cores")
-    result = folder.parent / "audit.json"
-    result.write_text(json.dumps({"machine": machine.describe(), "load": load, "runs": runs}, indent=2) + "\n")
-    print_line(f"all figures: {result}")
 
 
 def _run(arguments: Sequence[str | Path]) -> tuple[float, float]:
@@ -116,6 +123,6 @@ def _run(arguments: Sequence[str | Path]) -> tuple[float, float]:
 
 
 def _cpu_seconds() -> float:
-    """Of all commands that have ended, with their workers."""
+    """Seconds of processor that all commands took which have ended, with their workers."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -17,9 +17,12 @@ import click
 
 from benchmarks.scan import CASES, segment
 from benchmarks.targets import Target, record
-from kidxlib.console import print_table
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.storage import RANGES_AHEAD, opened_log
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.ranged_log import RANGES_AHEAD
+from kidxlib.terminal.tables import print_table
 from tests.support import page_cache
 
 #: What the disk gives at most is asked for in pieces of this size, by so many threads as a scan has.
@@ -45,15 +48,15 @@ class _Pass:
 @click.option("--case", type=click.Choice(list(CASES)), default="v2-16KiB", show_default=True)
 @click.option("--mib", type=click.IntRange(1, 2047), default=1024, show_default=True, help="Size of the segment.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Passes of each, in turn.")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def cold(case: str, mib: int, rounds: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def cold(case: str, mib: int, rounds: int, directory: Path) -> None:
     """Rebuild the indexes of one segment that is read from disk each time, and see what is left in memory."""
-    log = segment(folder / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
+    log = segment(directory / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
     runs: dict[str, Callable[[], object]] = {
         DISK: functools.partial(_read_directly, log),
-        SCAN: functools.partial(_scan, log, RecoverOptions(), end_to_end=True),
-        HEADERS: functools.partial(_scan, log, RecoverOptions(verify_crc=False), end_to_end=True),
-        MAPPED: functools.partial(_scan, log, RecoverOptions(), end_to_end=False),
+        SCAN: functools.partial(_scan, log, RecoverOptions(), access=Access.SEQUENTIAL),
+        HEADERS: functools.partial(_scan, log, RecoverOptions(verify_crc=False), access=Access.SEQUENTIAL),
+        MAPPED: functools.partial(_scan, log, RecoverOptions(), access=Access.NORMAL),
     }
     passes: dict[str, list[_Pass]] = {what: [] for what in runs}
     for _ in range(rounds):
@@ -70,7 +73,7 @@ def cold(case: str, mib: int, rounds: int, folder: Path) -> None:
     ]
     of_headers = [each.disk_mib for each in passes[HEADERS]]
     targets.append(Target(name=f"{case} from disk: headers only, read of {mib:,} MiB", unit="MiB", values=of_headers))
-    record(folder, "cold", targets, passes={what: [asdict(each) for each in made] for what, made in passes.items()})
+    record(directory, "cold", targets, passes={what: [asdict(each) for each in made] for what, made in passes.items()})
 
 
 def _timed(log: Path, run: Callable[[], object]) -> _Pass:
@@ -89,9 +92,9 @@ def _disk_bytes() -> int:
     return int(fields["read_bytes"])
 
 
-def _scan(log: Path, options: RecoverOptions, *, end_to_end: bool) -> None:
+def _scan(log: Path, options: RecoverOptions, *, access: Access) -> None:
     with opened_log(str(log)) as opened:
-        recover(opened.log(may_map=True, end_to_end=end_to_end), 0, options)
+        recover(opened.log(use_mmap=True, access=access), 0, options)
 
 
 def _read_directly(log: Path) -> None:

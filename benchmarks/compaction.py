@@ -18,14 +18,17 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
-from kidxlib.coarsen import Indexes, from_denser, from_headers, scan_cost
-from kidxlib.console import note, print_line, print_table
 from kidxlib.errors import KidxError
-from kidxlib.names import LOG_SUFFIX, segment_file
-from kidxlib.offset_index import OffsetIndex
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.storage import LogBytes, map_log, open_log
-from kidxlib.walk import new_walks, step_to_offsets, walk
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.records.header_search import new_walks, step_to_offsets, walk
+from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_cost
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
 from tests.support import page_cache
 
 INTERVALS: Final = (4096, 64 * 1024, 1024 * 1024)
@@ -38,17 +41,17 @@ _LOOKUPS: Final = 20_000
 @click.option("--mib", type=click.IntRange(1), default=1024, show_default=True, help="Size of the segment.")
 @click.option("--batch-bytes", type=click.IntRange(100), multiple=True, default=(900, 16 * _KIB), show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Passes of each, in turn.")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, directory: Path) -> None:
     """Coarsen the indexes of a segment of uncompressed batches, on one core.
 
     Each interval is reached through the index before it and by batch headers alone, from memory and from the disk,
     and is compared with what recovery writes. Prints medians, and writes all passes to compaction.json.
     """
     figures: dict[str, Any] = {"machine": machine.describe(), "load": os.getloadavg(), "segments": []}
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for size in batch_bytes:
-        path = folder / f"compaction-{size}-{mib}" / segment_file(0, LOG_SUFFIX)
+        path = directory / f"compaction-{size}-{mib}" / segment_file(0, LOG_SUFFIX)
         if not path.exists():
             note(f"generating {mib:,} MiB of batches of {size:,} bytes …")
             path.parent.mkdir(exist_ok=True)
@@ -67,7 +70,7 @@ def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, folder: Path
             [row for figure in found for row in _made(figure)],
             text_columns=2,
         )
-    result = folder / "compaction.json"
+    result = directory / "compaction.json"
     result.write_text(json.dumps(figures, indent=2) + "\n")
     print_line(f"load {figures['load']}; all passes: {result}")
 
@@ -92,7 +95,9 @@ def _measure(path: Path, rounds: int) -> list[dict[str, Any]]:
             if denser is not None:
                 ways["denser"] = partial(_through, denser, options)
             for way, make in ways.items():
-                figure[way] = _timed(path, descriptor, make, way == "denser", expected, rounds)
+                figure[way] = _timed(
+                    path, descriptor, make, Access.RANDOM if way == "denser" else Access.NORMAL, expected, rounds
+                )
             figures.append(figure)
             denser = expected
     return figures
@@ -111,7 +116,7 @@ def _timed(
     path: Path,
     descriptor: int,
     make: Callable[[LogBytes], Indexes | None],
-    few_pages: bool,
+    access: Access,
     expected: Indexes,
     rounds: int,
 ) -> dict[str, Any]:
@@ -127,7 +132,7 @@ def _timed(
             if place == "disk":
                 page_cache.drop(path)
             start = time.perf_counter()
-            made = make(map_log(descriptor, size, few_pages=few_pages))
+            made = make(map_log(descriptor, size, access=access))
             figures[place].append(time.perf_counter() - start)
             if made != expected:
                 raise KidxError(f"{path}: expected the bytes that recovery writes")

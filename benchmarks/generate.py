@@ -17,11 +17,11 @@ import click
 import numpy as np
 import pyarrow as pa
 
-from kidxlib import formats
-from kidxlib.checksums import extend_crc32, extend_crc32c
-from kidxlib.console import print_line
 from kidxlib.errors import UsageError
-from kidxlib.names import LOG_SUFFIX, segment_file
+from kidxlib.format import layouts as formats
+from kidxlib.format.checksums import extend_crc32, extend_crc32c
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.terminal.console import print_line
 
 #: Enough that the contents of two equal batches never lie in the CPU's cache together.
 CYCLE_BYTES: Final = 64 * 1024 * 1024
@@ -66,7 +66,7 @@ class SegmentContent:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--mib", type=click.IntRange(1, 2047), default=1024, show_default=True, help="Size of the segment.")
 @click.option("--base-offset", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--magic", type=click.IntRange(0, 2), default=2, show_default=True)
@@ -80,16 +80,16 @@ class SegmentContent:
     help="After so many a commit marker; 0 for no producer. Magic 2 only.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-def generate(folder: Path, mib: int, base_offset: int, **content: Any) -> None:
-    """Write a valid segment into a partition's folder, for measurements of one's own."""
+def generate(directory: Path, mib: int, base_offset: int, **content: Any) -> None:
+    """Write a valid segment into a partition's directory, for measurements of one's own."""
     wanted = SegmentContent(**content)
-    log = folder / segment_file(base_offset, LOG_SUFFIX)
+    log = directory / segment_file(base_offset, LOG_SUFFIX)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         write_segment(log, wanted, mib * 1024**2, base_offset)
     except OSError as error:
         raise UsageError(
-            f"{log}: not written: {error.strerror}; give a folder that can be made, and {mib} MiB of room"
+            f"{log}: not written: {error.strerror}; give a directory that can be made, and {mib} MiB of room"
         ) from error
     print_line(str(log))
 
@@ -116,10 +116,10 @@ def write_segment(path: Path, content: SegmentContent, file_bytes: int, base_off
 
 
 class _Cycle:
-    """A stretch of batches that is written again and again, each time with the headers that follow on the last.
+    """A section of batches that is written again and again, each time with the headers that follow on the last.
 
     Attributes:
-        ends: where each batch ends within the stretch.
+        ends: where each batch ends within the section.
         records: how many records, and offsets, it takes up.
     """
 
@@ -146,7 +146,7 @@ class _Cycle:
         self._data = np.frombuffer(bytearray().join(bytes(layout.itemsize) + data for data, _ in contents), np.uint8)
 
     def continued(self, offset: int, random: np.random.Generator) -> bytes:
-        """The stretch, starting at this offset."""
+        """The section, starting at this offset."""
         headers = self._headers
         offsets = offset + self._first_offsets
         timestamps = FIRST_TIMESTAMP_MS + offsets + random.integers(0, DISORDER_MS, len(offsets))
@@ -178,7 +178,7 @@ def _constant_headers(
     counts: np.ndarray[Any, Any],
     is_marker: np.ndarray[Any, Any],
 ) -> np.ndarray[Any, Any]:
-    """Headers with all that does not depend on the offset; sequence numbers start anew in each stretch."""
+    """Headers with all that does not depend on the offset; sequence numbers start again in each section."""
     headers = np.zeros(len(lengths), _HEADERS[content.magic])
     headers["magic"] = content.magic
     if content.magic < formats.MAGIC_V2:

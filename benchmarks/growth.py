@@ -13,8 +13,9 @@ import click
 from benchmarks.links import SEGMENT_BYTES, content_file, write_log_dir
 from benchmarks.submit import JobRun, places, run_job
 from benchmarks.targets import Target, record
-from kidxlib.console import note, print_line, print_table
 from kidxlib.errors import UsageError
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
 from tests.support.page_cache import held_in_memory
 
 GB: Final = 10**9
@@ -49,15 +50,15 @@ class Point:
     show_default=True,
 )
 @click.option("--gigabytes", type=click.IntRange(1), multiple=True, default=(1, 10, 100), show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def growth(segments: Sequence[int], gigabytes: Sequence[int], folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def growth(segments: Sequence[int], gigabytes: Sequence[int], directory: Path) -> None:
     """Build log dirs of more and more segments of 64 KiB, twice, and of more and more segments of 1 GB.
 
     All of them are hard links to few files, which are held in memory.
     """
     if min(len(segments), len(gigabytes)) < 2:
         raise UsageError("--segments and --gigabytes: give each twice at least, from small to large")
-    place = folder.resolve() / "growth"
+    place = directory.resolve() / "growth"
     shutil.rmtree(place, ignore_errors=True)
     by_segments: list[Point] = []
     for count in segments:
@@ -73,7 +74,7 @@ def growth(segments: Sequence[int], gigabytes: Sequence[int], folder: Path) -> N
     _print("segments of 64 KiB", by_segments)
     _print("bytes in segments of 1 GB", by_bytes)
     record(
-        folder,
+        directory,
         "growth",
         _targets(by_segments, by_bytes),
         segments=[asdict(each) for each in by_segments],

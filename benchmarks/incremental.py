@@ -14,31 +14,32 @@ from benchmarks.event_log import EventLog, seconds_of_build
 from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION, content_file, link_segments, write_log_dir
 from benchmarks.submit import places, run_job
 from benchmarks.targets import Target, record
-from kidxlib.console import note, print_table
 from kidxlib.errors import KidxError
+from kidxlib.terminal.console import note
+from kidxlib.terminal.tables import print_table
 from tests.support.opened_files import OpenedFiles
 
 #: Base offsets of what each partition gets in the end: one segment in a hundred.
-YOUNGEST: Final = range(SEGMENTS_A_PARTITION, SEGMENTS_A_PARTITION * 101 // 100)
+NEWEST: Final = range(SEGMENTS_A_PARTITION, SEGMENTS_A_PARTITION * 101 // 100)
 ALL_NEW, UNCHANGED, SOME_NEW, ALONE = "all new", "nothing changed", "1 % new", "these alone"
 
 
 @click.command()
 @click.option("--segments", type=click.IntRange(SEGMENTS_A_PARTITION), default=100_000, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def incremental(segments: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def incremental(segments: int, directory: Path) -> None:
     """Build a log dir of hard links three times through ./spark-submit.sh, and count the logs that are opened.
 
-    The three runs: all segments new; nothing changed; one segment in a hundred new, the youngest of each partition. A
+    The three runs: all segments new; nothing changed; one segment in a hundred new, the newest of each partition. A
     fourth builds those alone, in a log dir of their own.
     """
-    place = folder.resolve() / f"incremental-{segments}"
+    place = directory.resolve() / f"incremental-{segments}"
     shutil.rmtree(place, ignore_errors=True)
     note(f"linking {segments:,} segments below {place} …")
     partitions = write_log_dir(place / "kafka-logs", SEGMENT_BYTES, segments)
     runs = {ALL_NEW: _build(place), UNCHANGED: _build(place, partitions)}
     for partition in partitions:
-        link_segments(partition, YOUNGEST)
+        link_segments(partition, NEWEST)
     runs[SOME_NEW] = _build(place, partitions)
     runs[ALONE] = _build(_those_alone(place, partitions))
 
@@ -61,7 +62,7 @@ def incremental(segments: int, folder: Path) -> None:
         ],
         text_columns=1,
     )
-    record(folder, "incremental", _targets(runs), runs=runs)
+    record(directory, "incremental", _targets(runs), runs=runs)
 
 
 def _targets(runs: dict[str, dict[str, Any]]) -> list[Target]:
@@ -88,13 +89,13 @@ def _targets(runs: dict[str, dict[str, Any]]) -> list[Target]:
 
 
 def _those_alone(place: Path, partitions: Sequence[Path]) -> Path:
-    """A place with nothing but the youngest segments."""
+    """A place with nothing but the newest segments."""
     alone = place / "alone"
     for partition in partitions:
-        folder = alone / "kafka-logs" / partition.name
-        folder.mkdir(parents=True)
-        os.link(content_file(partition), content_file(folder))
-        link_segments(folder, YOUNGEST)
+        directory = alone / "kafka-logs" / partition.name
+        directory.mkdir(parents=True)
+        os.link(content_file(partition), content_file(directory))
+        link_segments(directory, NEWEST)
     return alone
 
 

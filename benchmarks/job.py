@@ -17,8 +17,8 @@ from benchmarks.library import at_once, plan_build, recover_rate, timed_build
 from benchmarks.links import content_file, write_partition
 from benchmarks.submit import places, remove_results, run_job
 from benchmarks.targets import Target, record
-from kidxlib.console import note
-from kidxlib.names import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.terminal.console import note
 from tests.support.page_cache import held_in_memory
 
 _MIB = 1024 * 1024
@@ -28,14 +28,14 @@ _MIB = 1024 * 1024
 @click.option("--segments", type=click.IntRange(2, 60_000), default=64, show_default=True)
 @click.option("--mib", type=click.IntRange(1, 2047), default=1024, show_default=True, help="Size of a segment.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def job(segments: int, mib: int, rounds: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def job(segments: int, mib: int, rounds: int, directory: Path) -> None:
     """Build segments in batches of 16 KiB, hard links to one file in memory, and compare with the library alone.
 
     The library's rate is that of `recover` in one process for each core at once, on the same file; beside it that of
     its `build`, which publishes too. Each round measures all three. Of the job, Spark's event log has the times.
     """
-    place = folder.resolve() / f"job-{segments}x{mib}MiB"
+    place = directory.resolve() / f"job-{segments}x{mib}MiB"
     partition = place / "kafka-logs" / "bench-0"
     if not partition.exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -46,7 +46,7 @@ def job(segments: int, mib: int, rounds: int, folder: Path) -> None:
         note(f"round {number + 1} of {rounds} …")
         with held_in_memory(content_file(partition)):
             measured.append(_round(place, partition, segments))
-    record(folder, "job", _targets(measured), rounds=measured)
+    record(directory, "job", _targets(measured), rounds=measured)
 
 
 def _round(place: Path, partition: Path, segments: int) -> dict[str, Any]:
@@ -59,8 +59,9 @@ def _round(place: Path, partition: Path, segments: int) -> dict[str, Any]:
     start = time.perf_counter()
     plan = plan_build(place)
     listing = time.perf_counter() - start
-    shares = [plan.tasks[1:][core::cores] for core in range(cores)]
-    builds = at_once(timed_build, [(plan.tasks[0], share) for share in shares])
+    warm_up, *tasks = plan.build_tasks(publish_truncated=True)
+    shares = [tasks[core::cores] for core in range(cores)]
+    builds = at_once(timed_build, [(warm_up, share) for share in shares])
 
     remove_results(place)
     run = run_job("build_index", *places(place), events=place / "events")

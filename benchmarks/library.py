@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
 
-from kidxlib.build import BuildTask, build
-from kidxlib.discover import source_at
-from kidxlib.plan import Plan, Target, find_segments
-from kidxlib.publish import Folder, Owner, Published, Publisher
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.storage import map_log, open_log
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.plan import Plan
+from kidxlib.build.segments import build
+from kidxlib.build.source import source_at
+from kidxlib.build.tasks import BuildTask
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.publisher import Owner, Published, Publisher
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -64,8 +69,8 @@ def _recover(log: Path, base_offset: int) -> None:
 
 
 def plan_build(place: Path) -> Plan:
-    """List `kafka-logs` in a folder, to be built into `index` beside it."""
-    target = Target(index_dir=place / "index", by_source=False, publish_truncated=True)
+    """List `kafka-logs` in a directory, to be built into `index` beside it."""
+    target = Target(index_dir=place / "index", by_source=False)
     source = source_at(str(place / "kafka-logs"), "bench")
     return find_segments([source], re.compile(".*"), target, lambda _: RecoverOptions())
 
@@ -81,12 +86,12 @@ class TimedBuild:
 
 def timed_build(warm_up: BuildTask, tasks: Sequence[BuildTask]) -> TimedBuild:
     """Build segments as a task on an executor does."""
-    with mock.patch("kidxlib.build.Publisher", _TimedPublisher):
-        list(build([warm_up], may_map=True))
+    with mock.patch("kidxlib.build.segments.Publisher", _TimedPublisher):
+        list(build([warm_up], use_mmap=True))
         wait_for_others()
         _TimedPublisher.staging_seconds = _TimedPublisher.commit_seconds = 0.0
         start = time.perf_counter()
-        for _ in build(tasks, may_map=True):
+        for _ in build(tasks, use_mmap=True):
             pass
         seconds = time.perf_counter() - start
     return TimedBuild(seconds, _TimedPublisher.staging_seconds, _TimedPublisher.commit_seconds)
@@ -96,9 +101,9 @@ class _TimedPublisher(Publisher):
     staging_seconds = 0.0
     commit_seconds = 0.0
 
-    def stage(self, folder: Folder, name: str, content: bytes, owner: Owner | None = None) -> Published:
+    def stage(self, directory: Directory, name: str, content: bytes, owner: Owner | None = None) -> Published:
         start = time.perf_counter()
-        published = super().stage(folder, name, content, owner)
+        published = super().stage(directory, name, content, owner)
         _TimedPublisher.staging_seconds += time.perf_counter() - start
         return published
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.generate import SegmentContent, write_segment
-from kidxlib.names import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 
 #: A file system allows some tens of thousands of links to one file, so each partition has a file of its own.
 SEGMENTS_A_PARTITION: Final = 1000
@@ -19,11 +19,11 @@ FIRST_OFFSET: Final = 1_000_000
 _CONTENT: Final = SegmentContent(magic=2, batch_bytes=16 * 1024)
 
 
-def write_partition(folder: Path, segment_bytes: int, segments: int, content: SegmentContent = _CONTENT) -> None:
-    """Make a partition's folder with so many segments, all of them links to one file beside the log dir."""
-    folder.mkdir(parents=True)
-    write_segment(content_file(folder), content, segment_bytes, FIRST_OFFSET)
-    link_segments(folder, range(segments))
+def write_partition(directory: Path, segment_bytes: int, segments: int, content: SegmentContent = _CONTENT) -> None:
+    """Make a partition's directory with so many segments, all of them links to one file beside the log dir."""
+    directory.mkdir(parents=True)
+    write_segment(content_file(directory), content, segment_bytes, FIRST_OFFSET)
+    link_segments(directory, range(segments))
 
 
 def write_log_dir(log_dir: Path, segment_bytes: int, segments: int) -> list[Path]:
@@ -35,13 +35,13 @@ def write_log_dir(log_dir: Path, segment_bytes: int, segments: int) -> list[Path
     return partitions
 
 
-def link_segments(folder: Path, base_offsets: range) -> None:
+def link_segments(directory: Path, base_offsets: range) -> None:
     """Add segments to a partition."""
-    content = content_file(folder)
+    content = content_file(directory)
     for base_offset in base_offsets:
-        os.link(content, folder / segment_file(base_offset, LOG_SUFFIX))
+        os.link(content, directory / segment_file(base_offset, LOG_SUFFIX))
 
 
-def content_file(folder: Path) -> Path:
+def content_file(directory: Path) -> Path:
     """The file that a partition's segments are links to."""
-    return folder.parent.with_name(f"{folder.name}.content")
+    return directory.parent.with_name(f"{directory.name}.content")

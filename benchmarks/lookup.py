@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from benchmarks import machine
 from benchmarks.scan import BROKER_JAVA_OPTIONS
-from kidxlib import formats, names
-from kidxlib.console import note, print_line, print_table
 from kidxlib.errors import KidxError
-from kidxlib.offset_index import OffsetIndex
-from kidxlib.time_index import TimeIndex
-from tests.support import kafka_indexes
-from tests.support.kafka import Kafka
-from tests.support.kafka_indexes import KafkaIndex
+from kidxlib.format import layouts as formats
+from kidxlib.format import segment_files
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.time import TimeIndex
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
+from tests.support.kafka import indexes
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.indexes import KafkaIndex
 
 AnIndex: TypeAlias = OffsetIndex | TimeIndex
 Targets: TypeAlias = NDArray[np.int64]
@@ -45,26 +47,26 @@ _MANY, _ONE, _KAFKA = "lookup_many", "lookup", "Kafka"
 @click.option("--targets", type=click.IntRange(1000), default=1_000_000, show_default=True, help="Lookups in a pass.")
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True, help="Passes of each, in turn.")
 @click.option(
-    "--folder",
+    "--directory",
     type=click.Path(path_type=Path),
     default=Path("var/benchmarks"),
     show_default=True,
     help="Where the indexes are made, and lookup.json goes.",
 )
-def lookup(targets: int, rounds: int, folder: Path) -> None:
+def lookup(targets: int, rounds: int, directory: Path) -> None:
     """Look up the same targets again and again, in indexes that lie in memory and on one core.
 
     Checks that the answers are Kafka's, prints medians, and writes all passes to lookup.json.
     """
     report: dict[str, Any] = {"machine": machine.describe(), "targets": targets, "indexes": []}
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for kind in (OffsetIndex, TimeIndex):
         rows = []
         for size in SIZES:
             note(f"{kind.__name__} of {size:,} bytes …")
             with Kafka(BROKER_JAVA_OPTIONS) as kafka:
                 report["machine"] |= kafka.versions
-                ours, theirs = _index(kafka, kind, size, folder)
+                ours, theirs = _index(kafka, kind, size, directory)
                 seconds = _measure(ours, theirs, targets, rounds)
             report["indexes"].append({"kind": kind.__name__, "entries": len(ours), "seconds": seconds})
             rows += _rows(len(ours), seconds, targets)
@@ -78,22 +80,24 @@ def lookup(targets: int, rounds: int, folder: Path) -> None:
             "one by one, ns each",
         )
         print_table(f"{kind.__name__}, {targets:,} targets", columns, rows, text_columns=2)
-    result = folder / "lookup.json"
+    result = directory / "lookup.json"
     result.write_text(json.dumps(report, indent=2) + "\n")
     print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all passes: {result}")
 
 
-def _index(kafka: Kafka, kind: type[AnIndex], size: int, folder: Path) -> tuple[AnIndex, KafkaIndex]:
-    """The same file, opened by us and by Kafka."""
+def _index(kafka: Kafka, kind: type[AnIndex], size: int, directory: Path) -> tuple[AnIndex, KafkaIndex]:
+    """One index file, opened by us and by Kafka."""
     is_offset = kind is OffsetIndex
     layout = formats.OFFSET_INDEX_ENTRY if is_offset else formats.TIME_INDEX_ENTRY
     entries = np.zeros(size // layout.itemsize, layout)
     key, value = layout.names or ()
     entries[key] = STEP * np.arange(1, len(entries) + 1)
     entries[value] = np.arange(len(entries)) * (1600 if is_offset else 1)
-    path = folder / names.segment_file(0, names.OFFSET_INDEX_SUFFIX if is_offset else names.TIME_INDEX_SUFFIX)
+    path = directory / segment_files.segment_file(
+        0, segment_files.OFFSET_INDEX_SUFFIX if is_offset else segment_files.TIME_INDEX_SUFFIX
+    )
     path.write_bytes(entries.tobytes())
-    opened = kafka_indexes.offset_index if is_offset else kafka_indexes.time_index
+    opened = indexes.offset_index if is_offset else indexes.time_index
     return kind.open(path, 0), opened(kafka, path, 0)
 
 

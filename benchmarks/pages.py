@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import machine
-from kidxlib import formats
-from kidxlib.console import note, print_line, print_table
 from kidxlib.errors import KidxError
-from kidxlib.offset_index import OffsetIndex
-from kidxlib.search import PAGE_BYTES, PLAIN, WARM_COLD, Search
+from kidxlib.format import layouts as formats
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.search import PAGE_BYTES, Trace
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
+from tests.model.plain_search import plain_search
 from tests.support import page_cache
 
 Targets: TypeAlias = NDArray[np.int64]
@@ -32,6 +34,10 @@ ENTRIES_A_PAGE: Final = PAGE_BYTES // formats.OFFSET_INDEX_ENTRY.itemsize
 MANY: Final = 100_000
 
 TAIL: Final = "the last entry"
+
+#: What Kafka does, and what it did before.
+WARM_COLD: Final = "warm/cold"
+PLAIN: Final = "plain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +63,20 @@ class Cold:
 @click.command()
 @click.option("--rounds", type=click.IntRange(1), default=50, show_default=True, help="Lookups of each kind.")
 @click.option(
-    "--folder",
+    "--directory",
     type=click.Path(path_type=Path),
     default=Path("var/benchmarks"),
     show_default=True,
     help="Where the index is made, and pages.json goes; on the disk that is to be measured.",
 )
-def pages(rounds: int, folder: Path) -> None:
+def pages(rounds: int, directory: Path) -> None:
     """Look up entries of indexes that are not in memory, with both searches, with and without the kernel's read-ahead.
 
     Fails unless the pages in memory after a lookup without read-ahead are those of its trace. Prints medians, and
     writes all times to pages.json.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "pages.index"
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "pages.index"
     anywhere = np.random.default_rng(1).integers(1, SIZES[-1] * ENTRIES_A_PAGE, MANY)
     kinds: dict[str, Sequence[Targets]] = {
         "any entry": [anywhere[number : number + 1] for number in range(rounds)],
@@ -81,14 +87,14 @@ def pages(rounds: int, folder: Path) -> None:
         note(f"an index of {size} pages …")
         _write_index(path, size)
         last = [np.array([size * ENTRIES_A_PAGE])] * rounds
-        measured += [_cold(TAIL, path, how, ahead, last) for how in (WARM_COLD, PLAIN) for ahead in (False, True)]
+        measured += [_cold(TAIL, path, search, ahead, last) for search in (WARM_COLD, PLAIN) for ahead in (False, True)]
     for what, asked in kinds.items():
         measured += [_cold(what, path, WARM_COLD, read_ahead, asked) for read_ahead in (False, True)]
     path.unlink()
     _print(measured)
-    about = machine.describe() | {"read_ahead_kib": _read_ahead_kib(folder)}
+    about = machine.describe() | {"read_ahead_kib": _read_ahead_kib(directory)}
     report: dict[str, Any] = {"machine": about, "measured": [asdict(each) for each in measured]}
-    result = folder / "pages.json"
+    result = directory / "pages.json"
     result.write_text(json.dumps(report, indent=2) + "\n")
     print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all times: {result}")
 
@@ -101,7 +107,7 @@ def _write_index(path: Path, size: int) -> None:
     path.write_bytes(entries.tobytes())
 
 
-def _cold(what: str, path: Path, how: Search, read_ahead: bool, asked: Sequence[Targets]) -> Cold:
+def _cold(what: str, path: Path, search: str, read_ahead: bool, asked: Sequence[Targets]) -> Cold:
     """Look up each lot of targets in a map of its own.
 
     Raises:
@@ -112,21 +118,20 @@ def _cold(what: str, path: Path, how: Search, read_ahead: bool, asked: Sequence[
     resident: list[int] = []
     for targets in asked:
         if not page_cache.drop(path):
-            raise KidxError(f"{path}: stays in memory, expected a file system on a disk; set --folder")
+            raise KidxError(f"{path}: stays in memory, expected a file system on a disk; set --directory")
         memory = page_cache.mapped(path, without_read_ahead=not read_ahead)
-        index = OffsetIndex.from_bytes(memory, 0, search=how)
-        seconds.append(_timed(index, targets))
+        seconds.append(_timed(memory, search, targets))
         in_memory = page_cache.resident(path)
         resident.append(len(in_memory))
         if len(targets) == 1:
-            trace = index.trace(int(targets[0]))
+            trace = traced(memory, search, int(targets[0]))
             touched.append(len(trace.pages))
             if not read_ahead and in_memory != tuple(sorted(trace.pages)):
                 raise KidxError(f"{path}: pages {in_memory} in memory, expected {trace.pages}, those of the trace")
-        del index, memory  # what is mapped cannot be dropped
+        del memory  # what is mapped cannot be dropped
     return Cold(
         what=what,
-        search=how.name,
+        search=search,
         read_ahead=read_ahead,
         pages=path.stat().st_size // PAGE_BYTES,
         touched=statistics.median(touched) if touched else None,
@@ -135,20 +140,31 @@ def _cold(what: str, path: Path, how: Search, read_ahead: bool, asked: Sequence[
     )
 
 
-def _timed(index: OffsetIndex, targets: Targets) -> float:
-    """Seconds for one lookup, of one target or of many; that the file is mapped is not counted."""
+def traced(memory: NDArray[np.uint8], search: str, target: int) -> Trace:
+    """What a search for one offset touches in an offset index of base offset 0."""
+    return plain_search(memory, target) if search == PLAIN else OffsetIndex.from_bytes(memory, 0).trace(target)
+
+
+def _timed(memory: NDArray[np.uint8], search: str, targets: Targets) -> float:
+    """Seconds for one lookup, of one target or of many; that the file is mapped is not counted.
+
+    The plain search is plain Python, which takes some microseconds more: little beside what its pages take.
+    """
+    index = OffsetIndex.from_bytes(memory, 0)
     one = int(targets[0]) if len(targets) == 1 else None
     start = time.perf_counter()
     if one is None:
         index.lookup_many(targets)
+    elif search == PLAIN:
+        plain_search(memory, one)
     else:
         index.lookup(one)
     return time.perf_counter() - start
 
 
-def _read_ahead_kib(folder: Path) -> str:
-    """How much the kernel reads around a page that is touched, of files in a folder."""
-    device = folder.stat().st_dev
+def _read_ahead_kib(directory: Path) -> str:
+    """How much the kernel reads around a page that is touched, of files in a directory."""
+    device = directory.stat().st_dev
     setting = Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
     return setting.read_text().strip() if setting.exists() else "unknown"
 

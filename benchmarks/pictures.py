@@ -17,16 +17,18 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from benchmarks.growth import GB, NEW, UNCHANGED
-from benchmarks.pages import ENTRIES_A_PAGE, SIZES, TAIL
-from kidxlib import formats
-from kidxlib.console import note, print_line
-from kidxlib.log_segment import LogSegment
-from kidxlib.offset_index import OffsetIndex
-from kidxlib.records import Batch, batches
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.search import PLAIN, WARM_BYTES, WARM_COLD, Search
-from kidxlib.storage import WholeLog
-from kidxlib.time_index import TimeIndex
+from benchmarks.pages import ENTRIES_A_PAGE, PLAIN, SIZES, TAIL, WARM_COLD, traced
+from kidxlib.format import layouts as formats
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.search_kernel import WARM_BYTES
+from kidxlib.index.time import TimeIndex
+from kidxlib.log.segment import LogSegment
+from kidxlib.records.batch import Batch
+from kidxlib.records.header_walk import batches
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_bytes import WholeLog
+from kidxlib.terminal.console import note, print_line
 
 PROJECT: Final = Path(__file__).resolve().parents[1]
 IMAGES: Final = PROJECT / "docs" / "images"
@@ -63,16 +65,16 @@ _SECONDS: Final = (5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
     show_default=True,
     help="Where `pages` and `growth` wrote what they measured.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), default=IMAGES, help="[default: docs/images]")
+@click.option("--directory", type=click.Path(path_type=Path), default=IMAGES, help="[default: docs/images]")
 @click.option("--format", "suffix", type=click.Choice(["svg", "png"]), default="svg", show_default=True)
-def pictures(measured: Path, folder: Path, suffix: str) -> None:
+def pictures(measured: Path, directory: Path, suffix: str) -> None:
     """Draw the pictures of docs/. Those of what was not measured here stay as they are."""
     reports = {name: json.loads(path.read_text()) for name in MEASURED if (path := measured / f"{name}.json").exists()}
     to_draw = dict(EXPLAINING)
     to_draw |= {name: functools.partial(MEASURED[name], report) for name, report in reports.items()}
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for name, draw in to_draw.items():
-        path = folder / f"{name}.{suffix}"
+        path = directory / f"{name}.{suffix}"
         path.write_bytes(drawn(draw, suffix))
         print_line(f"{path}")
     for name in MEASURED.keys() - reports.keys():
@@ -137,7 +139,7 @@ def _draw_batch(axes: Axes, batch: Batch, colour: str) -> None:
     axes.add_patch(Rectangle((batch.position, 0), batch.size, 1, facecolor=colour, edgecolor=GREY, linewidth=0.8))
     if batch.size > 500:  # else there is no room
         text, middle = "white" if colour == BLUE else BLACK, batch.position + batch.size / 2
-        axes.text(middle, 0.5, str(batch.first_field), ha="center", va="center", fontsize=8.5, color=text)
+        axes.text(middle, 0.5, str(batch.offset_field), ha="center", va="center", fontsize=8.5, color=text)
 
 
 def _draw_entry(axes: Axes, x: float, y: float, text: str, used: bool) -> None:
@@ -163,11 +165,11 @@ def draw_search() -> Figure:
     axes.axis("off")
     for top, pages in ((0.0, PAGES_BEFORE), (-4.1, PAGES_AFTER)):
         axes.text(-2.3, top + 0.45, f"{pages} pages", fontweight="bold")
-        for row, how in enumerate((PLAIN, WARM_COLD)):
+        for row, search in enumerate((PLAIN, WARM_COLD)):
             y = top - 1.0 - row * 1.3
-            axes.text(-0.25, y + 0.45, how.name, ha="right", va="center")
-            touched = _pages_at_tail(how, pages)
-            known = {*_pages_at_tail(how, PAGES_BEFORE), pages - 1}  # what is appended to is in memory
+            axes.text(-0.25, y + 0.45, search, ha="right", va="center")
+            touched = _pages_at_tail(search, pages)
+            known = {*_pages_at_tail(search, PAGES_BEFORE), pages - 1}  # what is appended to is in memory
             for page in range(pages):
                 _draw_page(axes, page, y, page in touched, page in known)
         first_warm = pages - (WARM_BYTES + formats.OFFSET_INDEX_ENTRY.itemsize) / (ENTRIES_A_PAGE * 8)
@@ -186,11 +188,11 @@ def draw_search() -> Figure:
     return figure
 
 
-def _pages_at_tail(how: Search, pages: int) -> tuple[int, ...]:
+def _pages_at_tail(search: str, pages: int) -> tuple[int, ...]:
     """The pages that a lookup of the last entry touches, in an index of so many full ones."""
     entries = np.zeros(pages * ENTRIES_A_PAGE, formats.OFFSET_INDEX_ENTRY)
     entries["relative_offset"] = np.arange(len(entries))
-    return OffsetIndex.from_bytes(entries.tobytes(), 0, search=how).trace(len(entries) - 1).pages
+    return traced(entries.view(np.uint8), search, len(entries) - 1).pages
 
 
 def _draw_page(axes: Axes, page: int, y: float, touched: bool, known: bool) -> None:
@@ -221,19 +223,19 @@ def draw_pages(report: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(_INCHES_WIDE, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
     all_sizes = range(SIZES[0], SIZES[-1] + 1)
-    for how, colour, marker in ((PLAIN, ORANGE, "s"), (WARM_COLD, BLUE, "o")):
+    for search, colour, marker in ((PLAIN, ORANGE, "s"), (WARM_COLD, BLUE, "o")):
         cold = [
-            each for each in measured if (each["what"], each["search"], each["read_ahead"]) == (TAIL, how.name, False)
+            each for each in measured if (each["what"], each["search"], each["read_ahead"]) == (TAIL, search, False)
         ]
         sizes = [each["pages"] for each in cold]
-        traced = [len(_pages_at_tail(how, size)) for size in all_sizes]
-        left.plot(all_sizes, traced, color=colour, linewidth=1.2, label=f"{how.name}, by its trace")
+        touched = [len(_pages_at_tail(search, size)) for size in all_sizes]
+        left.plot(all_sizes, touched, color=colour, linewidth=1.2, label=f"{search}, by its trace")
         resident = [each["resident"] for each in cold]
-        left.plot(sizes, resident, marker, color=colour, label=f"{how.name}, in memory after it")
+        left.plot(sizes, resident, marker, color=colour, label=f"{search}, in memory after it")
         quarters = [np.quantile(each["seconds"], (0.25, 0.5, 0.75)) * 1000 for each in cold]
         low, middle, high = np.array(quarters).T
         right.errorbar(
-            sizes, middle, (middle - low, high - middle), fmt=f"{marker}-", color=colour, capsize=3, label=how.name
+            sizes, middle, (middle - low, high - middle), fmt=f"{marker}-", color=colour, capsize=3, label=search
         )
     left.set(title="Pages that a lookup of the last entry reads", ylim=(0, 14))
     right.set(title="Milliseconds, with nothing in memory before", ylim=(0, None))

@@ -27,13 +27,14 @@ from benchmarks.links import (
 )
 from benchmarks.submit import JobRun, places, run_job
 from benchmarks.targets import Target, record
-from jobs.common.catalog import Catalog
-from jobs.common.session import session
-from jobs.common.tables import PARTITIONS, SEGMENTS
-from kidxlib import formats
-from kidxlib.console import note
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.spark.session import session
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import KidxError
-from tests.support.build_job import use_pips_spark
+from kidxlib.format import layouts as formats
+from kidxlib.terminal.console import note
+from tests.support.spark.jobs import use_pips_spark
 
 _KIDX: Final = Path(sys.executable).with_name("kidx")
 _GIB: Final = 2**30
@@ -42,15 +43,15 @@ _GIB: Final = 2**30
 @click.command()
 @click.option("--segments", type=click.IntRange(2 * SEGMENTS_A_PARTITION), default=1_000_000, show_default=True)
 @click.option("--lookups", type=click.IntRange(1), default=7, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def planning(segments: int, lookups: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def planning(segments: int, lookups: int, directory: Path) -> None:
     """Build a partition of 1,000 segments, multiply it with its indexes and its rows, and build again.
 
     Logs and indexes are hard links, which every partition has of its own; the rows are those that the job would have
     made. So the second build has to list and compare all of them, and finds that nothing has changed.
     """
     segments -= segments % SEGMENTS_A_PARTITION
-    place = folder.resolve() / f"planning-{segments}"
+    place = directory.resolve() / f"planning-{segments}"
     made = place / "made"
     if not made.exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -70,7 +71,7 @@ def planning(segments: int, lookups: int, folder: Path) -> None:
     first, *later = [_look_up(place, partition, FIRST_OFFSET + int(random.integers(0, 40))) for partition in partitions]
     parts = seconds_of_build(run, EventLog.read(place / "events")) | {"listing": listing}
     record(
-        folder,
+        directory,
         "planning",
         _targets(segments, run, listing, first, later),
         segments=segments,
@@ -98,7 +99,7 @@ def _targets(segments: int, run: JobRun, listing: float, first: float, later: li
 
 
 def _make(place: Path, partitions: int) -> None:
-    """A log dir, a mirror tree and a catalog, as if the job had built all of it."""
+    """A log dir, an index directory and a catalog, as if the job had built all of it."""
     log_dir, index_dir = place / "kafka-logs", place / "index"
     first = log_dir / "bench-0"
     write_partition(first, SEGMENT_BYTES, SEGMENTS_A_PARTITION)
@@ -107,14 +108,14 @@ def _make(place: Path, partitions: int) -> None:
     indexes = [path.name for path in (index_dir / first.name).iterdir()]
     versions = []
     for number in range(1, partitions):
-        folder, mirror = log_dir / f"bench-{number}", index_dir / f"bench-{number}"
-        folder.mkdir()
-        mirror.mkdir()
-        content = content_file(folder)
+        directory, index_directory = log_dir / f"bench-{number}", index_dir / f"bench-{number}"
+        directory.mkdir()
+        index_directory.mkdir()
+        content = content_file(directory)
         shutil.copyfile(content_file(first), content)
-        link_segments(folder, range(SEGMENTS_A_PARTITION))
+        link_segments(directory, range(SEGMENTS_A_PARTITION))
         for name in indexes:
-            os.link(index_dir / first.name / name, mirror / name)
+            os.link(index_dir / first.name / name, index_directory / name)
         status = content.stat()
         versions.append((number, status.st_mtime_ns, status.st_ino))
     note("multiplying the rows of the catalog …")

@@ -13,12 +13,15 @@ from pyspark.sql import functions as F
 
 from benchmarks import machine
 from benchmarks.submit import run_job
-from jobs.common.catalog import Catalog
-from jobs.common.make_tables import make_tables
-from jobs.common.session import session
-from jobs.common.tables import CATALOG_VERSION, PARTITIONS, SEGMENTS
-from kidxlib.console import note, print_line, print_table
-from tests.support.build_job import use_pips_spark
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.catalog.create import make_tables
+from jobs.common.spark.session import session
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
+from tests.support.spark.jobs import use_pips_spark
 
 _NOW_MS: Final = 1_790_000_000_000
 _HOUR_MS: Final = 3_600_000
@@ -30,14 +33,14 @@ _TOPICS: Final = 50
 @click.command()
 @click.option("--segments", type=click.IntRange(1), default=1_000_000, show_default=True)
 @click.option("--partitions", type=click.IntRange(1), default=2_000, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def retention(segments: int, partitions: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def retention(segments: int, partitions: int, directory: Path) -> None:
     """Plan the retention of a generated catalog through ./spark-submit.sh.
 
-    Segments are of 1 GiB and an hour each, timestamps go back in some; there are no files behind them. The driver is
+    Segments are of 1 GiB and an hour each, timestamps go back in some; no files exist for them. The driver is
     a Python process and Spark's JVM, which in local mode is the executor, too.
     """
-    catalog = folder.resolve() / f"retention-{segments}-{partitions}"
+    catalog = directory.resolve() / f"retention-{segments}-{partitions}"
     shutil.rmtree(catalog, ignore_errors=True)
     note(f"generating {segments:,} segments in {partitions:,} partitions below {catalog} …")
     _generate(catalog, segments, partitions)
@@ -57,7 +60,7 @@ def retention(segments: int, partitions: int, folder: Path) -> None:
         text_columns=1,
     )
     print_line(run["said"])
-    result = folder / "retention.json"
+    result = directory / "retention.json"
     result.write_text(json.dumps({"machine": machine.describe(), "runs": {"plan": run}}, indent=2) + "\n")
     print_line(f"all figures: {result}")
 

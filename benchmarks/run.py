@@ -12,6 +12,7 @@ import click
 from benchmarks.audit import audit
 from benchmarks.cold import cold
 from benchmarks.compaction import compaction
+from benchmarks.comparison import comparison
 from benchmarks.generate import generate
 from benchmarks.growth import growth
 from benchmarks.incremental import incremental
@@ -27,8 +28,8 @@ from benchmarks.small_segments import small_segments
 from benchmarks.start_up import start_up
 from benchmarks.targets import print_targets, recorded
 from benchmarks.worker_memory import worker_memory
-from kidxlib.command import run
-from kidxlib.console import note
+from kidxlib.terminal.command import run
+from kidxlib.terminal.console import note
 
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (scan, cold, job, small_segments, worker_memory, start_up, incremental, planning, growth)
@@ -41,18 +42,30 @@ def benchmarks() -> None:
 
 @click.command(name="all")
 @click.option("--recorded", "only_recorded", is_flag=True, help="Measure nothing, show what was measured last.")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def all_targets(only_recorded: bool, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def all_targets(only_recorded: bool, directory: Path) -> None:
     """Run every benchmark that has targets, one after the other, and show all of them in one table."""
     names = [str(command.name) for command in WITH_TARGETS]
     if not only_recorded:
         for name in names:
-            note(f"{name} …")  # in a process of its own, which leaves nothing behind for the next
-            subprocess.run([sys.executable, "-m", "benchmarks.run", name, "--folder", folder], check=True)
-    print_targets("all targets", [target for name in names for target in recorded(folder, name)])
+            note(f"{name} …")  # in a process of its own, which leaves nothing to the next
+            subprocess.run([sys.executable, "-m", "benchmarks.run", name, "--directory", directory], check=True)
+    print_targets("all targets", [target for name in names for target in recorded(directory, name)])
 
 
-for command in (*WITH_TARGETS, all_targets, generate, audit, compaction, lookup, pages, pictures, retention, seek):
+for command in (
+    *WITH_TARGETS,
+    all_targets,
+    generate,
+    audit,
+    compaction,
+    comparison,
+    lookup,
+    pages,
+    pictures,
+    retention,
+    seek,
+):
     benchmarks.add_command(command)
 
 if __name__ == "__main__":

@@ -15,13 +15,17 @@ import numpy as np
 
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.targets import Target, record
-from kidxlib import names
-from kidxlib.console import note, print_table
 from kidxlib.errors import KidxError
-from kidxlib.pieces import recover_in_pieces
-from kidxlib.recover import RecoveredSegment, RecoverOptions, Status, recover
-from kidxlib.storage import ChunkedLog, LogBytes, map_log, open_log
-from tests.support.kafka import Kafka
+from kidxlib.format import segment_files
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.parallel import recover_in_sections
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.log_bytes import ChunkedLog, LogBytes
+from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.terminal.console import note
+from kidxlib.terminal.tables import print_table
+from tests.support.kafka.classes import Kafka
 
 CASES: Final = {
     "v2-16KiB": SegmentContent(magic=2, batch_bytes=16 * 1024),
@@ -46,7 +50,7 @@ KAFKA: Final = "Kafka's LogSegment.recover"
 SCAN: Final = "kidx, mapped"
 HEADERS: Final = "kidx, headers only, mapped"
 SUM: Final = "sum of the bytes, mapped"
-#: What a case is held to: the passes that are to take so many times as long as ours.
+#: What is required of a case: how many times as long as ours a pass has to take.
 REQUIRED: Final[Mapping[str, Mapping[tuple[str, str], float]]] = {
     "v2-16KiB": {(SCAN, KAFKA): 10, (HEADERS, SCAN): 10},
     "v2-900B": {(SCAN, KAFKA): 20},
@@ -61,27 +65,27 @@ _WAYS_TO_READ: Final[Mapping[str, Callable[[int, int], LogBytes]]] = {"mapped": 
 @click.option("--mib", type=click.IntRange(1, 2047), default=1024, show_default=True, help="Size of the segment.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Passes of each, in turn.")
 @click.option(
-    "--folder",
+    "--directory",
     type=click.Path(path_type=Path),
     default=Path("var/benchmarks"),
     show_default=True,
     help="Where the segments are kept for the next run, and scan.json goes. Holds --mib for each case.",
 )
-def scan(cases: Sequence[str], mib: int, rounds: int, folder: Path) -> None:
+def scan(cases: Sequence[str], mib: int, rounds: int, directory: Path) -> None:
     """Rebuild the indexes of one segment again and again, with a hot page cache and on one core.
 
     Checks that the bytes are Kafka's, prints medians and targets, and writes all passes to scan.json.
     """
     measured, targets = {}, list[Target]()
     for case in cases or CASES:
-        log = segment(folder / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
+        log = segment(directory / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
         with Kafka(BROKER_JAVA_OPTIONS) as kafka:
             versions = kafka.versions
             seconds = _measure(log, kafka, rounds)
         measured[case] = {"log_bytes": log.stat().st_size, "seconds": seconds}
         _print_case(case, log.stat().st_size, seconds)
         targets += _targets(case, seconds)
-    record(folder, "scan", targets, kafka=versions, warm_up_passes=WARM_UP_PASSES, cases=measured)
+    record(directory, "scan", targets, kafka=versions, warm_up_passes=WARM_UP_PASSES, cases=measured)
 
 
 def _targets(case: str, seconds: Mapping[str, Sequence[float]]) -> list[Target]:
@@ -100,9 +104,9 @@ def _targets(case: str, seconds: Mapping[str, Sequence[float]]) -> list[Target]:
     ]
 
 
-def segment(folder: Path, content: SegmentContent, file_bytes: int) -> Path:
+def segment(directory: Path, content: SegmentContent, file_bytes: int) -> Path:
     """The log of this content and size: that of an earlier run, or a new one."""
-    log = folder / "bench-0" / names.segment_file(0, names.LOG_SUFFIX)
+    log = directory / "bench-0" / segment_files.segment_file(0, segment_files.LOG_SUFFIX)
     if not log.exists():
         note(f"writing {log} …")
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +128,7 @@ def _measure(log: Path, kafka: Kafka, rounds: int) -> dict[str, list[float]]:
             runs[f"{what}, {way}"] = functools.partial(_timed, str(log), read, work)
     cores = len(os.sched_getaffinity(0))
     runs[f"{SCAN}, {cores} threads"] = functools.partial(
-        _timed, str(log), map_log, functools.partial(_recover_in_pieces, threads=cores)
+        _timed, str(log), map_log, functools.partial(_recover_in_sections, threads=cores)
     )
     runs[KAFKA] = lambda: kafka.recover(log.parent).segments[0].seconds
 
@@ -164,8 +168,8 @@ def _recover_headers(log: LogBytes) -> RecoveredSegment:
     return recover(log, 0, RecoverOptions(verify_crc=False))
 
 
-def _recover_in_pieces(log: LogBytes, threads: int) -> RecoveredSegment:
-    return recover_in_pieces(log, 0, RecoverOptions(), threads)
+def _recover_in_sections(log: LogBytes, threads: int) -> RecoveredSegment:
+    return recover_in_sections(log, 0, RecoverOptions(), threads)
 
 
 def _sum(log: LogBytes) -> int:
@@ -179,14 +183,14 @@ def _sum(log: LogBytes) -> int:
 
 
 def _expected_indexes(log: Path) -> dict[Path, bytes]:
-    """What Kafka is to write; taken before Kafka runs, because it cuts a log that it finds corrupt."""
+    """What Kafka is to write; taken before Kafka runs, because it truncates a log that it finds corrupt."""
     with open_log(str(log)) as (descriptor, version):
         ours = _recover(map_log(descriptor, version.size))
     if ours.end.status is not Status.OK:
         raise KidxError(f"{log}: expected a valid segment, the scan ended with {ours.end}; remove the file")
     return {
-        log.with_suffix(names.OFFSET_INDEX_SUFFIX): ours.offset_index,
-        log.with_suffix(names.TIME_INDEX_SUFFIX): ours.time_index,
+        log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX): ours.offset_index,
+        log.with_suffix(segment_files.TIME_INDEX_SUFFIX): ours.time_index,
     }
 
 

@@ -22,22 +22,25 @@ from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.scan import BROKER_JAVA_OPTIONS
 from benchmarks.submit import PROJECT
-from jobs.common.cataloged_partitions import cataloged_partitions
-from jobs.common.open_catalog import existing_catalog
-from jobs.common.queries import read_queries
-from jobs.common.seek_on_executors import answer_on_executors
-from jobs.common.session import session
-from kidxlib import names
-from kidxlib.answers import OFFSET, TIMESTAMP
-from kidxlib.console import note, print_line, print_table
+from jobs.common.catalog.open import existing_catalog
+from jobs.common.seek.executors import answer_on_executors
+from jobs.common.seek.partitions import cataloged_partitions
+from jobs.common.seek.query_file import read_queries
+from jobs.common.spark.session import session
 from kidxlib.errors import KidxError
-from kidxlib.names import TopicPartition
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.seek import Seeker, answer_all
-from kidxlib.storage import LogFile, map_log, open_log
-from tests.support.build_job import use_pips_spark
-from tests.support.kafka import Kafka
-from tests.support.kafka_logs import KafkaLog
+from kidxlib.format import segment_files
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.lookup.columns import OFFSET, TIMESTAMP
+from kidxlib.lookup.seeker import Seeker, answer_all
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.tables import print_table
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.logs import KafkaLog
+from tests.support.spark.jobs import use_pips_spark
 
 _Longs: TypeAlias = NDArray[np.int64]
 
@@ -48,7 +51,7 @@ _AT_ONCE: Final = 10_000
 #: Enough to know what one costs; Kafka decompresses a batch for each search by time.
 _KAFKAS: Final = 20_000
 _PARTITION: Final = TopicPartition("bench", 0)
-#: Of skewed questions, how many are about the hundredth part of the log that is its youngest.
+#: Of skewed questions, how many are about the hundredth part of the log that is its newest.
 _SKEW: Final = 0.9
 
 
@@ -56,52 +59,52 @@ _SKEW: Final = 0.9
 @click.option("--segments", type=click.IntRange(1), default=1_000, show_default=True)
 @click.option("--segment-bytes", type=click.IntRange(1024), default=1024 * 1024, show_default=True)
 @click.option("--queries", type=click.IntRange(1), default=1_000_000, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Whether to measure the job too.")
-def seek(segments: int, segment_bytes: int, queries: int, folder: Path, spark: bool) -> None:
+def seek(segments: int, segment_bytes: int, queries: int, directory: Path, spark: bool) -> None:
     """Seek by offset and by time, at random and skewed, and check that Kafka finds the same.
 
     The job's share is what it takes with an empty catalog, where the engine has nothing to do.
     """
-    place = folder / f"seek-{segments}x{segment_bytes}"
-    log_folder = place / "kafka-logs" / _PARTITION.folder
-    if not log_folder.exists():
-        note(f"writing {segments} segments below {log_folder} …")
-        _write_log(log_folder, segments, segment_bytes)
-    targets = _targets(Seeker.of_folder(log_folder), queries // 2)
-    report: dict[str, Any] = {"machine": machine.describe(), "engine": _engines(log_folder, targets)}
+    place = directory / f"seek-{segments}x{segment_bytes}"
+    log_directory = place / "kafka-logs" / _PARTITION.directory
+    if not log_directory.exists():
+        note(f"writing {segments} segments below {log_directory} …")
+        _write_log(log_directory, segments, segment_bytes)
+    targets = _targets(Seeker.of_directory(log_directory), queries // 2)
+    report: dict[str, Any] = {"machine": machine.describe(), "engine": _engines(log_directory, targets)}
     if spark:
         report["job"] = _jobs(place, targets)
-    result = folder / "seek.json"
+    result = directory / "seek.json"
     result.write_text(json.dumps(report, indent=2) + "\n")
     print_line(f"all figures: {result}")
 
 
-def _write_log(folder: Path, segments: int, segment_bytes: int) -> None:
+def _write_log(directory: Path, segments: int, segment_bytes: int) -> None:
     """Segments that follow on each other, with their indexes."""
-    partial = folder.with_name(f"{folder.name}.part")
+    partial = directory.with_name(f"{directory.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     offset = 0
     for number in range(segments):
-        log = partial / names.segment_file(offset, names.LOG_SUFFIX)
+        log = partial / segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
         write_segment(log, replace(_CONTENT, seed=number), segment_bytes, offset)
         with open_log(str(log)) as (descriptor, version):
             recovered = recover(map_log(descriptor, version.size), offset, RecoverOptions())
-        log.with_suffix(names.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
-        log.with_suffix(names.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
+        log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+        log.with_suffix(segment_files.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
         offset = recovered.facts.next_offset
-    partial.rename(folder)
+    partial.rename(directory)
 
 
 def _targets(seeker: Seeker, count: int) -> dict[str, tuple[str, _Longs]]:
     """So many of each kind, by what they are called."""
     random = np.random.default_rng(1)
     ends = seeker.timestamps(np.array([-2, -1, -3])).to_pylist()
-    first, end, youngest = ends[0]["offset"], ends[1]["offset"], ends[2]["timestamp"]
+    first, end, latest = ends[0]["offset"], ends[1]["offset"], ends[2]["timestamp"]
     since = seeker.timestamps(np.array([0])).to_pylist()[0]["timestamp"]
     found = {}
-    for query, start, stop in ((OFFSET, first, end), (TIMESTAMP, since, youngest + 1)):
+    for query, start, stop in ((OFFSET, first, end), (TIMESTAMP, since, latest + 1)):
         anywhere = random.integers(start, stop, count)
         late = random.integers(stop - (stop - start) // 100, stop, count)
         found[f"{query}s, random"] = query, anywhere
@@ -109,19 +112,19 @@ def _targets(seeker: Seeker, count: int) -> dict[str, tuple[str, _Longs]]:
     return found
 
 
-def _engines(folder: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, dict[str, float]]:
-    """The same seeks on one core by this project and by Kafka, in order and as they come."""
+def _engines(directory: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, dict[str, float]]:
+    """What a seek costs on one core, in this project and in Kafka, in order and as they come."""
     report = {}
-    theirs_folder = folder.parent.with_name("kafkas") / folder.name
-    shutil.rmtree(theirs_folder, ignore_errors=True)
-    shutil.copytree(folder, theirs_folder, copy_function=_copy_or_link)
-    with Kafka(BROKER_JAVA_OPTIONS) as kafka, kafka.opened_log(theirs_folder) as java:
+    theirs_directory = directory.parent.with_name("kafkas") / directory.name
+    shutil.rmtree(theirs_directory, ignore_errors=True)
+    shutil.copytree(directory, theirs_directory, copy_function=_copy_or_link)
+    with Kafka(BROKER_JAVA_OPTIONS) as kafka, kafka.opened_log(theirs_directory) as java:
         java.updateHighWatermark(java.logEndOffset())
         theirs = KafkaLog(kafka, java)
         for name, (query, asked) in targets.items():
             in_order = np.sort(asked)
-            _compare(Seeker.of_folder(folder), theirs, query, in_order[:: max(1, len(asked) // 1_000)])
-            seeker = Seeker.of_folder(folder)
+            _compare(Seeker.of_directory(directory), theirs, query, in_order[:: max(1, len(asked) // 1_000)])
+            seeker = Seeker.of_directory(directory)
             _answer(seeker, query, in_order)
             before = _bytes_read(seeker)
             seconds, counted = _timed(lambda: _answer(seeker, query, in_order))  # noqa: B023
@@ -147,7 +150,7 @@ def _engines(folder: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, 
 
 def _copy_or_link(origin: str, target: str) -> None:
     """Kafka makes indexes larger when it opens a log; logs it leaves alone."""
-    if origin.endswith(names.LOG_SUFFIX):
+    if origin.endswith(segment_files.LOG_SUFFIX):
         os.link(origin, target)
     else:
         shutil.copy2(origin, target)
@@ -226,7 +229,7 @@ def _jobs(place: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, dict
 
 
 def _write_queries(path: Path, asked: list[tuple[str, _Longs]]) -> None:
-    """Those of both kinds, shuffled."""
+    """Write the questions of both kinds, shuffled, to a file."""
     kinds = np.concatenate([np.full(len(targets), query == OFFSET) for query, targets in asked])
     targets = np.concatenate([targets for _, targets in asked])
     order = np.random.default_rng(2).permutation(len(targets))

@@ -17,12 +17,14 @@ import click
 from benchmarks.library import TimedBuild, at_once, plan_build, timed_build
 from benchmarks.links import content_file, write_log_dir
 from benchmarks.targets import Target, record
-from kidxlib.build import GROUP_FILES
-from kidxlib.console import note
-from kidxlib.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.publish import Folder, Publisher
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.storage import map_log, open_log
+from kidxlib.build.segments import GROUP_FILES
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.opened_file import map_log, open_log
+from kidxlib.storage.publisher import Publisher
+from kidxlib.terminal.console import note
 from tests.support.page_cache import held_in_memory
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -32,14 +34,14 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 @click.option("--segments", type=click.IntRange(2), default=20_000, show_default=True)
 @click.option("--segment-bytes", type=click.IntRange(20_000), default=1_000_000, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def small_segments(segments: int, segment_bytes: int, rounds: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def small_segments(segments: int, segment_bytes: int, rounds: int, directory: Path) -> None:
     """Build segments of 1 MB, hard links to few files in memory, by the library on all cores at once.
 
     Then publish as many index files of the same bytes in one process, by turns with a loop that writes, flushes and
     renames them in the same groups, and does nothing else.
     """
-    place = folder.resolve() / f"small-segments-{segments}x{segment_bytes}"
+    place = directory.resolve() / f"small-segments-{segments}x{segment_bytes}"
     if not (place / "kafka-logs").exists():
         note(f"linking {segments:,} segments below {place} …")
         write_log_dir(place / "kafka-logs", segment_bytes, segments)
@@ -76,7 +78,7 @@ def small_segments(segments: int, segment_bytes: int, rounds: int, folder: Path)
         Target(name="small segments: publishing, one process", unit="s", values=publishing),
         Target(name="small segments: write, flush and rename, one process", unit="s", values=bare),
     ]
-    record(folder, "small_segments", targets, builds=[[asdict(build) for build in each] for each in builds])
+    record(directory, "small_segments", targets, builds=[[asdict(build) for build in each] for each in builds])
 
 
 def _set_results_aside(place: Path) -> None:
@@ -93,7 +95,7 @@ def _set_results_aside(place: Path) -> None:
 def _build(place: Path) -> list[TimedBuild]:
     _set_results_aside(place)
     cores = len(os.sched_getaffinity(0))
-    warm_up, *tasks = plan_build(place).tasks
+    warm_up, *tasks = plan_build(place).build_tasks(publish_truncated=True)
     with held_in_memory(*map(content_file, (place / "kafka-logs").iterdir())):
         return at_once(timed_build, [(warm_up, tasks[core::cores]) for core in range(cores)])
 
@@ -117,32 +119,32 @@ def _index_files(place: Path, segments: int) -> Iterator[_File]:
 
 
 def _timed(place: Path, work: Callable[[Path, list[_File]], None], files: list[_File]) -> float:
-    """Seconds for work in an empty mirror tree, when the disk has nothing else to do for us."""
-    mirror = place / "index"
+    """Seconds for work in an empty index directory, when the disk has nothing else to do for us."""
+    index_dir = place / "index"
     _set_results_aside(place)
     for partition in {file.partition for file in files}:
-        (mirror / partition).mkdir(parents=True)
+        (index_dir / partition).mkdir(parents=True)
     os.sync()
     start = time.perf_counter()
-    work(mirror, files)
+    work(index_dir, files)
     return time.perf_counter() - start
 
 
-def _publish(mirror: Path, files: list[_File]) -> None:
+def _publish(index_dir: Path, files: list[_File]) -> None:
     with Publisher() as publisher:
         for file in files:
-            publisher.stage(Folder(str(mirror), file.partition), file.name, file.content)
+            publisher.stage(Directory(str(index_dir), file.partition), file.name, file.content)
             if publisher.staged_files >= GROUP_FILES:
                 publisher.commit()
         publisher.commit()
 
 
-def _write_flush_rename(mirror: Path, files: list[_File]) -> None:
-    root = os.open(mirror, os.O_RDONLY | os.O_DIRECTORY)
+def _write_flush_rename(index_dir: Path, files: list[_File]) -> None:
+    root = os.open(index_dir, os.O_RDONLY | os.O_DIRECTORY)
     for start in range(0, len(files), GROUP_FILES):
         paths = []
         for file in files[start : start + GROUP_FILES]:
-            paths.append(f"{mirror}/{file.partition}/{file.name}")
+            paths.append(f"{index_dir}/{file.partition}/{file.name}")
             descriptor = os.open(f"{paths[-1]}.tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             os.write(descriptor, file.content)
             os.close(descriptor)

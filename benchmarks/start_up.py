@@ -14,22 +14,22 @@ import click
 from benchmarks.event_log import EventLog
 from benchmarks.submit import PROJECT, event_log_options, places
 from benchmarks.targets import Target, record
-from kidxlib.console import note
 from kidxlib.errors import KidxError
-from tests.support.build_job import clean_environment
+from kidxlib.terminal.console import note
+from tests.support.spark.jobs import clean_environment
 
 _POLL_SECONDS: Final = 0.002
 
 
 @click.command(name="start_up")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def start_up(rounds: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def start_up(rounds: int, directory: Path) -> None:
     """Build the sample, and then build it again and again, when nothing has changed.
 
     The processes tell when bash has given way to Python and when Python starts Java; Spark's event log has the rest.
     """
-    place = folder.resolve() / "start-up"
+    place = directory.resolve() / "start-up"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(PROJECT / "samples" / "kafka-logs", place / "kafka-logs")
     _run(place)
@@ -46,7 +46,7 @@ def start_up(rounds: int, folder: Path) -> None:
         "all": "start-up: the whole run",
     }
     targets = [Target(name=names[part], unit="s", values=[run[part] for run in measured]) for part in names]
-    record(folder, "start_up", targets)
+    record(directory, "start_up", targets)
 
 
 def _run(place: Path) -> dict[str, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.errors import KidxError
-from tests.support.build_job import clean_environment
+from tests.support.spark.jobs import clean_environment
 
 PROJECT: Final = Path(__file__).resolve().parents[1]
 _POLL_SECONDS: Final = 0.1
@@ -53,16 +53,16 @@ class JobRun:
         return {"jvm": self.jvm_bytes, "python": self.python_bytes, "worker": self.worker_bytes}
 
 
-def places(folder: Path) -> tuple[str | Path, ...]:
-    """The options of a build of `kafka-logs` in a folder, with its results beside it."""
-    source, index_dir, catalog = f"bench={folder / 'kafka-logs'}", folder / "index", folder / "catalog"
+def places(directory: Path) -> tuple[str | Path, ...]:
+    """The options of a build of `kafka-logs` in a directory, with its results beside it."""
+    source, index_dir, catalog = f"bench={directory / 'kafka-logs'}", directory / "index", directory / "catalog"
     return "--source", source, "--index-dir", index_dir, "--catalog", catalog, "--json"
 
 
-def remove_results(folder: Path) -> None:
+def remove_results(directory: Path) -> None:
     """Let the next build of `places` begin from nothing. What removing leaves to the disk is done here, too."""
     for name in ("index", "catalog", "events"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.rmtree(directory / name, ignore_errors=True)
     os.sync()
 
 
@@ -70,7 +70,7 @@ def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> Job
     """Run a job to its end.
 
     Args:
-        events: a folder for Spark's event log of this run alone.
+        events: a directory for Spark's event log of this run alone.
 
     Raises:
         KidxError: it ended with another exit code than 0.
@@ -100,7 +100,7 @@ def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> Job
 
 
 def event_log_options(events: Path | None) -> list[str]:
-    """What tells spark-submit to write an event log, as one file of plain text, into a new folder."""
+    """What tells spark-submit to write an event log, as one file of plain text, into a new directory."""
     if events is None:
         return []
     shutil.rmtree(events, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What benchmarks are held to: each target with what was measured, as a table and in the benchmark's JSON."""
+"""What is required of benchmarks: each target with what was measured, as a table and in the benchmark's JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine
-from kidxlib.console import print_line, print_table
+from kidxlib.terminal.console import print_line
+from kidxlib.terminal.tables import print_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +47,18 @@ class Target:
         return "" if self.at_most is None else f"≤ {_number(self.at_most)} {self.unit}"
 
 
-def record(folder: Path, benchmark: str, targets: Sequence[Target], **figures: Any) -> None:
+def record(directory: Path, benchmark: str, targets: Sequence[Target], **figures: Any) -> None:
     """Print the targets of a benchmark, and write `<benchmark>.json`: them, the machine, and all other figures."""
     print_targets(benchmark, targets)
-    result = folder / f"{benchmark}.json"
+    result = directory / f"{benchmark}.json"
     shown = [asdict(target) | {"measured": target.measured, "met": target.met} for target in targets]
     result.write_text(json.dumps({"machine": machine.describe(), "targets": shown, **figures}, indent=2) + "\n")
     print_line(f"all figures: {result}")
 
 
-def recorded(folder: Path, benchmark: str) -> list[Target]:
+def recorded(directory: Path, benchmark: str) -> list[Target]:
     """The targets that a benchmark wrote down when it was last run; none where it never was."""
-    result = folder / f"{benchmark}.json"
+    result = directory / f"{benchmark}.json"
     if not result.exists():
         return []
     of_target = Target.__dataclass_fields__

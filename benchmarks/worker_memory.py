@@ -16,10 +16,10 @@ from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.library import plan_build
 from benchmarks.submit import read_status, remove_results, status_bytes
 from benchmarks.targets import Target, record
-from kidxlib.build import build
-from kidxlib.console import note
+from kidxlib.build.segments import build
 from kidxlib.errors import KidxError
-from kidxlib.names import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.terminal.console import note
 from tests.support import page_cache
 from tests.support.page_cache import held_in_memory
 
@@ -32,8 +32,8 @@ _POLL_SECONDS: Final = 0.002
 
 @click.command(name="worker_memory")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def worker_memory(rounds: int, folder: Path) -> None:
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def worker_memory(rounds: int, directory: Path) -> None:
     """Build one segment in a process of its own, and look every 2 ms at the memory that it has.
 
     It is mapped, as it is in memory; or read from disk by ranges; or in chunks, as by a task that is tried again.
@@ -45,7 +45,7 @@ def worker_memory(rounds: int, folder: Path) -> None:
     medians = {}
     for way in (MAPPED, FROM_DISK, IN_CHUNKS):
         for size, log_bytes in SIZES.items():
-            place = folder.resolve() / f"memory-{log_bytes}"
+            place = directory.resolve() / f"memory-{log_bytes}"
             log = place / "kafka-logs" / "bench-0" / segment_file(0, LOG_SUFFIX)
             if not log.exists():
                 note(f"writing {log} …")
@@ -59,7 +59,7 @@ def worker_memory(rounds: int, folder: Path) -> None:
         small, large = (medians[size] for size in SIZES)
         name = f"a worker's memory: what 2 GB take more than 100 MB, {way}"
         targets.append(Target(name=name, unit="MiB", values=[large - small]))
-    record(folder, "worker_memory", targets)
+    record(directory, "worker_memory", targets)
 
 
 def _peak(place: Path, log: Path, way: str) -> int:
@@ -79,9 +79,9 @@ def _peak(place: Path, log: Path, way: str) -> int:
 
 
 def _build(place: Path, way: str) -> None:
-    (task,) = plan_build(place).tasks
+    (task,) = plan_build(place).build_tasks(publish_truncated=True)
     task = replace(task, segment=replace(task.segment, active=False))  # of which nothing is ever mapped
-    (built,) = build([task], may_map=way != IN_CHUNKS)
+    (built,) = build([task], use_mmap=way != IN_CHUNKS)
     if built.offset_index is None:
         raise KidxError(f"{built.task.segment.path}: {built.end}, expected a valid segment; remove the file")
 

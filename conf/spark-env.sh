@@ -10,5 +10,5 @@ exec 2> >(exec sed -u -E \
 # A JVM that serves a Python process has nothing to say on stdout, but Delta's VACUUM does print there.
 [[ -z ${_PYSPARK_DRIVER_CONN_INFO_PATH:-} ]] || exec >&2
 
-# Where spark-submit.sh has named the files of this folder one by one, the folder stays away from Java's class path.
+# Where spark-submit.sh has named the files of this directory one by one, the directory stays away from Java's class path.
 [[ -z ${KIDX_CONF_BY_NAME:-} ]] || SPARK_CONF_DIR=$SPARK_HOME/conf

@@ -1,1 +1,155 @@
-"""The shared library: Kafka segments and their sparse indexes, without Spark, without a broker."""
+"""Kafka's log segments and their sparse indexes, without Spark and without a broker.
+
+What is listed in `__all__` is the library; docs/library.md shows it at work. Modules below are not for others, and move
+as they please. A name is imported when it is first used, so that `import kidxlib` costs nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Final
+
+    from kidxlib.audit.finding import Verdict
+    from kidxlib.errors import (
+        CheckpointError,
+        CorruptIndexError,
+        KidxError,
+        LogChangedError,
+        MalformedRecordsError,
+        NoSegmentsError,
+        OffsetOutOfRangeError,
+        PublishError,
+        UsageError,
+    )
+    from kidxlib.format.leader_epochs import EpochEntry
+    from kidxlib.index.offset import OffsetIndex
+    from kidxlib.index.time import TimeIndex
+    from kidxlib.index.transaction import TransactionIndex
+    from kidxlib.library.audit_directory import AuditedDirectory, audit_directory
+    from kidxlib.library.decide_retention import decide_retention
+    from kidxlib.library.open_partition import open_partition
+    from kidxlib.library.read_tables import read_batches, read_records, stream_records
+    from kidxlib.library.recover_directory import RecoveredDirectory, recover_directory
+    from kidxlib.library.recover_file import recover_file
+    from kidxlib.log.leader_epoch_cache import LeaderEpochCache
+    from kidxlib.log.log import Log
+    from kidxlib.log.segment import LogSegment
+    from kidxlib.lookup.seeker import Seeker
+    from kidxlib.recovery.options import RecoverOptions
+    from kidxlib.recovery.outcome import Status
+    from kidxlib.recovery.segment import RecoveredSegment
+    from kidxlib.retention.decide import Decisions
+    from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+
+    __version__: str
+
+__all__ = [
+    "AuditedDirectory",
+    "CheckpointError",
+    "Cleanup",
+    "CorruptIndexError",
+    "Decisions",
+    "EpochEntry",
+    "KidxError",
+    "LeaderEpochCache",
+    "Log",
+    "LogChangedError",
+    "LogSegment",
+    "MalformedRecordsError",
+    "NoSegmentsError",
+    "OffsetIndex",
+    "OffsetOutOfRangeError",
+    "PublishError",
+    "RecoverOptions",
+    "RecoveredDirectory",
+    "RecoveredSegment",
+    "Seeker",
+    "Status",
+    "TimeIndex",
+    "TopicPolicy",
+    "TransactionIndex",
+    "UsageError",
+    "Verdict",
+    "audit_directory",
+    "decide_retention",
+    "open_partition",
+    "read_batches",
+    "read_records",
+    "recover_directory",
+    "recover_file",
+    "stream_records",
+]
+
+#: Where each of these names is at home.
+_HOMES: Final = {
+    "audit.finding": ("Verdict",),
+    "errors": (
+        "CheckpointError",
+        "CorruptIndexError",
+        "KidxError",
+        "LogChangedError",
+        "MalformedRecordsError",
+        "NoSegmentsError",
+        "OffsetOutOfRangeError",
+        "PublishError",
+        "UsageError",
+    ),
+    "format.leader_epochs": ("EpochEntry",),
+    "index.offset": ("OffsetIndex",),
+    "index.time": ("TimeIndex",),
+    "index.transaction": ("TransactionIndex",),
+    "library.audit_directory": ("AuditedDirectory", "audit_directory"),
+    "library.decide_retention": ("decide_retention",),
+    "library.open_partition": ("open_partition",),
+    "library.read_tables": ("read_batches", "read_records", "stream_records"),
+    "library.recover_file": ("recover_file",),
+    "library.recover_directory": ("RecoveredDirectory", "recover_directory"),
+    "log.leader_epoch_cache": ("LeaderEpochCache",),
+    "log.log": ("Log",),
+    "log.segment": ("LogSegment",),
+    "lookup.seeker": ("Seeker",),
+    "recovery.options": ("RecoverOptions",),
+    "recovery.outcome": ("Status",),
+    "recovery.segment": ("RecoveredSegment",),
+    "retention.decide": ("Decisions",),
+    "retention.topic_policy": ("Cleanup", "TopicPolicy"),
+}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
+
+if not TYPE_CHECKING:  # else any name would do
+
+    def __getattr__(name: str) -> object:
+        """A name of the library, from its module (PEP 562). It is asked for once."""
+        if name == "__version__":
+            found: object = _version()
+        else:
+            home = next((module for module, names in _HOMES.items() if name in names), None)
+            if home is None:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from importlib import import_module
+
+            found = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = found
+        return found
+
+
+def _version() -> str:
+    """The version that is installed, or that of the checkout; both are what pyproject.toml says."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("kidx")  # kidx.zip brings this along
+    except metadata.PackageNotFoundError:
+        import tomllib
+        from pathlib import Path
+
+        try:
+            project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+        except (OSError, KeyError, tomllib.TOMLDecodeError):
+            project = {}  # neither
+        return str(project["version"]) if project.get("name") == "kidx" else "0+unknown"

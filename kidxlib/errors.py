@@ -1,6 +1,7 @@
 """Every error that a caller may see, in one tree.
 
-A damaged segment is not an error: why a scan ended is a value (`kidxlib.recover.ScanEnd`), which the catalog records.
+A damaged segment is not an error: why a scan ended is a value (`kidxlib.recovery.outcome.ScanEnd`), which the
+catalog records.
 """
 
 from __future__ import annotations
@@ -12,8 +13,123 @@ class KidxError(Exception):
     """Base of all errors; the message is one line that says what was found, what was expected and what to do."""
 
 
+# ---- What was asked for ----
+
+
 class UsageError(KidxError):
     """Options, settings or inputs are wrong; nothing was done. Commands exit with 2."""
+
+
+class NoSegmentsError(KidxError):
+    """A log is opened that has no segments."""
+
+
+class OffsetOutOfRangeError(KidxError):
+    """An offset is asked for that the log does not have any more, or not yet (`OffsetOutOfRangeException`)."""
+
+
+class InvalidFetchError(KidxError):
+    """A fetch asks for a number of bytes that cannot be (`IllegalArgumentException` of `LogSegment.read`)."""
+
+
+class BrokenSegmentError(KidxError):
+    """A segment is asked whose log is known to be damaged."""
+
+
+# ---- Logs ----
+
+
+class LogChangedError(KidxError):
+    """Another process changed a log while it was read; the segment's row says `changed`."""
+
+
+class MalformedError(KidxError):
+    """Bytes are not what they should be, wherever they lie: who knows where raises `MalformedRecordsError`.
+
+    Attributes:
+        found: what is there.
+        expected: what would have been right.
+    """
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.found = found
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"found {self.found}, expected {self.expected}"
+
+
+class MalformedRecordsError(KidxError):
+    """A batch, or a record in it, is not what Kafka writes; Kafka throws there, too.
+
+    Attributes:
+        position: file position of the batch, in bytes.
+        found: what is there.
+        expected: what would have been right.
+    """
+
+    def __init__(self, position: int, found: str, expected: str) -> None:
+        super().__init__(position, found, expected)
+        self.position = position
+        self.found = found
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"batch at byte {self.position}: found {self.found}, expected {self.expected}"
+
+
+class DumpError(KidxError):
+    """A file is malformed at a place, and nothing after it was looked at; Kafka throws there, too."""
+
+
+# ---- Index files ----
+
+
+class CorruptIndexError(KidxError):
+    """An index cannot be right (`CorruptIndexException`); a broker that finds it rebuilds the segment's indexes."""
+
+
+class NoSuchEntryError(KidxError):
+    """An entry is asked for that an index does not have (`IllegalArgumentException` of `OffsetIndex.entry`)."""
+
+
+class IndexSizeError(KidxError):
+    """An index is given a size in bytes that no index can have."""
+
+
+class IndexFullError(KidxError):
+    """An entry is appended to an index that has no room for another one."""
+
+
+class InvalidOffsetError(KidxError):
+    """An entry is appended whose offset is not above those before it (`InvalidOffsetException`)."""
+
+
+class OffsetOverflowError(KidxError):
+    """An offset is too far from the base offset to be stored (`IndexOffsetOverflowException`)."""
+
+
+class InvalidTimestampError(KidxError):
+    """An entry is appended whose timestamp is below that of the one before it (`IllegalStateException`)."""
+
+
+class UnknownVersionError(KidxError):
+    """An entry of a transaction index was written by a newer Kafka, or by none; a broker fails on it."""
+
+
+# ---- Other files of a broker ----
+
+
+class CheckpointError(KidxError):
+    """A checkpoint or metadata file of a broker does not read as one."""
+
+
+class SnapshotError(KidxError):
+    """The bytes of a `.snapshot` are not what Kafka writes; a broker deletes such a file and takes the one before."""
+
+
+# ---- What a run needs ----
 
 
 class CatalogError(KidxError):
@@ -36,9 +152,19 @@ class MissingLibraryError(KidxError):
     """A compiled library that the scan calls (CRC-32C) was not found in its wheel."""
 
 
-def why(error: Exception) -> str:
+def raised_elsewhere(name: str, message: str) -> KidxError | None:
+    """An error that another process raised, of which only the class's name and the line are known; None where no class
+    here has that name. One whose parts would have to be read from the line comes as a `KidxError` with that line.
+    """
+    kind = globals().get(name)
+    if not (isinstance(kind, type) and issubclass(kind, KidxError)):
+        return None
+    return KidxError(message) if kind in (MalformedError, MalformedRecordsError) else kind(message)
+
+
+def describe_error(error: Exception) -> str:
     """What is wrong, in one line: of what the operating system says its words and the file, without its number."""
     if not isinstance(error, OSError):
         return str(error)
-    said = error.strerror or str(error) or type(error).__name__
-    return said if error.filename is None else f"{os.fsdecode(error.filename)}: {said}"
+    message = error.strerror or str(error) or type(error).__name__
+    return message if error.filename is None else f"{os.fsdecode(error.filename)}: {message}"

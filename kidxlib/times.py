@@ -47,8 +47,8 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_milliseconds(text: str) -> int:
-    """The first full millisecond since the epoch that is not before the time that `text` means; a number is taken as it
-    is, be it of a year that no calendar has.
+    """The first full millisecond since the epoch that is not before the time that `text` means. A number is returned as
+    it is, even if no calendar has its year.
 
     Raises:
         UsageError: as `parse_time`, or the number is not an int64.

@@ -13,14 +13,15 @@ from typing import Any, Final, TypeAlias
 import hypothesis
 import pytest
 
-from tests.kidxlib import golden
+from tests.support.logs import golden
 from tests.support.object_store import CREDENTIALS, ObjectStore, object_store, use
 
 Say: TypeAlias = Callable[[str], None]
 
 LINES: Final = pytest.StashKey[list[str]]()
 _LINES_OUTPUT: Final = "kidx_lines"
-#: The folders of such tests.
+_TESTS: Final = Path(__file__).parent
+#: The directories of tests that start Spark.
 _ON_SPARK: Final = ("airflow", "docs", "jobs")
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
@@ -35,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--golden",
         metavar="DIR",
         default=os.environ.get("KIDX_FIXTURES"),
-        help="more golden segments: a folder with broker/, synthetic/, damaged/ and expected/ (or KIDX_FIXTURES)",
+        help="more golden segments: a directory with broker/, synthetic/, damaged/ and expected/ (or KIDX_FIXTURES)",
     )
     group.addoption(
         "--exhaustive", action="store_true", help="many random Hypothesis examples in place of the same few"
@@ -73,10 +74,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     seed = config.getoption("hypothesis_seed")
     examples = hypothesis.settings().max_examples
     profile = f"exhaustive, --hypothesis-seed={seed}" if config.getoption("exhaustive") else "ci, the same each time"
-    folders = ["tests/data", "samples", *filter(None, [config.getoption("golden")])]
+    directories = ["tests/data", "samples", *filter(None, [config.getoption("golden")])]
     return [
         f"generated segments: {profile}, {examples} examples a property",
-        f"golden segments: {len(_golden_segments(config))} in {', '.join(folders)}",
+        f"golden segments: {len(_golden_segments(config))} in {', '.join(directories)}",
     ]
 
 
@@ -90,7 +91,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled the files
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests start Spark take minutes and come first: what is left at the end is short for each process."""
-    items.sort(key=lambda item: item.path.parent.name not in _ON_SPARK)
+    items.sort(key=lambda item: item.path.relative_to(_TESTS).parts[0] not in _ON_SPARK)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

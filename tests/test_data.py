@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from tests.kidxlib.golden import DATA
+from tests.support.logs.golden import DATA
 
 
 def test_golden_files_are_untouched() -> None:

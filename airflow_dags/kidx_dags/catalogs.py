@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from airflow.sdk import Asset
+from pydantic import ConfigDict, ValidationError  # Airflow itself needs it
+from pydantic.dataclasses import dataclass
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _DAGS: Final = Path(__file__).parents[1]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))
 class Catalog:
     """One catalog and how it is kept; docs/airflow.md explains each key.
 
@@ -61,27 +63,39 @@ class Catalog:
     @property
     def asset(self) -> Asset:
         """The catalog as others schedule on it."""
-        folder = self.at_home(self.catalog)
-        return Asset(name=f"kidx_{self.name}", uri=folder if "://" in folder else Path(folder).as_uri())
+        directory = self.at_home(self.catalog)
+        return Asset(name=f"kidx_{self.name}", uri=directory if "://" in directory else Path(directory).as_uri())
 
 
 def read_catalogs() -> list[Catalog]:
     """All catalogs of the file.
 
     Raises:
-        ValueError: a key is unknown, one that is needed is missing, or a name cannot be that of a DAG. Airflow shows
-            it as an import error.
+        ValueError: a key is unknown, one that is needed is missing, a value is of another type, or a name cannot be
+            that of a DAG. Airflow shows it as an import error.
     """
     path = Path(os.environ.get("KIDX_CATALOGS", _DAGS / "catalogs.toml"))
     return [_catalog(path, name, keys) for name, keys in tomllib.loads(path.read_text()).items()]
 
 
-def _catalog(path: Path, name: str, keys: dict[str, Any]) -> Catalog:
+def _catalog(path: Path, name: str, keys: Any) -> Catalog:
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise ValueError(f"{path}: [{name}]: DAGs are called by it: expected letters, digits, '.', '_' and '-'")
+    if not isinstance(keys, dict):
+        raise ValueError(f"{path}: {name}: {keys!r}, expected a table: [{name}]")  # noqa: TRY004 (as of any wrong key)
     known = {each.name: each for each in fields(Catalog) if each.name != "name"}
     needed = {key for key, each in known.items() if each.default is MISSING and each.default_factory is MISSING}
     for what, wrong in (("unknown", keys.keys() - known.keys()), ("missing", needed - keys.keys())):
         if wrong:
             raise ValueError(f"{path}: [{name}]: {what}: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}")
-    return Catalog(name=name, **keys)
+    try:
+        return Catalog(name=name, **keys)
+    except ValidationError as error:
+        raise ValueError(f"{path}: [{name}]: {_first_wrong(error)}") from None
+
+
+def _first_wrong(error: ValidationError) -> str:
+    """The first value that is of another type: its key, what was found and what was expected."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"

@@ -18,19 +18,19 @@ from kidx_dags.catalogs import Catalog
 Options: TypeAlias = Callable[[Context], list[str]]
 
 #: The XCom that holds what a job said.
-SAID: Final = "said"
-#: The XCom of a job that came to its end: what was not well in its eyes, empty where all was.
+LINES: Final = "said"
+#: The XCom of a job that came to its end: the problems that it found, empty where there were none.
 PROBLEMS: Final = "problems"
 
 _EXIT_CODE: Final = re.compile(r"Error code is: (-?\d+)\.")
-_WRONG_OPTIONS, _NOT_WELL = 2, 3
+_WRONG_OPTIONS, _PROBLEMS_FOUND = 2, 3
 #: Of what a job says, so many lines are kept, the last ones; tables are not, nor what it is doing and since when.
 _LINES_KEPT: Final = 200
 _NOT_KEPT: Final = re.compile(r"[┏┃┡│└]|\d\d:\d\d:\d\d [a-z]")
-#: How the lines begin in which jobs name what is not well.
+#: How the lines begin in which jobs name problems.
 _NAMES_SEGMENTS: Final = re.compile(
     r"(damaged|truncated|quarantined|changed|not-due|not-renamed|unreadable|broken|torn|safe|truncate|empty|delete"
-    r"|fail|split|not ready for tiering|not well|disagreement|kept|lost): |warning: .*no segment found, but |… and "
+    r"|fail|split|not ready for tiering|problem|disagreement|kept|lost): |warning: .*no segment found, but |… and "
 )
 
 
@@ -38,14 +38,14 @@ class WrongOptionsError(AirflowFailException):
     """Options or inputs are wrong, nothing was done; trying again would not help."""
 
 
-class NotWellError(AirflowFailException):
-    """Done, but some segments are not well; trying again would find the same ones. What can go on goes on."""
+class ProblemsFoundError(AirflowFailException):
+    """Done, but some segments have problems; trying again would find the same ones. What can go on goes on."""
 
 
 class SparkJob(SparkSubmitOperator):
     """A job of the project. Its exit code decides what becomes of the task: 2 and 3 are not tried again, 1 and
-    whatever else are. What it says when all is well becomes the XCom `SAID`; that it came to its end, the XCom
-    `PROBLEMS`.
+    whatever else are. What it says when it finds no problems becomes the XCom `LINES`; that it came to its end, the
+    XCom `PROBLEMS`.
 
     Attributes:
         after: id of a task that has to have come to its end, with problems or without; else this one is skipped. To
@@ -69,13 +69,13 @@ class SparkJob(SparkSubmitOperator):
             code = int(found[1]) if found else None
             if code == _WRONG_OPTIONS:
                 raise WrongOptionsError(self._outcome("options or inputs are wrong", list(self._lines)[-5:])) from error
-            if code == _NOT_WELL:
+            if code == _PROBLEMS_FOUND:
                 named = [line for line in self._lines if _NAMES_SEGMENTS.match(line)]
-                outcome = self._outcome("some segments are not well", named)
+                outcome = self._outcome("some segments have problems", named)
                 context["ti"].xcom_push(key=PROBLEMS, value=outcome)
-                raise NotWellError(outcome) from error
+                raise ProblemsFoundError(outcome) from error
             raise
-        context["ti"].xcom_push(key=SAID, value=list(self._lines))
+        context["ti"].xcom_push(key=LINES, value=list(self._lines))
         context["ti"].xcom_push(key=PROBLEMS, value="")
 
     def _get_hook(self) -> SparkSubmitHook:
@@ -97,14 +97,14 @@ class SparkJob(SparkSubmitOperator):
         return "\n".join([f"{self.name}: {what}", *(f"  {line}" for line in lines)])
 
 
-def fails_unless_well(jobs: list[str]) -> Callable[..., None]:
-    """What ends a DAG whose jobs go on where others found problems: it fails unless all of them found all well."""
+def fails_on_problems(jobs: list[str]) -> Callable[..., None]:
+    """What ends a DAG whose jobs go on where others found problems: it fails unless none of them found problems."""
 
     def look(ti: Any) -> None:
-        said = {job: ti.xcom_pull(task_ids=job, key=PROBLEMS) for job in jobs}
-        problems = [f"{job}: did not come to its end" if text is None else text for job, text in said.items()]
+        texts = {job: ti.xcom_pull(task_ids=job, key=PROBLEMS) for job in jobs}
+        problems = [f"{job}: did not come to its end" if text is None else text for job, text in texts.items()]
         if any(problems):
-            raise NotWellError("\n".join(filter(None, problems)))
+            raise ProblemsFoundError("\n".join(filter(None, problems)))
 
     return look
 
@@ -115,8 +115,8 @@ def spark_job(
     """A task that runs `jobs/JOB.py` under the real spark-submit, as `./spark-submit.sh JOB` would.
 
     Args:
-        options: what the job is told besides the catalog, its settings file, the time, and to end with a line of JSON.
-        by_the_clock: it is told no time, as what it removes goes by its machine's clock.
+        options: what the job is given besides the catalog, its settings file, the time, and to end with a line of JSON.
+        by_the_clock: it is given no time, as what it removes goes by its machine's clock.
         of_operator: what the operator takes.
     """
     python = catalog.at_home(".venv/bin/python")
@@ -147,7 +147,7 @@ def spark_job(
             "conf": conf,
             "env_vars": {
                 "PYTHONPATH": catalog.home,
-                "PYTHONSAFEPATH": "1",  # Spark starts a script, whose folder would come first on the path
+                "PYTHONSAFEPATH": "1",  # Spark starts a script, whose directory would come first on the path
                 "PYSPARK_PYTHON": python,
                 "PYSPARK_DRIVER_PYTHON": python,
                 "SPARK_CONF_DIR": catalog.at_home("conf"),

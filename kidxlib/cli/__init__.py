@@ -1,1 +1,1 @@
-"""The `kidx` command: one machine, no Spark and no JVM."""
+"""The command `kidx`: one module a subcommand, a pool of processes, and files that carry results between them."""

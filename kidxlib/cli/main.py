@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 import click
 
-from kidxlib import interrupts
+from kidxlib.terminal import interrupts
 
 #: Each stands in the module of its name; and what it does, in what a line of --help has room for.
 _COMMANDS: Final = {
@@ -63,6 +63,6 @@ def kidx(context: click.Context) -> None:
 def main() -> NoReturn:
     """Run the command."""
     interrupts.end_at_once()
-    from kidxlib.command import run  # rich takes a while to be imported
+    from kidxlib.terminal.command import run
 
     run(kidx, "kidx")

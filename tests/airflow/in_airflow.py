@@ -3,7 +3,7 @@
     python -m tests.airflow.in_airflow RESULT < RUNS
 
 RUNS is a list of objects with what `run` takes; RESULT is written, with `dags` and `runs`. What Airflow logs goes to
-standard output, behind a line `RUN n` for each run.
+standard output, after a line `RUN n` for each run.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FORBIDDEN = ("pyspark", "kidxlib", "jobs", "delta")
 
 
 def load() -> tuple[BundleDagBag, dict[str, Any]]:
-    folder = Path(conf.get_mandatory_value("core", "dags_folder"))
-    bag = BundleDagBag(folder, bundle_path=folder)
+    directory = Path(conf.get_mandatory_value("core", "dags_folder"))
+    bag = BundleDagBag(directory, bundle_path=directory)
     return bag, {
         "import_errors": bag.import_errors,
         "files": [stats.file for stats in bag.dagbag_stats],

@@ -21,8 +21,8 @@ from typing import Any, Final
 import pytest
 
 from tests.docs.pages import PROJECT, blocks
-from tests.kidxlib.golden import SAMPLES
-from tests.support.build_job import clean_environment, rows
+from tests.support.logs.golden import SAMPLES
+from tests.support.spark.jobs import clean_environment, rows
 
 PAGE: Final = "docs/airflow.md"
 DAGS: Final = PROJECT / "airflow_dags"
@@ -80,7 +80,7 @@ class Scenarios:
 
         Args:
             more_keys: of its table.
-            jobs: the command that each job is, by the job's name, `__2` behind it for the second try.
+            jobs: the command that each job is, by the job's name, `__2` after it for the second try.
         """
         submit = self.home(name) / ".venv" / "bin" / "spark-submit"
         submit.parent.mkdir(parents=True)
@@ -159,15 +159,17 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     damaged = f"{kidx} build {root}/logs --index-dir {root}/other"
     unsound = f"{kidx} verify {SAMPLES} --index-dir {root}/indexes"
     plan = f"echo 'plan {PLAN}'; echo '│ default │ a table │'; echo 'policy default: 7 of 12 segments go'"
-    all_well = {"build_index": "true", "verify_index": "true", "compact_index": "true"}
-    scenarios.catalog("damaged", **all_well, build_index__1=damaged, build_index__2=damaged)
-    scenarios.catalog("unsound", **{**all_well, "verify_index": unsound})
+    no_problems = {"build_index": "true", "verify_index": "true", "compact_index": "true"}
+    topics = 'topics = "plain-.* (old)"'
+    scenarios.catalog("damaged", topics, **no_problems, build_index__1=damaged, build_index__2=damaged)
+    scenarios.catalog("unsound", **{**no_problems, "verify_index": unsound})
     scenarios.catalog("wrong", build_index=f"{kidx} build {root}/nowhere --index-dir {root}/other")
     scenarios.catalog("dead", build_index="echo no memory; kill -9 $$")
     hangs = f"echo $$ > {scenarios.home('slow')}/pid; exec sleep {SECONDS_MAX}"
     scenarios.catalog("slow", "retries = 0\ntimeout_hours = 0.0005", build_index=hangs)
     scenarios.catalog(
         "flaky",
+        topics,
         build_index="exit 1",
         build_index__3="true",
         verify_index="true",
@@ -179,6 +181,7 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
         scenarios.run(name, f"kidx_{name}_build", run_after=RUN_AFTER, run_conf={"topics": "plain-.* (old)"})
     for name in ("damaged still", "mended"):
         scenarios.run(name, "kidx_damaged_build")
+    scenarios.run("of one source", "kidx_damaged_build", run_conf={"sources": ["a=/logs/a"]})
     scenarios.run("audited", "kidx_flaky_retention", scheduled=True, run_conf={"apply": True})
     scenarios.run("not audited again", "kidx_flaky_retention", scheduled=True)
     scenarios.run("planned by hand", "kidx_flaky_retention")
@@ -194,7 +197,7 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
 
 
 def test_dags_load(tmp_path: Path) -> None:
-    """The project's own catalog: three DAGs, held to what docs/airflow.md says of them, read without Spark or jobs."""
+    """The project's own catalog: three DAGs, read without Spark or jobs, and as docs/airflow.md describes them."""
     output = in_airflow(tmp_path, tmp_path / "result.json", [])
     found = json.loads((tmp_path / "result.json").read_text())
     assert found["import_errors"] == {}, output
@@ -211,13 +214,13 @@ def test_dags_load(tmp_path: Path) -> None:
         "kidx_sample_tables": "30 4 * * 0",
     }
     assert {name: [task["id"] for task in dag["tasks"]] for name, dag in dags.items()} == {
-        "kidx_sample_build": ["build", "audit", "compact", "all_well"],
+        "kidx_sample_build": ["build", "audit", "audited_all", "compact", "no_problems"],
         "kidx_sample_retention": ["audited", "plan", "to_apply", "approve", "apply"],
         "kidx_sample_tables": ["maintain"],
     }
     asset = ["kidx_sample", (PROJECT / "var/airflow/catalog").as_uri()]
     tasks = {task["id"]: task for dag in dags.values() for task in dag["tasks"]}
-    assert {name: task["outlets"] for name, task in tasks.items() if task["outlets"]} == {"audit": [asset]}
+    assert {name: task["outlets"] for name, task in tasks.items() if task["outlets"]} == {"audited_all": [asset]}
     assert {name: task["inlets"] for name, task in tasks.items() if task["inlets"]} == {"audited": [asset]}
     jobs = {"build", "audit", "compact", "plan", "apply", "maintain"}
     assert {name for name, task in tasks.items() if task["pool"] == "kidx_sample"} == jobs
@@ -242,6 +245,19 @@ def test_dags_load(tmp_path: Path) -> None:
             '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsource = "/logs"',
             "[fleet]: unknown: source; known: ",
         ),
+        (
+            '[fleet]\ncatalog = 3\nindex_dir = ""',
+            "[fleet]: catalog: 3: input should be a valid string",
+        ),
+        (
+            '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsources = ["/logs", 7]',
+            "[fleet]: sources.1: 7: input should be a valid string",
+        ),
+        (
+            '[fleet]\ncatalog = "/c"\nindex_dir = ""\nretries = "2"',
+            "[fleet]: retries: '2': input should be a valid integer",
+        ),
+        ("fleet = 3", "fleet: 3, expected a table: [fleet]"),
         ('[".."]\ncatalog = "/c"\nindex_dir = ""', "[..]: DAGs are called by it: expected letters, "),
     ],
 )
@@ -280,18 +296,19 @@ def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[st
     } <= set(environment)
 
 
-def test_segments_that_are_not_well_fail_the_task_once_and_are_named(
-    scenarios: Scenarios, ended: dict[str, Run]
-) -> None:
+def test_segments_with_problems_fail_the_task_once_and_are_named(scenarios: Scenarios, ended: dict[str, Run]) -> None:
     """Exit code 3 of a build: no second try, all else is done, and the run fails at its end. The callback says what the
     page shows. So it goes at each run until the damage is mended.
     """
-    run, done = ended["damaged"], {"audit": "success", "compact": "success"}
+    run, done = ended["damaged"], dict.fromkeys(("audit", "audited_all", "compact"), "success")
     for name in ("damaged", "damaged still"):
-        assert (ended[name].state, ended[name].states) == ("failed", {"build": "failed", **done, "all_well": "failed"})
+        assert (ended[name].state, ended[name].states) == (
+            "failed",
+            {"build": "failed", **done, "no_problems": "failed"},
+        )
         assert ended[name].tasks["build"][1] == 1
     assert (ended["mended"].state, set(ended["mended"].states.values())) == ("success", {"success"})
-    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "verify_index", "compact_index")] == [3] * 3
+    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "verify_index", "compact_index")] == [4] * 3
     (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("kidx_fleet_build.build of "))
     for of_page, of_test in (
         ("kidx_fleet", "kidx_damaged"),
@@ -306,23 +323,42 @@ def test_segments_that_are_not_well_fail_the_task_once_and_are_named(
 def test_an_audit_that_finds_something_broken_does_not_update_the_asset(
     scenarios: Scenarios, ended: dict[str, Run]
 ) -> None:
-    """Exit code 3 of an audit, which prints more behind the lines that count than the provider keeps."""
+    """Exit code 3 of an audit, which prints more after the lines that count than the provider keeps."""
     run = ended["unsound"]
     assert run.state == "failed"
-    assert run.states == {"build": "success", "audit": "failed", "compact": "success", "all_well": "failed"}
+    assert run.states == {
+        "build": "success",
+        "audit": "failed",
+        "audited_all": "upstream_failed",
+        "compact": "success",
+        "no_problems": "failed",
+    }
     assert len(scenarios.calls("unsound", "verify_index")) == 1 and run.events == []
     assert re.search(
-        r"kidx_unsound_build\.audit of \S+ failed: verify_index: some segments are not well\n"
+        r"kidx_unsound_build\.audit of \S+ failed: verify_index: some segments have problems\n"
         r"  broken: plain-zstd-0 0 \.timeindex: wrong-largest-timestamp: ",
         run.log,
     ), run.log
+
+
+def test_an_audit_of_less_than_the_catalog_does_not_update_the_asset(ended: dict[str, Run]) -> None:
+    """Who waits for the asset would take the rest for audited, too."""
+    assert [each[2] for each in ended["mended"].events] == ["audited_all"]
+    run = ended["of one source"]
+    assert run.events == [] and run.state == "success"
+    assert {name for name, state in run.states.items() if state != "success"} == {"audited_all"}
+    assert "is not updated: this run audited by other sources than the catalog's table has" in run.log
 
 
 def test_wrong_options_are_not_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
     """And nothing after it runs: it has done nothing to go on from."""
     run = ended["wrong"]
     assert len(scenarios.calls("wrong", "build_index")) == 1 and scenarios.calls("wrong", "verify_index") == []
-    assert run.states == {"build": "failed", "audit": "skipped", "compact": "skipped", "all_well": "failed"}
+    assert run.states == {
+        "build": "failed",
+        **dict.fromkeys(("audit", "audited_all", "compact"), "skipped"),
+        "no_problems": "failed",
+    }
     assert run.state == "failed" and "build: did not come to its end" in run.log
     assert re.search(
         rf"failed: build_index: options or inputs are wrong\n  error: {scenarios.root}/nowhere: ", run.log
@@ -339,7 +375,7 @@ def test_what_failed_otherwise_is_tried_again(scenarios: Scenarios, ended: dict[
     ), dead.log
     flaky = ended["flaky"]
     assert flaky.state == "success" and flaky.tasks["build"] == ["success", 3]
-    assert flaky.events == [["kidx_flaky", "kidx_flaky_build", "audit"]]
+    assert flaky.events == [["kidx_flaky", "kidx_flaky_build", "audited_all"]]
     assert "failed: " not in flaky.log
 
 
@@ -365,10 +401,10 @@ def test_a_plan_is_applied_by_hand_once_it_is_approved(scenarios: Scenarios, end
     assert set(ended["applied by hand"].states.values()) == {"success"}
     calls = scenarios.calls("flaky", "retention")
     assert len(calls) == 4 and [call for call in calls[:3] if "--apply" in call] == []
-    assert not any("--now" in call for call in calls), "a plan for a time that was given is never carried out"
+    assert not any("--now" in call for call in calls), "a plan for a time that was given is never applied"
     settings = f"--settings {scenarios.home('flaky')}/conf/kidx.toml"
-    told = f"{settings} --json-line --apply --plan {PLAN}"
-    assert re.search(rf"{told} --max-plan-age [0-9]+m --delete-delay 1s$", calls[3]), calls[3]
+    described = f"{settings} --json-line --apply --plan {PLAN}"
+    assert re.search(rf"{described} --max-plan-age [0-9]+m --delete-delay 1s$", calls[3]), calls[3]
 
 
 def test_tables_are_maintained(ended: dict[str, Run]) -> None:
@@ -377,19 +413,21 @@ def test_tables_are_maintained(ended: dict[str, Run]) -> None:
 
 def test_the_keys_on_the_page_are_those_of_the_code() -> None:
     page = (PROJECT / PAGE).read_text()
-    told = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?`) \|", page[page.index("## Keys") :], re.MULTILINE)))
+    described = re.findall(
+        r"`(\w+)`", "".join(re.findall(r"^\| (`.*?`) \|", page[page.index("## Keys") :], re.MULTILINE))
+    )
     fields = re.findall(r"^    (\w+): \w", (DAGS / "kidx_dags" / "catalogs.py").read_text(), re.MULTILINE)
-    assert sorted(told) == sorted(set(fields) - {"name"})
+    assert sorted(described) == sorted(set(fields) - {"name"})
 
 
 def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
-    """What `Try it` says, as it stands, in a folder that looks like the repository: the jobs' results are there, they
-    print what the page shows, and the asset has its row.
+    """What `Try it` says, as it stands, in a directory that looks like the repository: the jobs' results are there,
+    they print what the page shows, and the asset has its row.
     """
     for name in (".venv", ".venv-airflow", ".jars", "conf", "jobs", "kidxlib", "samples"):
         (tmp_path / name).symlink_to(PROJECT / name)
     shutil.copytree(DAGS, tmp_path / "airflow_dags")
-    script = tmp_path / "setup.sh"  # a link would not do: it takes the folder where it stands for the repository
+    script = tmp_path / "setup.sh"  # a link would not do: it takes the directory where it stands for the repository
     script.write_text(f'#!/bin/sh\nexec "{PROJECT}/setup.sh" "$@"\n')
     script.chmod(0o755)
     page = blocks(PAGE)
@@ -418,8 +456,8 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
         pools = database.execute("SELECT slots FROM slot_pool WHERE pool = 'kidx_sample'").fetchall()
         (run_after,) = database.execute("SELECT run_after FROM dag_run").fetchone()
     catalog = tmp_path / "var" / "airflow" / "catalog"
-    assert tasks == dict.fromkeys(("build", "audit", "compact", "all_well"), "success")
-    assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_build", "audit")]
+    assert tasks == dict.fromkeys(("build", "audit", "audited_all", "compact", "no_problems"), "success")
+    assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_build", "audited_all")]
     assert pools == [(1,)]
     segments = rows(catalog, "SELECT status, interval_source FROM segments")
     assert [row["status"] for row in segments] == ["ok"] * 12
@@ -438,10 +476,10 @@ def as_utc(stored: str) -> datetime:
 def test_a_dag_of_the_page_waits_for_the_catalog(tmp_path: Path) -> None:
     """The example, beside the project's own DAGs: it is scheduled on the very asset that the audit updates."""
     (source,) = (block.text for block in blocks(PAGE) if block.language == "py")
-    folder = shutil.copytree(DAGS, tmp_path / "dags")
-    (folder / "mine.py").write_text(source)
-    (folder / "catalogs.toml").write_text('[sample]\ncatalog = "/mnt/catalog"\nindex_dir = ""\n')
-    in_airflow(tmp_path, tmp_path / "result.json", [], AIRFLOW__CORE__DAGS_FOLDER=str(folder))
+    directory = shutil.copytree(DAGS, tmp_path / "dags")
+    (directory / "mine.py").write_text(source)
+    (directory / "catalogs.toml").write_text('[sample]\ncatalog = "/mnt/catalog"\nindex_dir = ""\n')
+    in_airflow(tmp_path, tmp_path / "result.json", [], AIRFLOW__CORE__DAGS_FOLDER=str(directory))
     dags = json.loads((tmp_path / "result.json").read_text())["dags"]
     (outlet,) = (task["outlets"] for task in dags["kidx_sample_build"]["tasks"] if task["outlets"])
     assert dags["after_the_audit"]["waits_for"] == outlet

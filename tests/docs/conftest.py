@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import PAGES, PROJECT, Block, runnable
-from tests.support.build_job import clean_environment
 from tests.support.object_store import ObjectStore
+from tests.support.spark.jobs import clean_environment
 
-#: What a page's commands find in the folder where they are typed, besides the two scripts that are made below.
+#: What a page's commands find in the directory where they are typed, besides the two scripts that are made below.
 LINKS = (".venv", ".jars", "conf", "samples")
 SECONDS_MAX = 600
 
 
 class Workspace:
-    """A folder that looks like the repository to whoever types a page's commands in it, and an object store with the
+    """A directory that looks like the repository to whoever types a page's commands in it, and an object store with the
     sample.
 
     Nothing that they write lands in the repository.
     """
 
-    def __init__(self, folder: Path, store: ObjectStore) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, store: ObjectStore) -> None:
+        self.directory = directory
         self._store = store
         store.upload(PROJECT / "samples" / "kafka-logs", "kafka-logs")
         self._ended: dict[str, subprocess.CompletedProcess[str]] = {}
         for name in LINKS:
-            (folder / name).symlink_to(PROJECT / name)
-        # Links to the scripts would not do: they take the folder where they stand for the repository.
+            (directory / name).symlink_to(PROJECT / name)
+        # Links to the scripts would not do: they take the directory where they stand for the repository.
         self._script("spark-submit.sh", f'exec "{PROJECT}/spark-submit.sh" "$@"')
         self._script("test.sh", f'test -x "{PROJECT}/test.sh"')  # this very test is a part of what it runs
 
@@ -43,7 +43,7 @@ class Workspace:
         return self._ended
 
     def _script(self, name: str, line: str) -> None:
-        path = self.folder / name
+        path = self.directory / name
         path.write_text(f"#!/bin/sh\n{line}\n")
         path.chmod(0o755)
 
@@ -51,7 +51,7 @@ class Workspace:
         command = {"sh": ["bash", "-eo", "pipefail", "-c"], "python": [".venv/bin/python", "-c"]}[block.language]
         return subprocess.run(
             [*command, block.text],
-            cwd=self.folder,
+            cwd=self.directory,
             # These runs are short: a JVM that compiles less is ready sooner.
             env={
                 **clean_environment(),

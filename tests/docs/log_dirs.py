@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from kidxlib.formats import ATTRIBUTE_CODEC, CODECS
-from kidxlib.recover import RecoverOptions
-from kidxlib.reference import Batch as FoundBatch
-from kidxlib.reference import Recovered, recover_reference
-from tests.kidxlib.golden import DATA, SAMPLES
-from tests.kidxlib.segments import Batch, encode
+from kidxlib.format.layouts import ATTRIBUTE_CODEC, CODECS
+from kidxlib.recovery.options import RecoverOptions
+from tests.model.recover import Batch as FoundBatch
+from tests.model.recover import Recovered, recover_reference
+from tests.support.logs.batches import Batch, encode
+from tests.support.logs.golden import DATA, SAMPLES
 
 #: Milliseconds since the epoch: the last one that a SQL timestamp shows, and the first that it does not.
 YEAR_9999_END: Final = 253_402_300_799_999
@@ -111,9 +111,9 @@ class Found:
 
 def find(source: str, log_dir: Path) -> Iterator[Found]:
     """The segments of a log dir, in order."""
-    for folder in sorted(path for path in log_dir.iterdir() if path.is_dir()):
-        topic, _, partition = folder.name.rpartition("-")
-        logs = sorted(folder.glob("*.log"))
+    for directory in sorted(path for path in log_dir.iterdir() if path.is_dir()):
+        topic, _, partition = directory.name.rpartition("-")
+        logs = sorted(directory.glob("*.log"))
         for path in logs:
             yield Found(source, topic, int(partition), int(path.stem), path, path == logs[-1])
 
@@ -139,7 +139,7 @@ def make_broker(log_dir: Path) -> None:
 
 
 def make_volume(log_dir: Path) -> None:
-    """A volume whose broker stopped cleanly: one segment of the same sample topic, but that was made anew since."""
+    """A volume whose broker stopped cleanly: one segment of the same sample topic, which was recreated since."""
     copy_segments("txn-mixed-0", (84,), log_dir)
     (log_dir / "txn-mixed-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
     (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
@@ -152,9 +152,9 @@ def change_broker(log_dir: Path) -> None:
     put(log_dir / "clock-0", 70, [Batch(timestamp=CLOCK[70]), Batch(timestamp=CLOCK[70] + 1)])
 
 
-def put(folder: Path, base_offset: int, batches: Iterable[Batch]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{base_offset:020d}.log").write_bytes(b"".join(encode(base_offset, batches)))
+def put(directory: Path, base_offset: int, batches: Iterable[Batch]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{base_offset:020d}.log").write_bytes(b"".join(encode(base_offset, batches)))
 
 
 def copy_segments(partition: str, base_offsets: Iterable[int], log_dir: Path) -> None:

@@ -22,8 +22,8 @@ class Block:
     """A fenced block of a page.
 
     Attributes:
-        language: the first word behind the fence; `sh` and `python` are run, `sql` is asked, others are for reading.
-        exit_code: what a command that is run must end with: `exit=3` behind the language, else 0.
+        language: the first word after the fence; `sh` and `python` are run, `sql` is asked, others are for reading.
+        exit_code: what a command that is run must end with: `exit=3` after the language, else 0.
         output: lines that it must print, from a block `text output` right below it; `…` stands for anything.
     """
 

@@ -1,20 +1,24 @@
-"""What `docs/catalog.md` says of tables and columns, and the README of tables, from `jobs/common/tables.py`:
-python -m tests.docs.render
-"""
+"""What pages say of tables, columns, packages and modules, from the code: python -m tests.docs.render"""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from pathlib import Path
 from typing import Final
 
-from jobs.common.tables import CATALOG_VERSION, TABLES, Table
+from jobs.common.spark.schema import spark_type
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from tests.docs.package_graph import PICTURE, package_imports, picture
 from tests.docs.pages import CATALOG_PAGE, PROJECT, read
 
-BEGIN: Final = "<!-- Made from jobs/common/tables.py by `python -m tests.docs.render`; do not edit. -->\n"
+BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not edit. -->\n"
 END: Final = "<!-- End of what is made. -->\n"
 README: Final = "README.md"
+ARCHITECTURE_PAGE: Final = "docs/architecture.md"
 
 _INDEX_TREE: Final = (
     "var/index/",
@@ -31,7 +35,7 @@ _TREE_WIDTH: Final = 40
 
 
 def rendered(name: str) -> str:
-    """The page of that name with the part between the two markers made anew."""
+    """The page of that name with the part between the two markers rendered again."""
     before, _, rest = read(name).partition(BEGIN)
     _, _, after = rest.partition(END)
     made = "\n".join(RENDERED[name]())
@@ -75,7 +79,8 @@ def _table(table: Table) -> Iterator[str]:
     yield "|---|---|---|"
     for column in table.columns:
         null = "" if column.nullable else " not null"
-        yield f"| `{column.name}` | `{column.type.simpleString()}`{null} | {column.comment.replace('|', '&#124;')} |"
+        kind, meaning = spark_type(column).simpleString(), column.comment.replace("|", "&#124;")
+        yield f"| `{column.name}` | `{kind}`{null} | {meaning} |"
     yield ""
 
 
@@ -83,9 +88,57 @@ def _names(columns: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in columns)
 
 
+def _packages() -> Iterator[str]:
+    """Each package: what it is for, its modules, and the packages in it."""
+    packages = list(package_imports())
+    for parent in ("kidxlib", "jobs", "jobs/common"):
+        yield f"### {parent}"
+        yield ""
+        yield _one_line(_docstring(PROJECT / parent / "__init__.py"))
+        yield ""
+        modules = sorted((PROJECT / parent).glob("*.py"))
+        yield from _modules(parent, [module for module in modules if module.name != "__init__.py"])
+        for package in packages:
+            directory = package.replace(".", "/")
+            if directory.rpartition("/")[0] == parent:
+                yield f"### {directory}"
+                yield ""
+                yield _one_line(_docstring(PROJECT / directory / "__init__.py"))
+                yield ""
+                yield from _modules(directory, sorted((PROJECT / directory).rglob("*.py")))
+
+
+def _modules(directory: str, modules: Iterable[Path]) -> Iterator[str]:
+    own = PROJECT / directory
+    rows = [(_module_name(path.relative_to(own)), path) for path in modules if path != own / "__init__.py"]
+    if not rows:
+        return
+    yield "| module | what it holds |"
+    yield "|---|---|"
+    for name, path in rows:
+        first = _one_line(_docstring(path).split("\n\n")[0])
+        yield f"| `{name}` | {first.replace('|', '&#124;')} |"
+    yield ""
+
+
+def _module_name(path: Path) -> str:
+    return f"{path.parent}/" if path.name == "__init__.py" else str(path.with_suffix(""))
+
+
+def _docstring(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text()))
+    assert text, f"{path}: no docstring"
+    return text
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 #: What stands between the markers of which page.
-RENDERED: Final = {README: _trees, CATALOG_PAGE: _tables}
+RENDERED: Final = {README: _trees, CATALOG_PAGE: _tables, ARCHITECTURE_PAGE: _packages}
 
 if __name__ == "__main__":
+    PICTURE.write_text(picture())
     for name in RENDERED:
         (PROJECT / name).write_text(rendered(name))

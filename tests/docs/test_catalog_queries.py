@@ -15,14 +15,17 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.common.session import session
-from jobs.common.tables import CATALOG_VERSION, SEGMENTS, TABLES, Table
-from kidxlib.formats import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
-from kidxlib.reference import read_control_batch
+from jobs.common.spark.schema import spark_type
+from jobs.common.spark.session import session
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
-from tests.kidxlib.golden import SAMPLES
-from tests.support.build_job import accept_here, build_here, retention_here, rows, verify_here
+from tests.model.recover import read_control_batch
+from tests.support.logs.golden import SAMPLES
+from tests.support.spark.jobs import accept_here, build_here, retention_here, rows, verify_here
 
 Rows = list[tuple[Any, ...]]
 
@@ -53,9 +56,9 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("catalog")
-    catalog, broker, volume = folder / "catalog", folder / "broker", folder / "volume"
-    of_sample = ("--source", f"sample={SAMPLES}", "--index-dir", folder / "index-of-sample", "--catalog", catalog)
+    directory = tmp_path_factory.mktemp("catalog")
+    catalog, broker, volume = directory / "catalog", directory / "broker", directory / "volume"
+    of_sample = ("--source", f"sample={SAMPLES}", "--index-dir", directory / "index-of-sample", "--catalog", catalog)
     assert build_here(*of_sample).code == 0
     make_broker(broker)
     make_volume(volume)
@@ -66,7 +69,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         found = [*find("broker", broker), *find("sample", SAMPLES), *find("volume", volume)]
         for each in found:
             assert each.log_bytes and each.log_mtime_ns and each.recovered  # as it is now, not when it is asked for
-        sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", folder / "index")
+        sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
         ended = build_here(*sources, "--catalog", catalog, "--now", now.isoformat())
         assert ended.code == 3, ended.err
         return found
@@ -74,8 +77,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     then = build(second_at)
     change_broker(broker)
     now = build(third_at)
-    (folder / "index" / "broker" / MISSING).unlink()
-    sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", folder / "index")
+    (directory / "index" / "broker" / MISSING).unlink()
+    sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
     audited = verify_here(*sources, "--catalog", catalog)
     assert audited.code == 3, audited.err
     planned = retention_here("--catalog", catalog, "--what-if")
@@ -140,9 +143,9 @@ def topic_sizes(built: Built) -> Rows:
 
 
 def bytes_lost(built: Built) -> Rows:
-    [flipped, *behind] = [found for found in built.now if found.topic == "flipped"]
-    assert flipped.recovered.reason == "crc-mismatch" and len(behind) == 2
-    lost = flipped.log_bytes - flipped.recovered.valid_bytes + sum(found.log_bytes for found in behind)
+    [flipped, *later] = [found for found in built.now if found.topic == "flipped"]
+    assert flipped.recovered.reason == "crc-mismatch" and len(later) == 2
+    lost = flipped.log_bytes - flipped.recovered.valid_bytes + sum(found.log_bytes for found in later)
     return [("broker", "flipped", 0, 0, 2, lost)]
 
 
@@ -223,8 +226,8 @@ def leader_epochs(built: Built) -> Rows:
 
 
 def broken_files(built: Built) -> Rows:
-    """Indexes of a log on which Kafka fails, logs that are damaged, unreadable or have lost their end, and the index
-    that was removed.
+    """Indexes of a log on which Kafka fails, logs that are damaged, unreadable or have lost their end, the last log
+    that only its indexes tell of, and the index that was removed.
     """
     index, logs = built.catalog.parent / "index" / "broker", built.catalog.parent / "broker"
 
@@ -245,14 +248,19 @@ def broken_files(built: Built) -> Rows:
         "a broker that starts truncates the log to byte 20,332: 48,892 bytes are lost, 23 batches with 480 records"
     )
     lost = "offsets 5797 to 5799 are missing, which were committed; another replica may have them"
+    gone = (
+        "its records are missing, if no broker has truncated the log: neither retention nor compaction removes the "
+        "last segment"
+    )
     return [
-        log("broken", 0, "cannot-read", "its side files were not looked at"),
+        log("broken", 0, "cannot-read", "its index and auxiliary files were not checked"),
         ("broker", "clock", 0, 10, ".timeindex", "missing", empty, str(index / MISSING)),
         log("flipped", 0, "crc-mismatch", truncated),
         overflow[0],
         log("overflow", 0, "offset-overflow", "a broker that starts splits the segment into several"),
         overflow[1],
         log("txn-mixed", 84, "ends-below-high-watermark", lost),
+        log("txn-mixed", 5797, "missing", gone),
     ]
 
 
@@ -330,7 +338,7 @@ def gone(built: Built) -> Rows:
     return [(*found.key, found.log_bytes, found.max_timestamp, built.third_at) for found in built.gone]
 
 
-def not_well(built: Built) -> set[tuple[Any, ...]]:
+def problems(built: Built) -> set[tuple[Any, ...]]:
     return {
         (status_of(found), found.recovered.reason or "cannot-read", *found.key, found.recovered.valid_bytes)
         for found in built.now
@@ -379,7 +387,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "When did segments go?": gone,
     "Which files did the last audit of each source find broken, and what does that lead to?": broken_files,
 }
-NOT_WELL: Final = "Which segments are not well, and why?"
+NOT_WELL: Final = "Which segments have problems, and why?"
 LAST_BUILD: Final = "What did the last build do, and how fast?"
 
 
@@ -398,7 +406,7 @@ def test_question_is_answered_right(question: str, spark: SparkSession, built: B
 
 def test_what_is_not_well_is_named_with_where_and_why(spark: SparkSession, built: Built) -> None:
     answered = spark.sql(QUERIES[NOT_WELL]).collect()
-    assert {row[:7] for row in answered} == not_well(built)
+    assert {row[:7] for row in answered} == problems(built)
     assert {row.status for row in answered} == {"truncated", "quarantined", "unreadable"}
     assert all(row.reason_detail for row in answered)
 
@@ -429,7 +437,7 @@ def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, bu
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_tables_are_as_declared(table: Table, spark: SparkSession, built: Built) -> None:
     """Types, comments and not null for each column, clustering, and no feature that keeps a reader out."""
-    declared = [(column.name, column.type, column.nullable, column.comment) for column in table.columns]
+    declared = [(column.name, spark_type(column), column.nullable, column.comment) for column in table.columns]
     schema = spark.table(table.name).schema
     assert [(field.name, field.dataType, field.nullable, field.metadata["comment"]) for field in schema] == declared
     [detail] = spark.sql(f"DESCRIBE DETAIL {table.name}").collect()

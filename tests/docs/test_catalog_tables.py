@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,16 +14,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.common import make_tables as making
-from jobs.common.catalog import Catalog
-from jobs.common.make_tables import VERSION_PROPERTY, catalog_version, make_tables
-from jobs.common.open_catalog import existing_catalog, find_catalog
-from jobs.common.session import session
-from jobs.common.tables import BUILDS, CATALOG_VERSION, LATER_NAMES, SEGMENTS, TABLES, Table, spark_schema
+from jobs.common.catalog import create as making
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.catalog.create import VERSION_PROPERTY, catalog_version, make_tables
+from jobs.common.catalog.open import existing_catalog, find_catalog
+from jobs.common.spark.schema import spark_schema, spark_type
+from jobs.common.spark.session import session
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.rows import Row, Table
+from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.errors import CatalogError, UsageError
 from tests.docs.log_dirs import put
-from tests.kidxlib.segments import Batch
-from tests.support.build_job import build_here, use_pips_spark
+from tests.support.logs.batches import Batch
+from tests.support.spark.jobs import build_here, use_pips_spark
 
 #: What version 1 did not have.
 NEW_COLUMNS: Final = {
@@ -61,8 +65,8 @@ def no_delta_table(spark: SparkSession, catalog: Path) -> None:
     ("spoil", "message"),
     [
         (newer, f"segments: written with catalog version 99, this code has {CATALOG_VERSION}; use a newer release"),
-        (foreign, "segments: a Delta table, but not one of this project's; give --catalog another folder"),
-        (no_delta_table, "give --catalog a new or empty folder"),
+        (foreign, "segments: a Delta table, but not one of this project's; give --catalog another directory"),
+        (no_delta_table, "give --catalog a new or empty directory"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -89,7 +93,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
     """All columns of a table in one commit, with their comments, then the version; rows stay; done once."""
     path = tmp_path / "catalog"
     old = [
-        replace(table, columns=tuple(column for column in table.columns if column.name not in NEW_COLUMNS[table.name]))
+        replace(table, row=_without(table.row, NEW_COLUMNS[table.name]))
         for table in TABLES
         if table.name in NEW_COLUMNS
     ]
@@ -105,7 +109,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
         assert not make_tables(catalog, None, CATALOG_VERSION - 1), "it is not a new one"
         make_tables(catalog, None, CATALOG_VERSION)
         for table in TABLES:
-            now, wanted = catalog.read(table).schema, spark_schema(table.columns)
+            now, wanted = catalog.read(table).schema, spark_schema(table.schema())
             assert {field.name: field.dataType for field in now} == {field.name: field.dataType for field in wanted}
             assert {field.name: field.metadata["comment"] for field in now} == {
                 column.name: column.comment for column in table.columns
@@ -123,7 +127,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
 
 
 def test_a_database_holds_the_same_tables(tmp_path: Path) -> None:
-    """Registered by name below the database's folder, found again by it, and made once; a wrong name is one line."""
+    """Registered by name below the database's directory, found again by it, and made once; a wrong name is one line."""
     with _a_session() as spark:
         with pytest.raises(UsageError, match=r"^--database kidx_test: no such database; make it with CREATE DATABASE"):
             find_catalog(spark, None, "kidx_test")
@@ -145,10 +149,15 @@ def operations(table: Path) -> list[str]:
     return [action["commitInfo"]["operation"] for action in actions if "commitInfo" in action]
 
 
+def _without(row: type[Row], names: Collection[str]) -> type[Row]:
+    columns = tuple(column for column in row.columns() if column.name not in names)
+    return type(row.__name__, (Row,), {"__doc__": row.__doc__, "_columns": columns})
+
+
 def _any_build(table: Table) -> str:
     values = {"build_id": "'earlier'", "started_at": "TIMESTAMP '2026-01-01 00:00:00 UTC'"}
     expressions = [
-        f"{values.get(column.name, 'map()' if column.type.typeName() == 'map' else '0')} AS `{column.name}`"
+        f"{values.get(column.name, 'map()' if spark_type(column).typeName() == 'map' else '0')} AS `{column.name}`"
         for column in table.columns
     ]
     return f"SELECT {', '.join(expressions)}"

@@ -8,20 +8,25 @@ import re
 
 import pytest
 
-import kidxlib.build
-from jobs.common.commits import ATTEMPTS
-from jobs.common.settings import BuildSettings
-from jobs.common.tables import TABLES
-from kidxlib import compact, fold, orphans, producers, recover, retention
-from kidxlib.progress import LINE_SECONDS
-from kidxlib.seek_segment import WINDOW_BYTES
-from kidxlib.storage import RANGE_BYTES, RANGES_AHEAD
-from kidxlib.summary import NOT_WELL_KEPT, NOT_WELL_SHOWN
+import kidxlib.build.segments
+from jobs.common.catalog.commit_retry import ATTEMPTS
+from kidxlib.build.summary import PROBLEMS_KEPT
+from kidxlib.catalog.tables import TABLES
+from kidxlib.compaction import change, orphans
+from kidxlib.lookup.checked_segment import WINDOW_BYTES
+from kidxlib.records.arrow.records import BYTES_MAX, ROWS_MAX
+from kidxlib.recovery import outcome, producers
+from kidxlib.recovery import partition as fold
+from kidxlib.retention import reasons as retention_reasons
+from kidxlib.run.settings import BuildSettings
+from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD
+from kidxlib.terminal.build import PROBLEMS_SHOWN
+from kidxlib.terminal.progress import LINE_SECONDS
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 from tests.docs.render import RENDERED, rendered
-from tests.kidxlib import damages
-from tests.kidxlib.golden import SAMPLES
-from tests.kidxlib.test_audit_records import CASES
+from tests.kidxlib.audit.logs.test_records import CASES
+from tests.support.damages import all_files
+from tests.support.logs.golden import SAMPLES
 
 _LINK = re.compile(r"\[[^]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -34,7 +39,7 @@ ALL_PAGES = [*PAGES, "CONTRIBUTING.md"]
 
 @pytest.mark.parametrize("page", RENDERED)
 def test_tables_and_columns_are_those_of_the_code(page: str) -> None:
-    assert read(page) == rendered(page), "jobs/common/tables.py has changed; run: .venv/bin/python -m tests.docs.render"
+    assert read(page) == rendered(page), "kidxlib/catalog: run .venv/bin/python -m tests.docs.render"
 
 
 def test_the_catalogs_page_names_every_table_where_it_names_them() -> None:
@@ -56,16 +61,19 @@ _COUNTED = [
         len({path.name.rpartition("-")[0] for path in SAMPLES.glob("*-*")}),
     ),
     ("docs/airflow.md", r"there are (\w+) DAGs", len([*PROJECT.glob("airflow_dags/kidx_*.py")])),
-    ("docs/compaction.md", r"for each file, up to (\w+),", NOT_WELL_SHOWN),
+    ("docs/compaction.md", r"for each file, up to (\w+),", PROBLEMS_SHOWN),
+    ("docs/library.md", r"RecordBatchReader`: ([\d,]+) records at", ROWS_MAX),
+    ("docs/library.md", r"or (\w+) MiB of them", BYTES_MAX // _MIB),
     ("docs/object-stores.md", r"(\w+) ranges are on their way", RANGES_AHEAD),
     ("docs/object-stores.md", r"in ranges of (\w+) MiB", RANGE_BYTES // _MIB),
     ("docs/object-stores.md", r"each (\w+) KiB that it looks at", WINDOW_BYTES // 1024),
     ("docs/operations.md", r"`longest_run_hours` \((\w+)\)", BuildSettings().longest_run_hours),
     ("docs/operations.md", r"After (\w+) tries", ATTEMPTS),
-    ("docs/operations.md", r"ranges of (\w+) MiB", RANGE_BYTES // _MIB),
-    ("docs/operations.md", r"MiB, (\w+) of them", RANGES_AHEAD),
-    ("docs/operations.md", r"named, (\w+) on screen", NOT_WELL_SHOWN),
-    ("docs/operations.md", r"up to ([\d,]+) with `--json`", NOT_WELL_KEPT),
+    ("docs/operations.md", r"in chunks of (\w+) MiB", RANGE_BYTES // _MIB),
+    ("docs/operations.md", r"MiB, (\w+) ahead", RANGES_AHEAD),
+    ("docs/operations.md", r"keeps (\w+) reads in flight", RANGES_AHEAD),
+    ("docs/operations.md", r"named, (\w+) on screen", PROBLEMS_SHOWN),
+    ("docs/operations.md", r"up to ([\d,]+) with `--json`", PROBLEMS_KEPT),
     ("docs/operations.md", r"another every (\w+) seconds", int(LINE_SECONDS)),
     ("docs/performance.md", r"by ranges of (\w+) MiB", RANGE_BYTES // _MIB),
 ]
@@ -81,10 +89,10 @@ def test_what_pages_count_is_as_many(page: str, words: str, count: int) -> None:
 
 def test_every_status_and_reason_is_explained() -> None:
     """The words of the code, no more and no fewer: of a scan's end, of a fold's failure, of a log that was not read."""
-    in_code = {(status.value, word) for status, word, _ in recover._ENDS.values() if word is not None}
+    in_code = {(status.value, word) for status, word, _ in outcome._ENDS.values() if word is not None}
     fold_failures = [word for word, _ in producers._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
-    in_code |= {(recover.Status.QUARANTINED.value, word) for word in fold_failures}
-    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build.why_not_read))):
+    in_code |= {(outcome.Status.QUARANTINED.value, word) for word in fold_failures}
+    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build.scan.why_not_read))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ScanEnd":
             status, word = call.args[:2]
             assert isinstance(word, ast.Constant)
@@ -94,25 +102,27 @@ def test_every_status_and_reason_is_explained() -> None:
     page = read(CATALOG_PAGE)
     section = page[page.index("## How a segment stands") : page.index("## Timestamps")]
     assert set(_REASON_ROW.findall(section)) == in_code
-    assert set(_STATUS_ROW.findall(section)) == {status.value for status in recover.Status}
+    assert set(_STATUS_ROW.findall(section)) == {status.value for status in outcome.Status}
 
 
 def test_every_reason_and_warning_of_retention_is_explained() -> None:
     page = read("docs/retention.md")
     reasons = page[page.index("## Reasons") : page.index("## Warnings")]
     assert _RETENTION_REASON_ROW.findall(reasons) == [
-        (retention.decision_of(reason).value, reason.value) for reason in retention.Reason
+        (retention_reasons.decision_of(reason).value, reason.value) for reason in retention_reasons.Reason
     ]
     warnings = page[page.index("## Warnings") : page.index("## Policies")]
-    assert _WARNING_ROW.findall(warnings) == [surprise.value for surprise in retention.Surprise]
+    assert _WARNING_ROW.findall(warnings) == [warning.value for warning in retention_reasons.PlanWarning]
 
 
 def test_every_reason_of_an_audit_is_explained() -> None:
     """Those that the tables of damages ask for."""
     page = read("docs/audit.md")
     reasons = set(re.findall(r"`([a-z-]+)`", page[page.index("## Reasons") :]))
-    told = {damage.reason for damage in damages.DAMAGES} | {case.reason for case in CASES if case.reason is not None}
-    assert told <= reasons, told - reasons
+    reported = {damage.reason for damage in all_files.DAMAGES} | {
+        case.reason for case in CASES if case.reason is not None
+    }
+    assert reported <= reasons, reported - reasons
 
 
 def test_every_reason_of_compaction_is_explained() -> None:
@@ -120,10 +130,13 @@ def test_every_reason_of_compaction_is_explained() -> None:
     removed = page[page.index("## Files that nothing needs") : page.index("## Tables")]
     assert _WARNING_ROW.findall(removed) == [reason.value for reason in orphans.OrphanReason]
     kept = page[page.index("## What stays, and why") :]
-    assert {compact.LOG_CHANGED, compact.UNREADABLE, compact.UNFINISHED, compact.NOT_LOCKED} <= set(
-        _WARNING_ROW.findall(kept)
-    )
-    assert f"`{compact.NOT_OURS}`" in page
+    assert {
+        change.LOG_CHANGED,
+        change.UNREADABLE,
+        change.UNFINISHED,
+        change.NOT_LOCKED,
+    } <= set(_WARNING_ROW.findall(kept))
+    assert f"`{change.NOT_OURS}`" in page
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

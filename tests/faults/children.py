@@ -21,18 +21,27 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-import kidxlib.build
-import kidxlib.compact
-from kidxlib.build import BuiltSegment
+import kidxlib.build.segments
+import kidxlib.compaction.partition
+from kidxlib.build.changes import compare
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.finish.partition import finish, segment_task
+from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.plan import AuxiliaryFiles, Plan
+from kidxlib.build.results import BuiltSegment
+from kidxlib.build.tasks import SegmentTask
 from kidxlib.cli.main import kidx
-from kidxlib.command import run
-from kidxlib.compact import CompactionOptions, CompactionTask, Mode, compact
-from kidxlib.finish import SegmentTask, finish, segment_task
-from kidxlib.log_dir import locked
-from kidxlib.plan import PartitionKey, Plan, SideFiles, Target, compare, find_segments, parse_sources, parse_topics
-from kidxlib.publish import sweep
-from kidxlib.recover import RecoverOptions
-from kidxlib.retire import Retirement, carry_out
+from kidxlib.compaction.partition import compact
+from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.retention.apply import apply_deletions
+from kidxlib.retention.plan import PartitionDeletion
+from kidxlib.storage.lock import locked
+from kidxlib.storage.publisher import sweep
+from kidxlib.terminal.command import run
+from kidxlib.terminal.options.sources import parse_sources, parse_topics
 
 _DAY_NS: Final = 24 * 3600 * 10**9
 
@@ -42,25 +51,28 @@ _STEPS: Final = ("open", "os.mkdir", "os.rename", "os.remove", "os.scandir", "os
 
 def _plan(log_dir: Path, index_dir: Path | None) -> Plan:
     sources = parse_sources([str(log_dir)])
-    target = Target(index_dir=index_dir, by_source=False, publish_truncated=index_dir is not None)
+    target = Target(index_dir=index_dir, by_source=False)
     return find_segments(sources, parse_topics(".*"), target, lambda topic: RecoverOptions())
 
 
-def _build(log_dir: Path, index_dir: Path | None, may_map: bool = True) -> Iterator[BuiltSegment]:
+def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iterator[BuiltSegment]:
     plan = _plan(log_dir, index_dir)
     with locked(log_dir) if index_dir is None else contextlib.nullcontext():
         for partition in plan.partitions:
-            sweep(partition.index_folder, time.time_ns() - _DAY_NS)
+            sweep(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
-        for built in kidxlib.build.build(plan.tasks, may_map):
+        tasks = plan.build_tasks(publish_truncated=index_dir is not None)
+        for built in kidxlib.build.segments.build(tasks, use_mmap):
             left_to_do[built.task.segment.partition_key].append(segment_task(built))
             yield built
-        for _ in finish((listed.partition_task(SideFiles()), left_to_do[listed.key]) for listed in plan.partitions):
+        for _ in finish(
+            (listed.partition_task(AuxiliaryFiles()), left_to_do[listed.key]) for listed in plan.partitions
+        ):
             pass
 
 
 def build(send: Connection, log_dir: Path, index_dir: Path | None, together: Path | None = None) -> None:
-    """Build into a mirror, or in place where there is none.
+    """Build into an index directory, or in place where there is none.
 
     Args:
         together: wait until nobody holds this file locked.
@@ -74,8 +86,8 @@ def build(send: Connection, log_dir: Path, index_dir: Path | None, together: Pat
 
 
 def build_and_tell(send: Connection, log_dir: Path, index_dir: Path) -> None:
-    """Build into a mirror in groups of eight files, and tell of each row as it is given out."""
-    with mock.patch.object(kidxlib.build, "GROUP_FILES", 8):
+    """Build into an index directory in groups of eight files, and tell of each row as it is given out."""
+    with mock.patch.object(kidxlib.build.segments, "GROUP_FILES", 8):
         for built in _build(log_dir, index_dir):
             send.send(Path(built.task.segment.path))
 
@@ -92,16 +104,16 @@ def flush_forever(send: Connection, path: Path) -> None:
 def build_until_step(send: Connection, log_dir: Path, index_dir: Path | None, last_step: int | None) -> None:
     """Build in groups of four files; kill this process just before step number `last_step`. Sends the steps it took."""
     steps = _killed_before(last_step)
-    with mock.patch.object(kidxlib.build, "GROUP_FILES", 4):
+    with mock.patch.object(kidxlib.build.segments, "GROUP_FILES", 4):
         for _ in _build(log_dir, index_dir):
             pass
     send.send(steps())
 
 
-def build_measured(send: Connection, log_dir: Path, index_dir: Path, may_map: bool) -> None:
+def build_measured(send: Connection, log_dir: Path, index_dir: Path, use_mmap: bool) -> None:
     """Build; sends how each segment ended, then how much more memory this took, and how many bytes it read."""
     memory, read = _peak_memory(), _bytes_read()
-    for built in _build(log_dir, index_dir, may_map):
+    for built in _build(log_dir, index_dir, use_mmap):
         send.send((built.task.segment.base_offset, built.end, built.published))
     send.send((_peak_memory() - memory, _bytes_read() - read))
 
@@ -113,11 +125,14 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
     os.setuid(65534)
     for built in _build(log_dir, index_dir):
         send.send((Path(built.task.segment.path), built.end, built.published))
-    wanted = SideFiles(snapshots=True)
-    send.send(compare(_plan(log_dir, index_dir), {}, wanted, explicit_interval=False, rebuild=False))
+    wanted = AuxiliaryFiles(snapshots=True)
+    plan = _plan(log_dir, index_dir)
+    send.send(
+        compare(plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False)
+    )
 
 
-def own_pid(work: str, may_map: bool) -> int:
+def own_pid(work: str, use_mmap: bool) -> int:
     """Which process does a piece of work."""
     return os.getpid()
 
@@ -155,9 +170,9 @@ def compact_until_step(
     """Compact in groups of four changes; kill this process just before step number `last_step`. Sends each change as it
     is given out, and then the steps it took.
     """
-    with locked(log_dir), mock.patch.object(kidxlib.compact, "GROUP_FILES", 4):
+    with locked(log_dir), mock.patch.object(kidxlib.compaction.partition, "GROUP_FILES", 4):
         steps = _killed_before(last_step)
-        for change in compact(tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, may_map=True):
+        for change in compact(tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, use_mmap=True):
             send.send(change)
     send.send(steps())
 
@@ -177,13 +192,13 @@ def _killed_before(last_step: int | None) -> Callable[[], int]:
     return lambda: steps
 
 
-def retire_until_step(
-    send: Connection, log_dir: Path, retirements: Sequence[Retirement], last_step: int | None
+def apply_until_step(
+    send: Connection, log_dir: Path, deletions: Sequence[PartitionDeletion], last_step: int | None
 ) -> None:
-    """Carry a plan out; kill this process just before step number `last_step`. Sends what it would have recorded, as
+    """Apply a plan; kill this process just before step number `last_step`. Sends what it would have recorded, as
     soon as it would, and then the steps it took.
     """
     with locked(log_dir):
         steps = _killed_before(last_step)
-        carry_out(retirements, send.send, lambda: None)
+        apply_deletions(deletions, send.send, lambda: None)
     send.send(steps())

@@ -15,8 +15,8 @@ Guard: TypeAlias = Callable[[Path], None]
 
 @pytest.fixture
 def guard() -> Iterator[Guard]:
-    """Call it with a folder: at the end of the test the logs in it must be as they were at the call."""
+    """Call it with a directory: at the end of the test the logs in it must be as they were at the call."""
     states: list[LogStates] = []
-    yield lambda folder: states.append(LogStates.of(folder))
+    yield lambda directory: states.append(LogStates.of(directory))
     for state in states:
         state.assert_unchanged()

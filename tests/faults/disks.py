@@ -22,23 +22,23 @@ _IMAGE_BYTES: Final = 64 << 20
 
 
 @contextlib.contextmanager
-def mounted(folder: Path, what: str | Path, kind: str, options: str) -> Iterator[Path]:
-    """Mount a file system on a folder, which is made. Skips the test where that is not permitted."""
-    folder.mkdir(exist_ok=True)
+def mounted(directory: Path, what: str | Path, kind: str, options: str) -> Iterator[Path]:
+    """Mount a file system on a directory, which is made. Skips the test where that is not permitted."""
+    directory.mkdir(exist_ok=True)
     run = subprocess.run(
-        ["mount", "-t", kind, "-o", options, what, folder], capture_output=True, text=True, check=False
+        ["mount", "-t", kind, "-o", options, what, directory], capture_output=True, text=True, check=False
     )
     if run.returncode != 0:
         pytest.skip(f"needs root and the right to mount: {run.stderr.strip()}")
     try:
-        yield folder
+        yield directory
     finally:
-        subprocess.run(["umount", folder], check=True)
+        subprocess.run(["umount", directory], check=True)
 
 
-def remount(folder: Path, options: str) -> None:
+def remount(directory: Path, options: str) -> None:
     """Change a mounted file system's options: its size, or whether it can be written to."""
-    subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+    subprocess.run(["mount", "-o", f"remount,{options}", directory], check=True)
 
 
 def make_image(path: Path) -> Path:
@@ -52,9 +52,9 @@ def make_image(path: Path) -> Path:
     return path
 
 
-def cut_power(folder: Path) -> None:
-    """Make a mounted ext4 forget all that was not flushed, at once, and refuse everything until it is mounted anew."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def cut_power(directory: Path) -> None:
+    """Make a mounted ext4 forget all that was not flushed, at once, and refuse everything until it is mounted again."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.ioctl(descriptor, _SHUTDOWN, _NO_LOG_FLUSH)
     finally:

@@ -19,8 +19,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
-from kidxlib.command import ExitCode
-from kidxlib.storage import CHUNK_BYTES
+from kidxlib.storage.log_bytes import CHUNK_BYTES
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.support.terminal import without_progress
 
@@ -57,11 +57,15 @@ def again_if_too_late(test: Callable[_P, None]) -> Callable[_P, None]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run of `kidx` ended: its exit code, and what it printed but for lines that say how far a slow run is."""
+    """How a run of `kidx` ended: its exit code, and what it printed but for lines that say how far a slow run is.
+
+    `left` are the processes that it started and that did not end with it.
+    """
 
     code: int
     out: str
     err: str
+    left: tuple[int, ...] = ()
 
     @property
     def json(self) -> dict[str, Any]:
@@ -104,13 +108,17 @@ def start_kidx(
 
 
 def end(process: subprocess.Popen[str]) -> Ended:
-    """Wait for a `kidx` to end; nothing of it is left behind, whatever happens."""
+    """Wait for a `kidx` to end, and kill what it leaves.
+
+    Its workers and Python's resource tracker end when they see that it has: a moment after it, and by themselves.
+    """
     with process:
         try:
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
+            left = tuple(pid for pid in session(process) if not wait_for_end(pid, _MOMENT_SECONDS))
         finally:
             kill_session(process)
-    return Ended(process.returncode, out or "", without_progress(err or ""))  # a terminal keeps what it gets
+    return Ended(process.returncode, out or "", without_progress(err or ""), left)  # a terminal keeps what it gets
 
 
 def kidx(*arguments: str | Path, cwd: Path | None = None) -> Ended:
@@ -128,11 +136,11 @@ def refused_kidx(*arguments: str | Path) -> Ended:
 def session(process: subprocess.Popen[str]) -> list[int]:
     """The processes of a `kidx` that are alive, its workers among them, also when it has ended itself."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
+    for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, _, _, session_id = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            state, _, _, session_id = (directory / "stat").read_text().rpartition(")")[2].split()[:4]
             if int(session_id) == process.pid and state not in "ZX":
-                found.append(int(folder.name))
+                found.append(int(directory.name))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Compaction of a log dir and its mirror: what it replaces, removes and leaves, and that a kill is no harm."""
+"""Compaction of a log dir and its index directory: what it replaces, removes and leaves, and that a kill is no harm."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.compact import Action, CompactionOptions, CompactionTask, Mode, Outcome, compact
-from kidxlib.compaction_policy import Rule
-from kidxlib.names import (
+from kidxlib.compaction.change import ChangeAction, ChangeOutcome
+from kidxlib.compaction.partition import compact
+from kidxlib.compaction.policy import Rule
+from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -26,14 +28,16 @@ from kidxlib.names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.publish import Folder
-from kidxlib.recover import RecoverOptions, Status, recover
-from kidxlib.storage import WholeLog
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.faults import children
 from tests.faults.processes import Child, run_child
-from tests.kidxlib.segments import Batch, encode
 from tests.support.compaction import applied, built, options, planned, to_interval
+from tests.support.logs.batches import Batch, encode
 
 KILLS, KILLS_EXHAUSTIVE = 6, 100
 
@@ -42,7 +46,7 @@ _SPARSE: Final = 1500
 _BASE_OFFSETS: Final = (0, 40, 80)
 _STAGED: Final = f".kidx-0123-{segment_file(0, OFFSET_INDEX_SUFFIX)}.tmp"
 
-#: Files that nothing needs, below the folder of each partition in the mirror, with the reason.
+#: Files that nothing needs, below the directory of each partition in the index directory, with the reason.
 _LEFT_OVER: Final = {
     segment_file(7, OFFSET_INDEX_SUFFIX): "no-segment",
     segment_file(7, TRANSACTION_INDEX_SUFFIX): "no-segment",
@@ -66,8 +70,8 @@ class Place:
     has preallocated index files of a broker's beside its segments.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.log_dir, self.index_dir = folder, folder / "kafka-logs", folder / "index"
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.log_dir, self.index_dir = directory, directory / "kafka-logs", directory / "index"
         rng = random.Random(5)
         for name in ("a-0", "b-1"):
             (self.log_dir / name).mkdir(parents=True)
@@ -97,85 +101,84 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("compact") / "place")
 
 
-def _copy(place: Place, folder: Path) -> tuple[Path, list[CompactionTask]]:
+def _copy(place: Place, directory: Path) -> tuple[Path, list[CompactionTask]]:
     """A copy, and its partitions. The logs are hard links: the catalog knows inodes."""
 
     def copy(source: str, target: str) -> None:
         (os.link if source.endswith(LOG_SUFFIX) else shutil.copy2)(source, target)
 
-    shutil.copytree(place.folder, folder, copy_function=copy)
-    return folder, [_moved(task, place.folder, folder) for task in place.tasks]
+    shutil.copytree(place.directory, directory, copy_function=copy)
+    return directory, [_moved(task, place.directory, directory) for task in place.tasks]
 
 
 def _moved(task: CompactionTask, before: Path, after: Path) -> CompactionTask:
-    def moved(folder: Folder) -> Folder:
-        return Folder(str(after / Path(folder.root).relative_to(before)), folder.path)
+    def moved(directory: Directory) -> Directory:
+        return Directory(str(after / Path(directory.root).relative_to(before)), directory.path)
 
-    assert task.segments_folder is not None
-    return replace(task, segments_folder=moved(task.segments_folder), index_folder=moved(task.index_folder))
+    assert task.segments_directory is not None
+    return replace(task, segments_directory=moved(task.segments_directory), index_directory=moved(task.index_directory))
 
 
 def _recorded_at(interval_bytes: int, task: CompactionTask) -> CompactionTask:
     """As the catalog has it once it was coarsened."""
-    at_interval = RecoverOptions(interval_bytes=interval_bytes)
-    return replace(task, segments=tuple(replace(segment, options=at_interval) for segment in task.segments))
+    return replace(task, segments=tuple(replace(segment, interval_bytes=interval_bytes) for segment in task.segments))
 
 
-def _tree(folder: Path) -> Tree:
+def _tree(directory: Path) -> Tree:
     return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
         if path.is_file() and path.name != ".lock"
     }
 
 
 def test_each_change_is_told_before_and_done_as_told(place: Place, tmp_path: Path) -> None:
     """All that a plan says and nothing else, with the bytes that recovery writes; again, there is nothing left."""
-    folder, tasks = _copy(place, tmp_path / "copy")
-    before = _tree(folder)
+    directory, tasks = _copy(place, tmp_path / "copy")
+    before = _tree(directory)
     plan = planned(tasks, place.everything)
-    assert _tree(folder) == before
+    assert _tree(directory) == before
     done = applied(tasks, place.everything)
-    assert [replace(change, outcome=Outcome.PLANNED) for change in done] == plan
+    assert [replace(change, outcome=ChangeOutcome.PLANNED) for change in done] == plan
     assert Counter(change.action for change in done) == {
-        Action.COARSEN: 4,
-        Action.TRIM: 8,
-        Action.REMOVE: 2 * len(_LEFT_OVER),
+        ChangeAction.COARSEN: 4,
+        ChangeAction.TRIM: 8,
+        ChangeAction.REMOVE: 2 * len(_LEFT_OVER),
     }
-    after = _tree(folder)
+    after = _tree(directory)
     for path, content in before.items():
         root, name, file = path.split("/")
         base_offset = int(file[:20]) if file[:20].isdigit() else -1
         if root == "index" and file in _LEFT_OVER:
             assert path not in after
         elif file.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)) and base_offset in _BASE_OFFSETS[:-1]:
-            log = np.fromfile(folder / "kafka-logs" / name / segment_file(base_offset, LOG_SUFFIX), np.uint8)
+            log = np.fromfile(directory / "kafka-logs" / name / segment_file(base_offset, LOG_SUFFIX), np.uint8)
             interval = _SPARSE if root == "index" else _DENSE
             recovered = recover(WholeLog(log), base_offset, RecoverOptions(interval_bytes=interval))
             is_offset_index = file.endswith(OFFSET_INDEX_SUFFIX)
             assert after[path] == (recovered.offset_index if is_offset_index else recovered.time_index), path
         else:
             assert after[path] == content, path
-    reasons = {Path(change.place.path).name: change.reason for change in done if change.action is Action.REMOVE}
+    reasons = {Path(change.place.path).name: change.reason for change in done if change.action is ChangeAction.REMOVE}
     assert reasons == _LEFT_OVER
     # The catalog would say by now that the interval is another.
     assert planned(tasks, options(trim=True, orphans=True, now_ms=_in_two_hours_ms())) == []
-    assert {change.outcome for change in applied(tasks, to_interval(_SPARSE))} == {Outcome.UNCHANGED}
+    assert {change.outcome for change in applied(tasks, to_interval(_SPARSE))} == {ChangeOutcome.UNCHANGED}
 
 
 def test_the_dense_index_comes_back(place: Place, tmp_path: Path) -> None:
     """Coarsened and back, mapped and in chunks: byte for byte what the build wrote."""
-    folder, tasks = _copy(place, tmp_path / "copy")
-    before = _tree(folder)
-    for may_map in (True, False):
-        for change in applied(tasks, to_interval(_SPARSE), may_map=may_map):
+    directory, tasks = _copy(place, tmp_path / "copy")
+    before = _tree(directory)
+    for use_mmap in (True, False):
+        for change in applied(tasks, to_interval(_SPARSE), use_mmap=use_mmap):
             costs = change.coarsened
             assert costs is not None and costs.cost_before is not None and costs.cost_after is not None
             assert costs.cost_before.most <= _DENSE + 160 < _SPARSE <= costs.cost_after.most  # batches have 160 bytes
-        assert _tree(folder) != before
-        back = list(applied([_recorded_at(_SPARSE, task) for task in tasks], to_interval(_DENSE), may_map=may_map))
-        assert {(change.action, change.outcome) for change in back} == {(Action.DENSIFY, Outcome.WRITTEN)}
-        assert _tree(folder) == before
+        assert _tree(directory) != before
+        back = list(applied([_recorded_at(_SPARSE, task) for task in tasks], to_interval(_DENSE), use_mmap=use_mmap))
+        assert {(change.action, change.outcome) for change in back} == {(ChangeAction.DENSIFY, ChangeOutcome.WRITTEN)}
+        assert _tree(directory) == before
 
 
 def test_killed_anywhere_and_run_again(
@@ -186,39 +189,41 @@ def test_killed_anywhere_and_run_again(
 
     Method: the process is killed (-9) just before a random one of all that it does to files.
     """
-    before = _tree(place.folder)
-    folder, tasks = _copy(place, tmp_path / "undisturbed")
-    *_, steps = run_child(children.compact_until_step, folder / "kafka-logs", tasks, place.everything, None)
-    after = _tree(folder)
+    before = _tree(place.directory)
+    directory, tasks = _copy(place, tmp_path / "undisturbed")
+    *_, steps = run_child(children.compact_until_step, directory / "kafka-logs", tasks, place.everything, None)
+    after = _tree(directory)
     kills = KILLS_EXHAUSTIVE if exhaustive else KILLS
     for number in range(kills):
-        folder, tasks = _copy(place, tmp_path / f"killed-{number}")
+        directory, tasks = _copy(place, tmp_path / f"killed-{number}")
         step = rng.randrange(steps)
-        with Child(children.compact_until_step, folder / "kafka-logs", tasks, place.everything, step) as child:
+        with Child(children.compact_until_step, directory / "kafka-logs", tasks, place.everything, step) as child:
             changes, code = child.end()
         assert code == -signal.SIGKILL
-        found = {path: content for path, content in _tree(folder).items() if not Path(path).name.startswith(".kidx-")}
+        found = {
+            path: content for path, content in _tree(directory).items() if not Path(path).name.startswith(".kidx-")
+        }
         for path, content in before.items():
             if path in after:
                 assert found[path] in (content, after[path]), f"killed before step {step}: {path}"
             elif path in found:
                 assert found[path] == content
         for change in changes:
-            path = str(Path(change.place.path).relative_to(folder))
+            path = str(Path(change.place.path).relative_to(directory))
             assert found.get(path) == after.get(path), f"killed before step {step}: {path} was said to be done"
-        run_child(children.compact_until_step, folder / "kafka-logs", tasks, place.everything, None)
-        assert _tree(folder) == after, f"killed before step {step} of {steps}"
-        shutil.rmtree(folder)
+        run_child(children.compact_until_step, directory / "kafka-logs", tasks, place.everything, None)
+        assert _tree(directory) == after, f"killed before step {step} of {steps}"
+        shutil.rmtree(directory)
     say(f"{kills} kills, at random ones of {steps} steps")
 
 
 def test_a_guest_removes_only_what_it_knows_for_its_own(place: Place, tmp_path: Path) -> None:
-    """In a log dir: side files without a log stay, but for those that the catalog knows by their checksums; what a
+    """In a log dir: index files without a log stay, but for those that the catalog knows by their checksums; what a
     broker renamed to delete it goes, and so does what a killed run staged.
     """
-    folder, _ = _copy(place, tmp_path / "copy")
-    log_dir = folder / "kafka-logs"
-    shutil.rmtree(folder / "index")
+    directory, _ = _copy(place, tmp_path / "copy")
+    log_dir = directory / "kafka-logs"
+    shutil.rmtree(directory / "index")
     for path in log_dir.glob("*/*index"):
         path.unlink()
     tasks = built(log_dir, None, RecoverOptions(interval_bytes=_DENSE))
@@ -232,27 +237,27 @@ def test_a_guest_removes_only_what_it_knows_for_its_own(place: Place, tmp_path: 
     done = applied(gone, options(orphans=True, now_ms=_in_two_hours_ms()))
     by_name = {Path(change.place.path).name: (change.outcome, change.reason) for change in done}
     assert by_name == {
-        segment_file(0, OFFSET_INDEX_SUFFIX): (Outcome.REMOVED, "no-segment"),
-        segment_file(0, TIME_INDEX_SUFFIX): (Outcome.REMOVED, "no-segment"),
-        segment_file(5, ".log.deleted"): (Outcome.REMOVED, "deleted"),
-        segment_file(5, ".index.deleted"): (Outcome.REMOVED, "deleted"),
-        _STAGED: (Outcome.REMOVED, "staged"),
-        segment_file(7, OFFSET_INDEX_SUFFIX): (Outcome.KEPT, "not-ours"),
-        segment_file(7, TRANSACTION_INDEX_SUFFIX): (Outcome.KEPT, "not-ours"),
-        segment_file(9, SNAPSHOT_SUFFIX): (Outcome.KEPT, "not-ours"),
+        segment_file(0, OFFSET_INDEX_SUFFIX): (ChangeOutcome.REMOVED, "no-segment"),
+        segment_file(0, TIME_INDEX_SUFFIX): (ChangeOutcome.REMOVED, "no-segment"),
+        segment_file(5, ".log.deleted"): (ChangeOutcome.REMOVED, "deleted"),
+        segment_file(5, ".index.deleted"): (ChangeOutcome.REMOVED, "deleted"),
+        _STAGED: (ChangeOutcome.REMOVED, "staged"),
+        segment_file(7, OFFSET_INDEX_SUFFIX): (ChangeOutcome.KEPT, "not-ours"),
+        segment_file(7, TRANSACTION_INDEX_SUFFIX): (ChangeOutcome.KEPT, "not-ours"),
+        segment_file(9, SNAPSHOT_SUFFIX): (ChangeOutcome.KEPT, "not-ours"),
     }
     assert {change.place.log_dir for change in done} == {str(log_dir)}
 
 
 def test_nothing_is_written_in_a_log_dir_that_is_not_locked(place: Place, tmp_path: Path) -> None:
     """Which ones to lock was looked up before; what came into another since then is left to the next run."""
-    folder, tasks = _copy(place, tmp_path / "copy")
-    before = {path: content for path, content in _tree(folder).items() if path.startswith("kafka-logs")}
-    done = list(compact(tasks, place.everything, Mode.APPLY, may_map=True))
-    assert before.items() <= _tree(folder).items()
+    directory, tasks = _copy(place, tmp_path / "copy")
+    before = {path: content for path, content in _tree(directory).items() if path.startswith("kafka-logs")}
+    done = list(compact(tasks, place.everything, Mode.APPLY, use_mmap=True))
+    assert before.items() <= _tree(directory).items()
     kept = [change for change in done if change.reason == "not-locked"]
-    assert {change.place.log_dir for change in kept} == {str(folder / "kafka-logs")} and len(kept) == 8
-    assert {change.outcome for change in kept} == {Outcome.KEPT}
+    assert {change.place.log_dir for change in kept} == {str(directory / "kafka-logs")} and len(kept) == 8
+    assert {change.outcome for change in kept} == {ChangeOutcome.KEPT}
 
 
 def test_what_is_young_stays(place: Place, tmp_path: Path) -> None:
@@ -266,13 +271,13 @@ def test_what_is_young_stays(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_not_what_was_built_keeps_its_indexes(place: Place, tmp_path: Path) -> None:
-    """Changed, gone or a link: it is told, and the other segments go on. In place new files take the log's mode."""
-    folder, tasks = _copy(place, tmp_path / "copy")
-    changed = folder / "kafka-logs" / "a-0" / segment_file(0, LOG_SUFFIX)
+    """Changed, gone or a link: it is reported, and the other segments go on. In place new files take the log's mode."""
+    directory, tasks = _copy(place, tmp_path / "copy")
+    changed = directory / "kafka-logs" / "a-0" / segment_file(0, LOG_SUFFIX)
     content = changed.read_bytes()
     changed.unlink()
     changed.write_bytes(content)
-    (folder / "kafka-logs" / "b-1" / segment_file(0, LOG_SUFFIX)).unlink()
+    (directory / "kafka-logs" / "b-1" / segment_file(0, LOG_SUFFIX)).unlink()
     done = applied(tasks, options(rules=[Rule(interval_bytes=_SPARSE)], trim=True))
     outcomes = {
         (change.key[1], change.base_offset, change.action, change.reason): change.outcome
@@ -280,12 +285,12 @@ def test_a_log_that_is_not_what_was_built_keeps_its_indexes(place: Place, tmp_pa
         if change.base_offset == 0
     }
     assert outcomes == {
-        ("a", 0, Action.COARSEN, "log-changed"): Outcome.KEPT,
-        ("a", 0, Action.TRIM, "log-changed"): Outcome.KEPT,
-        ("b", 0, Action.COARSEN, "unreadable"): Outcome.KEPT,
-        ("b", 0, Action.TRIM, "unreadable"): Outcome.KEPT,
+        ("a", 0, ChangeAction.COARSEN, "log-changed"): ChangeOutcome.KEPT,
+        ("a", 0, ChangeAction.TRIM, "log-changed"): ChangeOutcome.KEPT,
+        ("b", 0, ChangeAction.COARSEN, "unreadable"): ChangeOutcome.KEPT,
+        ("b", 0, ChangeAction.TRIM, "unreadable"): ChangeOutcome.KEPT,
     }
-    assert {change.outcome for change in done if change.base_offset == 40} == {Outcome.WRITTEN}
+    assert {change.outcome for change in done if change.base_offset == 40} == {ChangeOutcome.WRITTEN}
 
 
 def test_beside_logs_new_files_are_the_logs_owners(tmp_path: Path) -> None:

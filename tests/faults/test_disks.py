@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.command import ExitCode
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import kidx
@@ -54,7 +54,7 @@ def test_a_full_disk_is_named_and_the_build_goes_on_when_it_has_room(
         assert indexes(disk / "index") == expected and staging_files(disk) == []
 
 
-def test_a_read_only_mirror_is_named_and_not_touched(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
+def test_a_read_only_index_directory_is_named_and_not_touched(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
     """Goal: where nothing can be written a build says so in one line; where nothing needs to be, it succeeds.
 
     Method: a file system in memory with the indexes of one topic, made read-only; and the same with a staging file of a
@@ -100,7 +100,7 @@ def test_a_read_only_log_dir_is_not_built_in(tmp_path: Path) -> None:
         logs.assert_unchanged()
 
 
-def test_a_scratch_folder_that_cannot_be_used_is_named(
+def test_a_scratch_directory_that_cannot_be_used_is_named(
     tmp_path: Path, log_dir: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: without room for what is left to do a build ends with one line, and later the same command works.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.command import ExitCode
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.conftest import Guard
 from tests.faults.processes import Child, kidx
@@ -66,10 +66,11 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path, log_dir: Pat
     assert snapshot(tmp_path) == before
 
 
-def test_a_partition_folder_that_is_a_link_is_not_written_through_in_place(
+def test_a_partition_directory_that_is_a_link_is_not_written_through_in_place(
     tmp_path: Path, log_dir: Path, guard: Guard
 ) -> None:
-    """Goal: in place, a partition folder that leads elsewhere is refused in one line, and nothing is written anywhere.
+    """Goal: in place, a partition directory that leads elsewhere is refused in one line, and nothing is written
+    anywhere.
 
     Method: a partition moved out of the log dir, a link in its place.
     """
@@ -81,11 +82,12 @@ def test_a_partition_folder_that_is_a_link_is_not_written_through_in_place(
     assert snapshot(tmp_path) == before
 
 
-def test_a_mirror_does_not_lead_out_of_itself(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: no link in a mirror makes a build write, replace or sweep anything outside of it.
+def test_an_index_directory_does_not_lead_out_of_itself(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
+    """Goal: no link in an index directory makes a build write, replace or sweep anything outside of it.
 
-    Method: a partition folder that is a link to a folder with an old index and an old staging file: one line, and that
-    folder is as before. Then final names that are links to an outside file, one of them with the right content: each
+    Method: a partition directory that is a link to a directory with an old index and an old staging file: one line,
+        and that
+    directory is as before. Then final names that are links to an outside file, one of them with the right content: each
     becomes a regular file, and the outside file is as before.
     """
     guard(log_dir)
@@ -116,7 +118,8 @@ def test_a_mirror_does_not_lead_out_of_itself(tmp_path: Path, log_dir: Path, gua
 
 
 def test_odd_things_under_a_final_name_are_replaced_or_named(tmp_path: Path, guard: Guard) -> None:
-    """Goal: a pipe under a final name is replaced and never waited for, a folder there is named in one line and stays.
+    """Goal: a pipe under a final name is replaced and never waited for, a directory there is named in one line and
+    stays.
 
     Method: a segment whose time index is empty, so that reading nothing from a pipe could pass for the right content.
     """
@@ -154,20 +157,20 @@ def test_new_files_in_place_belong_to_whom_the_log_belongs(tmp_path: Path, guard
             wanted[log.with_suffix(suffix)] = (owner, group, mode)
     (log_dir / "topic-0" / f"{_BASE}.index").write_bytes(b"old")
     guard(log_dir)
-    folder = (log_dir / "topic-0").stat()
+    directory = (log_dir / "topic-0").stat()
 
     ended = kidx("build", log_dir, "--in-place")
     assert (ended.code, ended.err) == (ExitCode.OK, "")
     found = {path: path.stat() for path in wanted}
     assert {path: (at.st_uid, at.st_gid, at.st_mode & 0o7777) for path, at in found.items()} == wanted
     now = (log_dir / "topic-0").stat()
-    assert (now.st_uid, now.st_gid, now.st_mode) == (folder.st_uid, folder.st_gid, folder.st_mode)
+    assert (now.st_uid, now.st_gid, now.st_mode) == (directory.st_uid, directory.st_gid, directory.st_mode)
 
 
 def test_truncated_segments_keep_what_they_have_in_place(tmp_path: Path, guard: Guard) -> None:
     """Goal: beside a corrupt log no index is written unless asked for, not even one that replaces another.
 
-    Method: a log with bytes that are no batch behind its sound ones, with old indexes, and one without. Beside a log
+    Method: a log with bytes that are no batch after its sound ones, with old indexes, and one without. Beside a log
     that Kafka itself fails on (over 2 GiB) nothing is written in either case.
     """
     log_dir = tmp_path / "kafka-logs"
@@ -182,16 +185,16 @@ def test_truncated_segments_keep_what_they_have_in_place(tmp_path: Path, guard: 
     new = {f"topic-0/{100:020d}.index", f"topic-0/{100:020d}.timeindex"}
 
     ended = kidx("build", log_dir, "--in-place", "--json")
-    assert (ended.code, ended.err) == (ExitCode.NOT_WELL, "")
+    assert (ended.code, ended.err) == (ExitCode.PROBLEMS_FOUND, "")
     assert ended.json["by_published"] == {"kept": 2, "written": 1, "none": 1}
     after = indexes(log_dir)
     assert after.keys() == before.keys() | new
     assert {name: after[name] for name in before} == before
 
     ended = kidx("build", log_dir, "--in-place", "--accept-truncated", "--json")
-    assert (ended.code, ended.err) == (ExitCode.NOT_WELL, "")
+    assert (ended.code, ended.err) == (ExitCode.PROBLEMS_FOUND, "")
     assert ended.json["by_published"] == {"written": 2, "unchanged": 1, "none": 1}
-    mirror = tmp_path / "index"
-    assert kidx("build", log_dir, "--index-dir", mirror).code == ExitCode.NOT_WELL
-    assert indexes(log_dir) == indexes(mirror) | {f"topic-1/{_BASE}.index": b"old"}
-    assert len(indexes(mirror)) == 6 and staging_files(tmp_path) == []
+    index_dir = tmp_path / "index"
+    assert kidx("build", log_dir, "--index-dir", index_dir).code == ExitCode.PROBLEMS_FOUND
+    assert indexes(log_dir) == indexes(index_dir) | {f"topic-1/{_BASE}.index": b"old"}
+    assert len(indexes(index_dir)) == 6 and staging_files(tmp_path) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.command import ExitCode
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
 from tests.faults.processes import kidx, refused_kidx
 from tests.faults.trees import indexes, small_log, snapshot, write_log
@@ -18,7 +18,7 @@ _LOG = f"{0:020d}.log"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with a log dir of two partitions and what else is no log dir."""
+    """A directory with a log dir of two partitions and what else is no log dir."""
     for partition in (0, 1):
         write_log(tmp_path / "kafka-logs" / f"topic-{partition}", 0, small_log())
     (tmp_path / "empty").mkdir()
@@ -33,14 +33,14 @@ def root(tmp_path: Path) -> Path:
 Arguments = Callable[[Path], list[str | Path]]
 
 _REFUSED: dict[str, Arguments] = {
-    "no folder": lambda root: ["--index-dir", root / "index"],
-    "missing folder": lambda root: [root / "missing", "--index-dir", root / "index"],
+    "no directory": lambda root: ["--index-dir", root / "index"],
+    "missing directory": lambda root: [root / "missing", "--index-dir", root / "index"],
     "a file": lambda root: [root / "file", "--index-dir", root / "index"],
     "a log": lambda root: [root / "kafka-logs" / "topic-0" / _LOG, "--index-dir", root / "index"],
-    "empty folder": lambda root: [root / "empty", "--index-dir", root / "index"],
+    "empty directory": lambda root: [root / "empty", "--index-dir", root / "index"],
     "no segments": lambda root: [root / "hollow", "--index-dir", root / "index"],
-    "only folders without number": lambda root: [root / "numberless", "--index-dir", root / "index"],
-    "segments in a folder without number": lambda root: [root / "orders", "--index-dir", root / "index"],
+    "only directories without number": lambda root: [root / "numberless", "--index-dir", root / "index"],
+    "segments in a directory without number": lambda root: [root / "orders", "--index-dir", root / "index"],
     "no such topic": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--topics", "topi"],
     "bad regex": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--topics", "(top"],
     "neither target": lambda root: [root / "kafka-logs"],
@@ -74,10 +74,10 @@ def test_wrong_options_and_inputs_are_refused_in_one_line(name: str, root: Path,
     assert snapshot(root) == before
 
 
-def test_an_empty_name_is_not_the_current_folder(root: Path, guard: Guard) -> None:
+def test_an_empty_name_is_not_the_current_directory(root: Path, guard: Guard) -> None:
     """Goal: a variable that a script forgot to set makes no build read or write where it happens to run.
 
-    Method: an empty DIR in a log dir, and an empty --index-dir in an empty folder.
+    Method: an empty DIR in a log dir, and an empty --index-dir in an empty directory.
     """
     guard(root)
     before = snapshot(root)
@@ -91,9 +91,11 @@ def test_an_empty_name_is_not_the_current_folder(root: Path, guard: Guard) -> No
         ended.assert_one_line(ExitCode.USAGE)
 
 
-@pytest.mark.parametrize("name", ["missing folder", "index dir in the source", "segments in a folder without number"])
+@pytest.mark.parametrize(
+    "name", ["missing directory", "index dir in the source", "segments in a directory without number"]
+)
 def test_a_refusal_names_no_option_that_the_command_lacks(name: str, root: Path) -> None:
-    """Goal: who calls `kidx build DIR` is not told of the jobs' option --source.
+    """Goal: messages of `kidx build DIR` do not name the jobs' option --source.
 
     Method: arguments of the test above that concern DIR.
     """
@@ -101,9 +103,9 @@ def test_a_refusal_names_no_option_that_the_command_lacks(name: str, root: Path)
 
 
 def test_what_has_no_right_name_is_a_warning_and_the_rest_is_done(tmp_path: Path, guard: Guard) -> None:
-    """Goal: a folder without partition number, or a log whose name is no offset, is one line; the others are done.
+    """Goal: a directory without partition number, or a log whose name is no offset, is one line; the others are done.
 
-    Method: names that are almost right, among them one that is no UTF-8 and one with a line break; and folders and
+    Method: names that are almost right, among them one that is no UTF-8 and one with a line break; and directories and
     files that belong in a log dir, which are no warning.
     """
     log_dir = tmp_path / "kafka-logs"
@@ -151,5 +153,5 @@ def test_a_log_dir_may_have_any_name(name: bytes, tmp_path: Path, guard: Guard) 
     write_log(log_dir / "topic-1", 0, small_log())
     guard(log_dir)
     ended = kidx("build", "--index-dir", tmp_path / "index", "--", log_dir.name, cwd=tmp_path)
-    assert (ended.code, ended.err) == (ExitCode.NOT_WELL, ""), ended
+    assert (ended.code, ended.err) == (ExitCode.PROBLEMS_FOUND, ""), ended
     assert len(indexes(tmp_path / "index")) == 4

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,22 +14,12 @@ from typing import Final
 
 import pytest
 
-from kidxlib.command import ExitCode
-from kidxlib.names import OFFSET_INDEX_SUFFIX
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
-from tests.faults.processes import (
-    Ended,
-    TooLateError,
-    again_if_too_late,
-    end,
-    kidx,
-    session,
-    start_kidx,
-    watched,
-    while_it_runs,
-)
+from tests.faults.processes import Ended, TooLateError, again_if_too_late, end, kidx, start_kidx, watched, while_it_runs
 from tests.faults.trees import in_memory, indexes, lying_log, small_log, snapshot, staging_files, write_log
-from tests.kidxlib import golden
+from tests.support.logs import golden
 from tests.support.terminal import without_progress
 
 _CODES: Final = {
@@ -42,17 +31,28 @@ _BASE_LOG: Final = f"{0:020d}.log"
 _TXN: Final = "txn-mixed-0"
 
 
+@pytest.fixture(autouse=True)
+def heard_hangups() -> Iterator[None]:
+    """SIGHUP reaches what is started here under nohup, too: a process inherits what is ignored, but no handler."""
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    if is_nohup:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+    yield
+    if is_nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Iterator[Path]:
     """A segment that takes a moment to be checked, the sample's transactions, and small segments."""
-    folder = tmp_path / "kafka-logs"
-    log = lying_log(folder / "slow-0", 0, 1 << 30)
-    shutil.copytree(golden.SAMPLES / _TXN, folder / _TXN)
-    write_log(folder / "slow-0", 1, small_log(base_offset=1))  # so that the other one is not active, and mapped
+    directory = tmp_path / "kafka-logs"
+    log = lying_log(directory / "slow-0", 0, 1 << 30)
+    shutil.copytree(golden.SAMPLES / _TXN, directory / _TXN)
+    write_log(directory / "slow-0", 1, small_log(base_offset=1))  # so that the other one is not active, and mapped
     for base_offset in (0, 40):
-        write_log(folder / "fast-0", base_offset, small_log(base_offset=base_offset))
+        write_log(directory / "fast-0", base_offset, small_log(base_offset=base_offset))
     with in_memory(log):
-        yield folder
+        yield directory
 
 
 def assert_interrupted(ended: Ended, signal_: signal.Signals, *parts: str) -> None:
@@ -60,7 +60,7 @@ def assert_interrupted(ended: Ended, signal_: signal.Signals, *parts: str) -> No
     lines = [
         line
         for line in without_progress(ended.err).splitlines()
-        if not line.startswith("interrupted: what is being done")
+        if not line.startswith("interrupted: the current work")
     ]
     assert (ended.code, ended.out) == (_CODES[signal_], ""), ended
     assert len(lines) == 1 and lines[0].startswith("error: interrupted: "), ended
@@ -85,7 +85,7 @@ def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
     with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
         while_it_runs(process, lambda: len(list(log_dir.rglob(".kidx-held-*"))) == 4 or None)
         os.killpg(process.pid, signal_)
-    if running.ended.code == ExitCode.NOT_WELL:
+    if running.ended.code == ExitCode.PROBLEMS_FOUND:
         raise TooLateError
     assert_interrupted(running.ended, signal_, " of 8 segments read; run the same command again")
     assert staging_files(log_dir) == [] and list(scratch.iterdir()) == []
@@ -93,7 +93,7 @@ def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
     assert not any(name.startswith(_TXN) and name.endswith(OFFSET_INDEX_SUFFIX) for name in found), found
     assert found, "what was read before has its index files"
 
-    assert kidx("build", log_dir, "--in-place", "--accept-truncated").code == ExitCode.NOT_WELL
+    assert kidx("build", log_dir, "--in-place", "--accept-truncated").code == ExitCode.PROBLEMS_FOUND
     assert kidx("verify", log_dir, "--topics", "txn-mixed|fast").code == ExitCode.OK
 
 
@@ -110,7 +110,7 @@ def test_what_was_not_begun_is_not_begun(command: str, tmp_path: Path, log_dir: 
     process = start_kidx(command, log_dir, "--index-dir", index_dir, "--processes", "1")
     with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
         process.send_signal(signal.SIGINT)
-    if running.ended.code == ExitCode.NOT_WELL:
+    if running.ended.code == ExitCode.PROBLEMS_FOUND:
         raise TooLateError
     assert_interrupted(running.ended, signal.SIGINT, "1 of 8 segments ")
     assert len(indexes(index_dir)) == (2 if command == "build" else 0)
@@ -131,7 +131,7 @@ def test_the_second_signal_ends_at_once(tmp_path: Path, log_dir: Path, guard: Gu
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)
     assert_interrupted(running.ended, signal.SIGINT, "ended at once")
-    assert session(process) == []
+    assert running.ended.left == ()
 
 
 @pytest.mark.parametrize("signal_", _CODES, ids=lambda signal_: str(signal_.name))
@@ -154,7 +154,7 @@ def test_a_signal_at_the_start_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_has_gone(tmp_path: Path, log_dir: Path, guard: Guard) -> None:
-    """Goal: nothing is left behind, and the exit code says why; a traceback would end it with 1.
+    """Goal: nothing is left over, and the exit code says why; a traceback would end it with 1.
 
     Method: a pseudo-terminal whose other side is closed, as sshd does it when a connection drops, while the only worker
     stands amid a scan.
@@ -169,7 +169,7 @@ def test_a_terminal_that_has_gone(tmp_path: Path, log_dir: Path, guard: Guard) -
         os.close(ours)
         os.killpg(process.pid, signal.SIGHUP)
     assert running.ended.code == ExitCode.HUNG_UP
-    assert session(process) == [] and list(scratch.iterdir()) == [] and staging_files(tmp_path / "index") == []
+    assert running.ended.left == () and list(scratch.iterdir()) == [] and staging_files(tmp_path / "index") == []
 
 
 def test_nohup_goes_on(log_dir: Path, tmp_path: Path, guard: Guard) -> None:
@@ -179,7 +179,7 @@ def test_nohup_goes_on(log_dir: Path, tmp_path: Path, guard: Guard) -> None:
     process = start_kidx(*arguments, before=("nohup",))
     with watched(process) as running, running.stopped_within(log_dir / "slow-0" / _BASE_LOG):
         os.killpg(process.pid, signal.SIGHUP)
-    assert running.ended.code == ExitCode.NOT_WELL, running.ended
+    assert running.ended.code == ExitCode.PROBLEMS_FOUND, running.ended
     assert sum(running.ended.json["by_status"].values()) == 8
 
 
@@ -187,70 +187,3 @@ def _catches(pid: int, signal_: signal.Signals) -> bool:
     """Whether a process has a handler for a signal, as the kernel says."""
     (caught,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
     return bool(int(caught.split()[1], 16) & 1 << (signal_ - 1))
-
-
-#: Signals itself while it holds the lock that `stop` takes, and looks how often that was called.
-_STOPPING: Final = """
-import os, signal, sys, threading, time
-from kidxlib.interrupts import Interrupted, handled, stopping
-
-lock, calls, context = threading.Lock(), [], "within"
-
-def stop():
-    calls.append(context)
-    if sys.argv[1] == "fails" and len(calls) == 1:
-        raise OSError("busy")
-    assert lock.acquire(timeout=5), "it waits for itself"
-    time.sleep(0.5)
-    lock.release()
-
-with handled(for_good=True):
-    try:
-        with stopping(stop):
-            with lock:
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(0.2)
-            time.sleep(1)
-        print("not interrupted")
-    except Interrupted:
-        context = "after"
-        time.sleep(0.5)
-        print(*calls)
-"""
-
-
-@pytest.mark.parametrize(("how", "calls"), [("works", "within\n"), ("fails", "within within\n")])
-def test_work_is_asked_to_stop_once_and_never_by_a_handler(how: str, calls: str) -> None:
-    """A handler would wait for what it interrupted, or another one for it. Where it fails it is asked again."""
-    ended = subprocess.run(
-        [sys.executable, "-c", _STOPPING, how], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (ended.returncode, ended.stdout) == (0, calls), ended.stderr
-
-
-#: Signals itself amid a call of a library, which goes on for a moment after it.
-_WAITING: Final = """
-import os, signal, time, types
-from kidxlib.interrupts import Interrupted, handled, waiting_for
-
-library = types.ModuleType("library")
-exec("def call(do):\\n    do()\\n    print('done')", library.__dict__)
-
-def do():
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(0.5)
-
-with handled(for_good=True):
-    try:
-        with waiting_for("library"):
-            library.call(do)
-        print("not interrupted")
-    except Interrupted:
-        print("interrupted")
-"""
-
-
-def test_a_call_that_is_waited_for_is_not_left_half_done() -> None:
-    """As that which starts Spark's JVM: what it was to clean up or to read would be missing."""
-    ended = subprocess.run([sys.executable, "-c", _WAITING], capture_output=True, text=True, check=False, timeout=60)
-    assert (ended.returncode, ended.stdout) == (0, "done\ninterrupted\n"), ended.stderr

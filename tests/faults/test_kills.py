@@ -16,9 +16,9 @@ from typing import Final
 
 import pytest
 
-from kidxlib.cli.workers import Workers
-from kidxlib.command import ExitCode
-from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kidxlib.engine.processes import Workers
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults import children, disks
 from tests.faults.conftest import Guard
@@ -39,8 +39,8 @@ from tests.faults.trees import (
     OLD_INDEX,
     Entry,
     age,
+    assert_each_index_has_its_transaction_index,
     assert_no_offset_index_alone,
-    assert_no_transaction_index_is_behind,
     assert_whole,
     copy_tree,
     in_memory,
@@ -72,30 +72,30 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small_log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two partitions, five segments, twelve index files, two of them of aborted transactions."""
-    folder = tmp_path_factory.mktemp("kills") / "kafka-logs"
-    return link_samples(folder, 1, ["txn-mixed", "__transaction_state"])
+    directory = tmp_path_factory.mktemp("kills") / "kafka-logs"
+    return link_samples(directory, 1, ["txn-mixed", "__transaction_state"])
 
 
 class Where(enum.Enum):
-    MIRROR = "mirror"
+    INDEX_DIR = "index-dir"
     IN_PLACE = "in place"
 
 
 class Place:
     """A log dir, and where one round of builds puts its indexes."""
 
-    def __init__(self, folder: Path, log_dir: Path, where: Where) -> None:
-        self._where = where
-        self.log_dir = copy_tree(log_dir, folder / "kafka-logs") if where is Where.IN_PLACE else log_dir
-        self.root = self.log_dir if where is Where.IN_PLACE else folder / "index"
+    def __init__(self, directory: Path, log_dir: Path, where: Where) -> None:
+        self.where = where
+        self.log_dir = copy_tree(log_dir, directory / "kafka-logs") if where is Where.IN_PLACE else log_dir
+        self.root = self.log_dir if where is Where.IN_PLACE else directory / "index"
         self.partitions = [self.root / path.name for path in log_dir.iterdir() if path.is_dir()]
 
     @property
     def arguments(self) -> tuple[Path, Path | None]:
         """For a build in a child."""
-        return self.log_dir, None if self._where is Where.IN_PLACE else self.root
+        return self.log_dir, None if self.where is Where.IN_PLACE else self.root
 
-    def make_folders(self) -> None:
+    def make_directories(self) -> None:
         """So that they can be watched from the start."""
         for partition in self.partitions:
             partition.mkdir(parents=True, exist_ok=True)
@@ -104,12 +104,12 @@ class Place:
 class Undisturbed:
     """What builds leave when nothing happens to them: the same bytes that Kafka writes."""
 
-    def __init__(self, folder: Path, log_dir: Path) -> None:
+    def __init__(self, directory: Path, log_dir: Path) -> None:
         self.indexes = kafkas_indexes(log_dir)
         self.trees: dict[Where, dict[str, Entry]] = {}
         self.seconds: dict[Where, float] = {}
         for where in Where:
-            place = Place(folder / where.name, log_dir, where)
+            place = Place(directory / where.name, log_dir, where)
             start = time.monotonic()
             run_child(children.build, *place.arguments)
             self.seconds[where] = time.monotonic() - start
@@ -145,16 +145,51 @@ def assert_published_by_renaming(happened: list[Event], old: bool) -> None:
         if is_staging(event.name) or event.name == ".lock":
             continue
         assert is_final(event.name) and event.did is Did.RENAME_HERE, event
-        renamed.add(event.folder / event.name)
+        renamed.add(event.directory / event.name)
         if event.name.endswith(OFFSET_INDEX_SUFFIX) and not old:
             time_index = event.name.removesuffix(OFFSET_INDEX_SUFFIX) + TIME_INDEX_SUFFIX
-            assert event.folder / time_index in renamed, f"{event.folder / event.name} before its .timeindex"
+            assert event.directory / time_index in renamed, f"{event.directory / event.name} before its .timeindex"
 
 
 class Moment(enum.Enum):
     AT_A_TIME = "at a random time"
     AT_STAGING = "when the n-th staging file is made"
     AT_RENAMING = "when the n-th index gets its final name"
+
+
+def build_and_kill(place: Place, moment: Moment, undisturbed: Undisturbed, old: bool, rng: random.Random) -> bool:
+    """Start a build and kill it at that moment; whether it had not ended before."""
+    with (
+        Watch(place.partitions if moment is not Moment.AT_A_TIME else ()) as watch,
+        Child(children.build, *place.arguments) as child,
+    ):
+        if moment is Moment.AT_A_TIME:
+            child.process.join(rng.uniform(0, undisturbed.seconds[place.where]))
+            child.process.kill()
+        else:
+            did = Did.RENAME_HERE if moment is Moment.AT_RENAMING else Did.CREATE
+            happened = kill_at_event(child, watch, did, rng.randint(1, len(undisturbed.indexes) - 50))
+            assert_published_by_renaming(happened, old)
+        _, code = child.end()
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def assert_left_whole(place: Place, undisturbed: Undisturbed, old: bool = False) -> None:
+    """What a killed build leaves: Kafka's bytes or the old ones, and no index without those that belong to it."""
+    found = indexes(place.root)
+    assert_whole(found, undisturbed.indexes, OLD_INDEX if old else None)
+    if not old:
+        assert_no_offset_index_alone(found)
+        if place.where is Where.IN_PLACE:
+            assert_each_index_has_its_transaction_index(found, undisturbed.indexes)
+
+
+def assert_next_build_finishes(place: Place, undisturbed: Undisturbed, killed: str) -> None:
+    """It leaves what one build leaves, and no staging file that is older than any run."""
+    age(staging_files(place.root))
+    run_child(children.build, *place.arguments)
+    assert snapshot(place.root) == undisturbed.trees[place.where], killed
 
 
 def test_a_killed_build_is_finished_by_the_next_one(
@@ -168,9 +203,10 @@ def test_a_killed_build_is_finished_by_the_next_one(
 ) -> None:
     """Goal: whenever a build is killed, index files are whole, and the next build leaves what one build leaves.
 
-    Method: kill -9 at random times and at random events among the 676 files, by turns in a mirror and in place; every
-    other time zeros of an old index stand under half of the final names. What the first build leaves must be Kafka's
-    bytes or the old ones; after the second one, all is the same as without the kill: bytes, modes, no staging file.
+    Method: kill -9 at random times and at random events among the 676 files, by turns in an index directory and in
+    place; every other time zeros of an old index stand under half of the final names. What the first build leaves must
+    be Kafka's bytes or the old ones; after the second one, all is the same as without the kill: bytes, modes, no
+    staging file.
     """
     guard(log_dir)
     kills, killed, left_staging, left_part = (100 if exhaustive else 8), 0, 0, 0
@@ -182,36 +218,17 @@ def test_a_killed_build_is_finished_by_the_next_one(
         names = sorted(undisturbed.indexes)
         old = number % 8 in (1, 2, 4)
         if old or moment is not Moment.AT_A_TIME:
-            place.make_folders()
+            place.make_directories()
         for name in rng.sample(names, len(names) // 2) if old else ():
             (place.root / name).write_bytes(OLD_INDEX)
 
-        with (
-            Watch(place.partitions if moment is not Moment.AT_A_TIME else ()) as watch,
-            Child(children.build, *place.arguments) as child,
-        ):
-            if moment is Moment.AT_A_TIME:
-                child.process.join(rng.uniform(0, undisturbed.seconds[where]))
-                child.process.kill()
-            else:
-                did = Did.RENAME_HERE if moment is Moment.AT_RENAMING else Did.CREATE
-                happened = kill_at_event(child, watch, did, rng.randint(1, len(names) - 50))
-                assert_published_by_renaming(happened, old)
-            _, code = child.end()
-        assert code in (0, -signal.SIGKILL)
-        found, staged = indexes(place.root), staging_files(place.root)
-        assert_whole(found, undisturbed.indexes, OLD_INDEX if old else None)
-        if not old:
-            assert_no_offset_index_alone(found)
-            if where is Where.IN_PLACE:
-                assert_no_transaction_index_is_behind(found, undisturbed.indexes)
-        killed += code != 0
-        left_staging += bool(staged)
+        killed += build_and_kill(place, moment, undisturbed, old, rng)
+        assert_left_whole(place, undisturbed, old)
+        found = indexes(place.root)
+        left_staging += bool(staging_files(place.root))
         left_part += 0 < sum(content != OLD_INDEX for content in found.values()) < len(names)
 
-        age(staged)
-        run_child(children.build, *place.arguments)
-        assert snapshot(place.root) == undisturbed.trees[where], f"round {number}, {moment}, {where}"
+        assert_next_build_finishes(place, undisturbed, f"round {number}, {moment}, {where}")
         shutil.rmtree(tmp_path / str(number))
     say(
         f"{kills} rounds, {killed} killed before the end, {left_staging} left staging files, {left_part} left some of "
@@ -244,14 +261,8 @@ def test_a_build_killed_before_any_of_its_steps_is_finished_by_the_next_one(
         place = Place(tmp_path / str(step), small_log_dir, where)
         with Child(children.build_until_step, *place.arguments, step) as child:
             assert child.end() == ([], -signal.SIGKILL)
-        if place.root.exists():
-            assert_whole(indexes(place.root), small_undisturbed.indexes)
-            assert_no_offset_index_alone(indexes(place.root))
-            if where is Where.IN_PLACE:
-                assert_no_transaction_index_is_behind(indexes(place.root), small_undisturbed.indexes)
-            age(staging_files(place.root))
-        run_child(children.build, *place.arguments)
-        assert snapshot(place.root) == small_undisturbed.trees[where], f"killed before step {step} of {steps}"
+        assert_left_whole(place, small_undisturbed)
+        assert_next_build_finishes(place, small_undisturbed, f"killed before step {step} of {steps}")
     say(f"{len(tried)} of {steps} steps")
 
 
@@ -267,8 +278,8 @@ def test_indexes_of_rows_that_were_given_out_outlive_a_power_cut(
     """Goal: after a power cut index files are whole, and those of segments whose row was given out are there.
 
     Method: a build into an ext4 in a file, while another process makes the file system commit names (not contents) by
-    flushing a file of its own again and again. At a random row ext4 is told to forget all that was not flushed (the
-    ioctl of its own crash tests), then mounted anew. Skips where it may not be mounted.
+    flushing a file of its own again and again. At a random row ext4 is made to forget all that was not flushed (the
+    ioctl of its own crash tests), then mounted again. Skips where it may not be mounted.
     """
     guard(log_dir)
     image = disks.make_image(tmp_path / "empty.img")
@@ -297,7 +308,7 @@ def test_indexes_of_rows_that_were_given_out_outlive_a_power_cut(
             missing += len(undisturbed.indexes) - len(found)
             age(staging_files(index_dir))
             run_child(children.build, log_dir, index_dir)
-            assert snapshot(index_dir) == undisturbed.trees[Where.MIRROR]
+            assert snapshot(index_dir) == undisturbed.trees[Where.INDEX_DIR]
     say(f"{rounds} power cuts, {missing} of {rounds * len(undisturbed.indexes)} indexes not there after them")
     assert missing
 
@@ -305,18 +316,18 @@ def test_indexes_of_rows_that_were_given_out_outlive_a_power_cut(
 def test_two_builds_at_the_same_time_leave_what_one_leaves(
     tmp_path: Path, log_dir: Path, undisturbed: Undisturbed, guard: Guard, say: Say, exhaustive: bool
 ) -> None:
-    """Goal: two builds into one mirror both succeed, and at no moment is a part of a file under a final name.
+    """Goal: two builds into one index directory both succeed, and at no moment is a part of a file under a final name.
 
-    Method: both wait for one lock and start when it is let go, into no folder at all or into folders that are watched:
-    what gets a final name is read at once. In the end all is as one build leaves it, without staging files. Once with
-    the command itself.
+    Method: both wait for one lock and start when it is released, into no directory at all or into directories that are
+    watched: what gets a final name is read at once. In the end all is as one build leaves it, without staging files.
+    Once with the command itself.
     """
     guard(log_dir)
     rounds = 60 if exhaustive else 4
     for number in range(rounds):
-        place = Place(tmp_path / str(number), log_dir, Where.MIRROR)
+        place = Place(tmp_path / str(number), log_dir, Where.INDEX_DIR)
         if number % 2:
-            place.make_folders()
+            place.make_directories()
         gate = tmp_path / "gate"
         with gate.open("w") as file, Watch(place.partitions if number % 2 else ()) as watch, ExitStack() as stack:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -327,27 +338,27 @@ def test_two_builds_at_the_same_time_leave_what_one_leaves(
                 for event in watch.events(child.process.sentinel):
                     if is_final(event.name):
                         assert event.did is Did.RENAME_HERE
-                        name = f"{event.folder.name}/{event.name}"
-                        assert (event.folder / event.name).read_bytes() == undisturbed.indexes[name]
+                        name = f"{event.directory.name}/{event.name}"
+                        assert (event.directory / event.name).read_bytes() == undisturbed.indexes[name]
             assert [child.end() for child in both] == [([], 0), ([], 0)]
-        assert snapshot(place.root) == undisturbed.trees[Where.MIRROR]
+        assert snapshot(place.root) == undisturbed.trees[Where.INDEX_DIR]
         shutil.rmtree(place.root)
 
     commands = [start_kidx("build", log_dir, "--index-dir", tmp_path / "index") for _ in range(2)]
     assert [(ended.code, ended.err) for ended in map(end, commands)] == [(0, ""), (0, "")]
-    assert snapshot(tmp_path / "index") == undisturbed.trees[Where.MIRROR]
+    assert snapshot(tmp_path / "index") == undisturbed.trees[Where.INDEX_DIR]
     say(f"{rounds} rounds")
 
 
 @pytest.fixture
 def slow_log_dir(tmp_path: Path) -> Iterator[Path]:
     """A segment that takes a moment to be checked, and is truncated at its start, and three small ones."""
-    folder = tmp_path / "kafka-logs"
-    log = lying_log(folder / "slow-0", 0, 1 << 30)
+    directory = tmp_path / "kafka-logs"
+    log = lying_log(directory / "slow-0", 0, 1 << 30)
     for partition, base_offset in (("slow-0", 1), ("fast-0", 0), ("fast-0", 1)):
-        write_log(folder / partition, base_offset, small_log(base_offset=base_offset))
+        write_log(directory / partition, base_offset, small_log(base_offset=base_offset))
     with in_memory(log):
-        yield folder
+        yield directory
 
 
 @again_if_too_late
@@ -384,7 +395,7 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path, slow_log_dir: Path, gua
     with running_kidx("build", slow_log_dir, "--index-dir", tmp_path / "one", "--json") as running:
         running.kill(running.mapping(log))
     ended = running.ended
-    assert (ended.code, ended.json["by_status"]) == (ExitCode.NOT_WELL, {"truncated": 1, "ok": 3}), ended
+    assert (ended.code, ended.json["by_status"]) == (ExitCode.PROBLEMS_FOUND, {"truncated": 1, "ok": 3}), ended
     assert len(indexes(tmp_path / "one")) == 8
     (warning,) = ended.err.splitlines()
     assert warning.startswith("warning: a worker process died"), warning

@@ -11,31 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.command import ExitCode
-from kidxlib.publish import Published
-from kidxlib.recover import Status
+from kidxlib.recovery.outcome import Status
+from kidxlib.storage.publisher import Published
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import children
 from tests.faults.conftest import Guard
-from tests.faults.processes import (
-    TooLateError,
-    again_if_too_late,
-    kidx,
-    run_child,
-    running_kidx,
-    stopped,
-)
+from tests.faults.processes import TooLateError, again_if_too_late, kidx, run_child, running_kidx, stopped
 from tests.faults.trees import in_memory, indexes, lying_log, small_log, staging_files, write_log
 
 _SEGMENT_MAX = 2**31 - 1
 #: Checking it takes more than a tenth of a second, and so time enough to do something meanwhile.
 _SLOW = 1 << 30
-#: Where a mapped file is cut here: no byte behind it can be reached, within one of the sound batches of 100 bytes.
+#: Where a mapped file is truncated here: no byte past it can be reached, within one of the sound batches of 100 bytes.
 _PAGE = 4096
 
 
-@pytest.mark.parametrize("may_map", [True, False], ids=["mapped", "in-chunks"])
+@pytest.mark.parametrize("use_mmap", [True, False], ids=["mapped", "in-chunks"])
 def test_a_batch_as_large_as_the_largest_segment_is_checked_in_bounded_memory(
-    may_map: bool, tmp_path: Path, guard: Guard
+    use_mmap: bool, tmp_path: Path, guard: Guard
 ) -> None:
     """Goal: a header that claims a batch of almost 2 GiB leads to a checksum over all of it, not to memory for it.
 
@@ -46,7 +39,7 @@ def test_a_batch_as_large_as_the_largest_segment_is_checked_in_bounded_memory(
     lying_log(log_dir / "topic-0", 0, _SEGMENT_MAX)
     write_log(log_dir / "topic-0", 1, small_log(base_offset=1))
     guard(log_dir)
-    *ends, (memory, read) = run_child(children.build_measured, log_dir, tmp_path / "index", may_map)
+    *ends, (memory, read) = run_child(children.build_measured, log_dir, tmp_path / "index", use_mmap)
     (base_offset, scan_end, _), (_, other_end, _) = ends
     assert (base_offset, scan_end.status, scan_end.reason, scan_end.position) == (
         0,
@@ -55,13 +48,13 @@ def test_a_batch_as_large_as_the_largest_segment_is_checked_in_bounded_memory(
         0,
     )
     assert other_end.status is Status.OK
-    if not may_map:
+    if not use_mmap:
         assert read > _SEGMENT_MAX
         assert memory < 100 << 20
 
 
-@pytest.mark.parametrize("may_map", [True, False], ids=["mapped", "in-chunks"])
-def test_a_log_larger_than_kafka_opens_is_not_read(may_map: bool, tmp_path: Path, guard: Guard) -> None:
+@pytest.mark.parametrize("use_mmap", [True, False], ids=["mapped", "in-chunks"])
+def test_a_log_larger_than_kafka_opens_is_not_read(use_mmap: bool, tmp_path: Path, guard: Guard) -> None:
     """Goal: a file over 2 GiB − 1 is quarantined at once, nothing is published for it, and the next one is done.
 
     Method: two sparse files, by one byte and by far too large, each starting like a sound log; next to nothing is read.
@@ -71,7 +64,7 @@ def test_a_log_larger_than_kafka_opens_is_not_read(may_map: bool, tmp_path: Path
         os.truncate(write_log(log_dir / "topic-0", base_offset, small_log(base_offset=base_offset)), size)
     write_log(log_dir / "topic-0", 100, small_log(base_offset=100))
     guard(log_dir)
-    *ends, (memory, read) = run_child(children.build_measured, log_dir, tmp_path / "index", may_map)
+    *ends, (memory, read) = run_child(children.build_measured, log_dir, tmp_path / "index", use_mmap)
     assert [(scan_end.status, scan_end.reason, published) for _, scan_end, published in ends] == [
         (Status.QUARANTINED, "segment-too-large", Published.NONE),
         (Status.QUARANTINED, "segment-too-large", Published.NONE),
@@ -83,7 +76,7 @@ def test_a_log_larger_than_kafka_opens_is_not_read(may_map: bool, tmp_path: Path
 
 
 def test_whatever_length_a_header_claims_the_scan_ends_there(tmp_path: Path, guard: Guard, rng: random.Random) -> None:
-    """Goal: no size in a header makes a scan read what is not there or go on behind it.
+    """Goal: no size in a header makes a scan read what is not there or go on past it.
 
     Method: sound batches followed by a header with any size, negative ones too, in files that end there or soon after;
     mapped and in chunks.
@@ -91,9 +84,9 @@ def test_whatever_length_a_header_claims_the_scan_ends_there(tmp_path: Path, gua
     sizes = [-(2**31), -1, 0, 13, 14, 48, 49, 2**31 - 1, *(rng.randrange(-(2**31), 2**31) for _ in range(40))]
     log_dir, sound = tmp_path / "kafka-logs", small_log()
     for partition, size in enumerate(sizes):
-        folder = log_dir / f"topic-{partition}"
-        lying_log(folder, 0, len(sound) + 61 + rng.randrange(40), sound, size)
-        write_log(folder, 100, small_log(base_offset=100))
+        directory = log_dir / f"topic-{partition}"
+        lying_log(directory, 0, len(sound) + 61 + rng.randrange(40), sound, size)
+        write_log(directory, 100, small_log(base_offset=100))
     guard(log_dir)
     *mapped, _ = run_child(children.build_measured, log_dir, tmp_path / "mapped", True)
     *in_chunks, _ = run_child(children.build_measured, log_dir, tmp_path / "in-chunks", False)
@@ -109,8 +102,8 @@ def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) ->
     Method: logs that take a moment to be checked, the largest first. The one worker is stopped when it has begun with
     one, the log is changed, the worker goes on. Two of them are mapped, the active ones are read in chunks.
     """
-    folder = Path(tempfile.mkdtemp(dir=tmp_path))
-    log_dir, index_dir = folder / "kafka-logs", folder / "index"
+    directory = Path(tempfile.mkdtemp(dir=tmp_path))
+    log_dir, index_dir = directory / "kafka-logs", directory / "index"
     grown, touched, overwritten, shrunk = (
         lying_log(log_dir / f"topic-{partition}", 0, _SLOW - partition, small_log(100)) for partition in range(4)
     )
@@ -127,7 +120,7 @@ def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) ->
         with stopped(running.reading(shrunk)):
             os.truncate(shrunk, _PAGE)
     ended = running.ended
-    assert (ended.code, ended.err) == (ExitCode.NOT_WELL, ""), ended
+    assert (ended.code, ended.err) == (ExitCode.PROBLEMS_FOUND, ""), ended
     details = {row["log_path"]: row["reason_detail"] for row in ended.json["not_well"]}
     assert details.keys() == set(map(str, (grown, touched, overwritten, shrunk)))
     if "truncated" in ended.json["by_status"]:
@@ -144,11 +137,11 @@ def test_logs_that_change_while_they_are_read_are_not_indexed(tmp_path: Path) ->
 def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Path) -> None:
     """Goal: a worker that dies of SIGBUS is said in one line, and all segments are done, that one as it is now.
 
-    Method: a log that takes a moment to be checked is cut within its sound batches while it is mapped and its worker is
-    stopped. In the end its index is what a build of the cut log writes.
+    Method: a log that takes a moment to be checked is truncated within its sound batches while it is mapped and
+    its worker is stopped. In the end its index is what a build of the truncated log writes.
     """
-    folder = Path(tempfile.mkdtemp(dir=tmp_path))
-    log_dir, index_dir = folder / "kafka-logs", folder / "index"
+    directory = Path(tempfile.mkdtemp(dir=tmp_path))
+    log_dir, index_dir = directory / "kafka-logs", directory / "index"
     log = lying_log(log_dir / "topic-0", 0, _SLOW, small_log(100))
     for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
         write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
@@ -160,17 +153,18 @@ def test_a_mapped_log_that_shrinks_kills_a_worker_and_nothing_else(tmp_path: Pat
     if row["status"] == "changed":
         raise TooLateError(ended)
     (line,) = ended.err.splitlines()
-    assert ended.code == ExitCode.NOT_WELL and line.startswith("warning: a worker process died"), ended
+    assert ended.code == ExitCode.PROBLEMS_FOUND and line.startswith("warning: a worker process died"), ended
     assert (row["log_path"], row["status"], row["reason_position"]) == (str(log), "truncated", _PAGE // 100 * 100), row
     assert ended.json["by_status"] == {"ok": 3, "truncated": 1}
-    assert kidx("build", log_dir, "--index-dir", folder / "again").code == ExitCode.NOT_WELL
-    assert indexes(index_dir) == indexes(folder / "again") and len(indexes(index_dir)) == 8
+    assert kidx("build", log_dir, "--index-dir", directory / "again").code == ExitCode.PROBLEMS_FOUND
+    assert indexes(index_dir) == indexes(directory / "again") and len(indexes(index_dir)) == 8
 
 
 def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, guard: Guard) -> None:
     """Goal: what cannot be read as a log is `unreadable` with a reason and never waited for; the others are done.
 
-    Method: links that lead nowhere and to themselves, a folder, a pipe and a socket named like logs, mapped and active.
+    Method: links that lead nowhere and to themselves, a directory, a pipe and a socket named like logs, mapped and
+        active.
     """
     log_dir = tmp_path / "kafka-logs"
     write_log(log_dir / "topic-0", 0, small_log())
@@ -192,7 +186,7 @@ def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, gua
         make(path)
     guard(log_dir)
     ended = kidx("build", log_dir, "--index-dir", tmp_path / "index", "--json")
-    assert (ended.code, ended.err) == (ExitCode.NOT_WELL, "")
+    assert (ended.code, ended.err) == (ExitCode.PROBLEMS_FOUND, "")
     rows = {row["log_path"]: row for row in ended.json["not_well"]}
     assert rows.keys() == set(map(str, odd))
     assert {row["status"] for row in rows.values()} == {"unreadable"}
@@ -201,14 +195,14 @@ def test_what_is_called_like_a_log_and_is_none_is_unreadable(tmp_path: Path, gua
 
 
 def test_logs_that_may_not_be_read_are_unreadable(guard: Guard) -> None:
-    """Goal: without the right to read a log or a partition's folder, these are named; the others are done.
+    """Goal: without the right to read a log or a partition's directory, these are named; the others are done.
 
-    Method: the library in a process that has given up root's rights, on a log of mode 0 and a folder of mode 0.
+    Method: the library in a process that has given up root's rights, on a log of mode 0 and a directory of mode 0.
     """
     if os.geteuid() != 0:
         pytest.skip("needs root, to become a user without rights")
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders let nobody in
-        root = Path(folder)
+    with tempfile.TemporaryDirectory() as directory:  # pytest's own directories let nobody in
+        root = Path(directory)
         root.chmod(0o755)
         log_dir, index_dir = root / "kafka-logs", root / "index"
         denied = write_log(log_dir / "topic-0", 0, small_log())
@@ -233,7 +227,7 @@ def test_a_partition_metadata_that_is_none_is_a_warning(
 ) -> None:
     """Goal: a `partition.metadata` that is no file is one line, is not waited for, and all segments are done.
 
-    Method: a pipe, a folder and a link to itself of that name.
+    Method: a pipe, a directory and a link to itself of that name.
     """
     log_dir = tmp_path / "kafka-logs"
     write_log(log_dir / "topic-0", 0, small_log())

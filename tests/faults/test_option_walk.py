@@ -1,7 +1,7 @@
 """A random walk over the options of every command and job, with values and files that none of them can use.
 
 Options are those that click knows, so that new ones come in by themselves. No worker process and no Spark is started:
-what is refused before, or can be done without them, is what is tried here.
+this process does the work, and a job ends where it would start Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +23,13 @@ import pytest
 
 import jobs
 from kidxlib.cli.main import kidx
-from kidxlib.command import ExitCode, run
+from kidxlib.engine.processes import Workers
 from kidxlib.errors import UsageError
+from kidxlib.terminal.command import run
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.trees import small_log, write_log
-from tests.support.build_job import Ended
+from tests.support.spark.jobs import Ended
 
 _WALKS: Final = 100
 _MANY_WALKS: Final = 2_000
@@ -41,26 +44,17 @@ _WORDS: Final = (
 )  # fmt: skip
 
 
-class _Inline:
-    """In place of `Workers`: does the work in this process."""
+class _Inline(Executor):
+    """In place of a pool of processes: does the work in this one, at once."""
 
-    def __init__(self, processes: int) -> None:
-        self.processes = min(processes, 2)
-
-    def __enter__(self) -> _Inline:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def run(self, do: Callable[[Any, bool], Any], work: Sequence[Any], take: Callable[[Any], None]) -> None:
-        for piece in work:
-            take(do(piece, True))
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
 
 
-@contextlib.contextmanager
-def _no_session(*_: object, **__: object) -> Iterator[None]:
+def _no_session() -> None:
     raise UsageError(_WOULD_START)
-    yield
 
 
 def _commands() -> dict[str, click.Command]:
@@ -73,8 +67,15 @@ def _commands() -> dict[str, click.Command]:
     return {name: command for name, command in found.items() if command is not None}
 
 
+@pytest.mark.parametrize("name", _commands())
+def test_help_says_what_a_number_is_of(name: str) -> None:
+    """An option that takes a number has a metavar of its own: `N`, `BYTES`, `MS`, `OFFSET`."""
+    for option in _commands()[name].params:
+        assert option.metavar or not isinstance(option.type, click.types.IntParamType), (name, option.opts)
+
+
 def _files(root: Path) -> list[str]:
-    """Files and folders that are not what anybody expects, and some that are."""
+    """Files and directories that are not what anybody expects, and some that are."""
     write_log(root / "kafka-logs" / "topic-0", 0, small_log(4))
     write_log(root / "kafka-logs" / "topic-1", 0, small_log(4) + b"no batch")
     (root / "empty").touch()
@@ -150,11 +151,8 @@ def test_no_option_and_no_file_ends_in_a_stack_trace(
     of `run`, and fail this test with the arguments that led to it.
     """
     commands = _commands()
-    for name in ("build", "verify"):
-        monkeypatch.setattr(f"kidxlib.cli.{name}.Workers", _Inline)
-    for name in commands:
-        if name.startswith("./"):
-            monkeypatch.setattr(f"jobs.{name.rpartition(' ')[2]}.session", _no_session)
+    monkeypatch.setattr(Workers, "_new_pool", lambda _: _Inline())
+    monkeypatch.setattr("jobs.common.spark.session.ensure_reachable_master", _no_session)
     codes: Counter[str] = Counter()
     for number in range(_MANY_WALKS if exhaustive else _WALKS):
         root = tmp_path / str(number // 50)
@@ -170,7 +168,7 @@ def test_no_option_and_no_file_ends_in_a_stack_trace(
             ended = _run(commands[name], name, arguments)
         except Exception as error:
             raise AssertionError(asked) from error
-        assert ended.code in (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_WELL), (asked, ended)
+        assert ended.code in (ExitCode.OK, ExitCode.FAILED, ExitCode.USAGE, ExitCode.PROBLEMS_FOUND), (asked, ended)
         lines = [line for line in ended.err.splitlines() if line.startswith("error: ")]
         assert len(lines) == (ended.code in (ExitCode.FAILED, ExitCode.USAGE)), (asked, ended)
         assert "Traceback" not in ended.err, (asked, ended)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import kidxlib
-from kidxlib.command import ExitCode
-from kidxlib.compiled import FOLDER, TemporaryLocator
+from kidxlib.jit.locators import TemporaryLocator
+from kidxlib.jit.private_directory import DIRECTORY
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import disks
 from tests.faults.trees import small_log, snapshot, write_log
 from tests.support.terminal import without_progress
@@ -28,13 +29,13 @@ _LIBRARY = Path(kidxlib.__file__).parent
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that the user may enter: Python and this library, which nobody may write, a log dir to be read, and a
-    folder of the user's own.
+    """A directory that the user may enter: Python and this library, which nobody may write, a log dir to be read, and a
+    directory of the user's own.
     """
     if os.geteuid() != 0:
         pytest.skip("needs root, to be another user")
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        root = Path(folder)
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        root = Path(directory)
         root.chmod(0o755)
         for number in range(2):
             write_log(root / "kafka-logs" / f"topic-{number}", 0, small_log())
@@ -55,7 +56,7 @@ def _bring_compiled_code(root: Path) -> None:
     """Where an earlier run of the user's has left it: to compile everything takes half a minute."""
     file = str(root / "opt" / "kidxlib" / "kernels.py")
     subpath = TemporaryLocator.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]
-    compiled = root / "own" / f"{FOLDER}-{_USER}" / subpath
+    compiled = root / "own" / f"{DIRECTORY}-{_USER}" / subpath
     shutil.copytree(_LIBRARY / "__pycache__", compiled, ignore=shutil.ignore_patterns("*.pyc"))
     compiled.parent.chmod(0o700)
 
@@ -99,7 +100,7 @@ def test_all_commands_work_for_a_service_user(place: Path) -> None:
 
 
 def test_what_the_user_may_not_read_or_write_is_one_line(place: Path) -> None:
-    """Bug 16: a partition whose directory may not be listed; and logs, index directories and locks likewise."""
+    """Bug 16: a partition whose directory may not be listed; logs, index directories and locks without permission."""
     log_dir = place / "kafka-logs"
     (log_dir / "topic-0").chmod(0o700)
     (place / "closed").mkdir(mode=0o700)

@@ -15,13 +15,13 @@ from typing import Final
 
 import google_crc32c
 
-from kidxlib import formats
 from kidxlib.errors import KidxError
-from kidxlib.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from kidxlib.publish import STAGING_PREFIX, STAGING_SUFFIX
-from tests.kidxlib import golden
-from tests.kidxlib.segments import Batch, encode
+from kidxlib.format import layouts as formats
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
+from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX
 from tests.support import page_cache
+from tests.support.logs import golden
+from tests.support.logs.batches import Batch, encode
 
 #: What an index file may have held before a build: zeros, as a broker leaves it where it was stopped hard.
 OLD_INDEX: Final = bytes(64 * 1024)
@@ -76,7 +76,7 @@ def kafkas_indexes(log_dir: Path) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file, folder or link as it stands. The content of logs is left out: `LogStates` looks after that."""
+    """A file, directory or link as it stands. The content of logs is left out: `LogStates` looks after that."""
 
     mode: int
     owner: int
@@ -95,7 +95,7 @@ class Entry:
 
 
 def snapshot(root: Path) -> dict[str, Entry]:
-    """Everything below a folder, and the folder itself, by path below it. Links are not followed."""
+    """Everything below a directory, and the directory itself, by path below it. Links are not followed."""
     return {str(path.relative_to(root)): Entry.of(path) for path in (root, *root.rglob("*"))}
 
 
@@ -140,7 +140,7 @@ def assert_no_offset_index_alone(found: Mapping[str, bytes]) -> None:
     assert not alone, f".index without .timeindex: {alone}"
 
 
-def assert_no_transaction_index_is_behind(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
+def assert_each_index_has_its_transaction_index(found: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
     """No `.index` stands without the `.txnindex` that belongs to it: to a broker, no transaction would be aborted."""
     missing = [
         name
@@ -154,7 +154,7 @@ def assert_no_transaction_index_is_behind(found: Mapping[str, bytes], expected: 
 
 @dataclass(frozen=True, slots=True)
 class LogStates:
-    """Every log below a folder as it was, to show later that nobody wrote to one."""
+    """Every log below a directory as it was, to show later that nobody wrote to one."""
 
     root: Path
     states: Mapping[str, tuple[int, ...]]
@@ -189,15 +189,15 @@ def small_log(batches: int = 40, base_offset: int = 0) -> bytes:
     return b"".join(encode(base_offset, [Batch(timestamp=1_700_000_000_000 + 1000 * n) for n in range(batches)]))
 
 
-def write_log(folder: Path, base_offset: int, content: bytes) -> Path:
-    """Write a segment's log into a partition's folder, which is made."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / segment_file(base_offset, ".log")
+def write_log(directory: Path, base_offset: int, content: bytes) -> Path:
+    """Write a segment's log into a partition's directory, which is made."""
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / segment_file(base_offset, ".log")
     log.write_bytes(content)
     return log
 
 
-def lying_log(folder: Path, base_offset: int, size: int, sound: bytes = b"", claimed: int | None = None) -> Path:
+def lying_log(directory: Path, base_offset: int, size: int, sound: bytes = b"", claimed: int | None = None) -> Path:
     """A sparse log of `size` bytes: `sound` batches, and a v2 header that claims all the rest, with a wrong checksum.
 
     Checking that means reading all of it, which takes a moment: time to do something to the file or its reader.
@@ -206,7 +206,7 @@ def lying_log(folder: Path, base_offset: int, size: int, sound: bytes = b"", cla
         claimed: what the header's size field says, if not that.
     """
     length = size - len(sound) - formats.LOG_OVERHEAD if claimed is None else claimed
-    log = write_log(folder, base_offset, sound + _header(base_offset, length))
+    log = write_log(directory, base_offset, sound + _header(base_offset, length))
     os.truncate(log, size)
     return log
 
@@ -233,7 +233,7 @@ def _read(log: Path) -> None:
             pass
 
 
-def slow_log(folder: Path, base_offset: int, size: int, sound: bytes = b"") -> Path:
+def slow_log(directory: Path, base_offset: int, size: int, sound: bytes = b"") -> Path:
     """A sparse log of `size` bytes that is sound: `sound` batches, and a v2 batch that takes all the rest.
 
     As with `lying_log`, checking it takes a moment, but the scan does not end there.
@@ -246,7 +246,7 @@ def slow_log(folder: Path, base_offset: int, size: int, sound: bytes = b"") -> P
     while left > 0:
         crc = google_crc32c.extend(crc, zeros[:left])
         left -= len(zeros)
-    log = write_log(folder, base_offset, sound + _header(base_offset, length, crc))
+    log = write_log(directory, base_offset, sound + _header(base_offset, length, crc))
     os.truncate(log, size)
     return log
 

@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Did(enum.IntFlag):
-    """What was done to a file in a watched folder."""
+    """What was done to a file in a watched directory."""
 
     WRITE = 0x2
     CLOSE_WRITTEN = 0x8
@@ -31,25 +31,25 @@ class Did(enum.IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    folder: Path
+    directory: Path
     name: str
     did: Did
 
 
 class Watch:
-    """Use as a context: what happens from its start to its end in folders that exist, by any process."""
+    """Use as a context: what happens from its start to its end in directories that exist, by any process."""
 
-    def __init__(self, folders: Iterable[Path]) -> None:
-        self._folders = list(folders)
+    def __init__(self, directories: Iterable[Path]) -> None:
+        self._directories = list(directories)
 
     def __enter__(self) -> Self:
         self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         assert self._descriptor >= 0, os.strerror(ctypes.get_errno())
         self._watches = {}
-        for folder in self._folders:
-            watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), sum(Did))
+        for directory in self._directories:
+            watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(directory), sum(Did))
             assert watch >= 0, os.strerror(ctypes.get_errno())
-            self._watches[watch] = folder
+            self._watches[watch] = directory
         return self
 
     def __exit__(

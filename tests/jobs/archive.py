@@ -1,4 +1,4 @@
-"""An archive to plan retention for: a log dir, a mirror of its indexes, a catalog."""
+"""An archive to plan retention for: a log dir, its index directory, a catalog."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.support.build_job import Ended, build_here, compact_here, retention_here
+from tests.support.spark.jobs import Ended, build_here, compact_here, retention_here
 
 
 class Archive:
-    """All of it below one folder; the source is called `it`."""
+    """All of it below one directory; the source is called `it`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log_dir, self.index_dir, self.catalog = folder / "kafka-logs", folder / "index", folder / "catalog"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log_dir, self.index_dir, self.catalog = (
+            directory / "kafka-logs",
+            directory / "index",
+            directory / "catalog",
+        )
 
     def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
@@ -39,12 +43,12 @@ class Copies:
 
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
-        self._kept = archive.folder.with_name("kept")
-        shutil.copytree(archive.folder, self._kept, copy_function=os.link)
+        self._kept = archive.directory.with_name("kept")
+        shutil.copytree(archive.directory, self._kept, copy_function=os.link)
 
     def restore(self) -> None:
-        shutil.rmtree(self.archive.folder)
-        shutil.copytree(self._kept, self.archive.folder, copy_function=os.link)
+        shutil.rmtree(self.archive.directory)
+        shutil.copytree(self._kept, self.archive.directory, copy_function=os.link)
 
 
 def assert_refused(ended: Ended, message: str) -> None:

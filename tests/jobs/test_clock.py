@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobs.common.compaction_request import GivenOptions, compaction_request
-from jobs.common.retention_request import ApplyRequest, RetentionOptions, retention_request
-from jobs.common.settings import SETTINGS_FILE
+from jobs.common.compaction.request import CliOptions, compaction_request
+from jobs.common.retention.request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.errors import UsageError
+from kidxlib.run.settings import SETTINGS_FILE
 from kidxlib.times import to_ms
 
 
@@ -32,7 +32,7 @@ def _given(options: type[Any], **values: Any) -> Any:
 def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog: str) -> None:
     before = to_ms(datetime.now(UTC))
     asked = {"catalog": catalog, "orphans": True, "apply": True}
-    files = compaction_request(_given(GivenOptions, now="2099-01-01T00:00Z", **asked)).files
+    files = compaction_request(_given(CliOptions, now="2099-01-01T00:00Z", **asked)).files
     assert files is not None and files.now_ms == to_ms(datetime(2099, 1, 1, tzinfo=UTC))
     assert before <= files.clock_ms <= to_ms(datetime.now(UTC))
 
@@ -40,14 +40,12 @@ def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog
 def test_retention_applies_by_the_clock_alone(catalog: str) -> None:
     before = datetime.now(UTC)
     request = retention_request(_given(RetentionOptions, catalog=catalog, apply=True, plan_id="x"))
-    assert isinstance(request, ApplyRequest) and before <= request.where.now <= datetime.now(UTC)
+    assert isinstance(request, ApplyRequest) and before <= request.context.now <= datetime.now(UTC)
     with pytest.raises(UsageError, match="--now: --apply goes by this machine's clock, and takes no such option"):
         retention_request(_given(RetentionOptions, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z"))
 
 
-@pytest.mark.parametrize(
-    "asked", [{"now": "2026-01-01T00:00Z"}, {"what_if": True}, {"high_watermark": 5}], ids=lambda asked: min(asked)
-)
+@pytest.mark.parametrize("asked", [{"now": "2026-01-01T00:00Z"}, {"what_if": True}], ids=lambda asked: min(asked))
 def test_a_time_or_a_guess_makes_a_what_if(asked: dict[str, Any], catalog: str) -> None:
     """Which nothing is deleted by, here or by Kafka."""
     request = retention_request(_given(RetentionOptions, catalog=catalog, **asked))

@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 
 import pytest
 
-from kidxlib.command import ExitCode
-from kidxlib.names import segment_file
+from kidxlib.format.segment_files import segment_file
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import (
     Running,
@@ -42,12 +42,12 @@ from tests.faults.trees import (
     write_log,
 )
 from tests.faults.watching import Did, Watch
-from tests.support.build_job import Ended, Place, build, clean_environment, printed, rows, run_submit
-from tests.support.cluster import HOSTS, NODE, Cluster, cluster, cluster_elsewhere
+from tests.support.spark.cluster import HOSTS, NODE, Cluster, cluster, cluster_elsewhere
+from tests.support.spark.jobs import Ended, Place, build, clean_environment, printed, rows, run_submit
 
 #: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
 SLOW: Final = 1 << 30
-BEHIND: Final = 1 << 21
+SECOND_OFFSET: Final = 1 << 21
 #: Each in a wave of its own.
 SLOW_PARTITIONS: Final = ("slow-0", "slow-1", "slow-2")
 #: No step of a job on Spark takes as long; what does, hangs.
@@ -60,7 +60,7 @@ IN_A_SESSION: Final = """
 from pyspark.sql import SparkSession
 SparkSession.builder.getOrCreate()
 from jobs.build_index import build_index
-from kidxlib.command import run
+from kidxlib.terminal.command import run
 run(build_index, "build_index")
 """
 #: A second copy of any task that takes longer than others, and long.
@@ -81,12 +81,12 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample's partitions, and three with a slow segment each, and one behind it: an active one is not mapped."""
-    folder = link_samples(tmp_path_factory.mktemp("logs") / "kafka-logs", 1)
+    """The sample's partitions, and three with a slow segment each, and one after it: an active one is not mapped."""
+    directory = link_samples(tmp_path_factory.mktemp("logs") / "kafka-logs", 1)
     for name in SLOW_PARTITIONS:
-        slow_log(folder / name, 0, SLOW, small_log(100))
-        write_log(folder / name, BEHIND, small_log(base_offset=BEHIND))
-    return folder
+        slow_log(directory / name, 0, SLOW, small_log(100))
+        write_log(directory / name, SECOND_OFFSET, small_log(base_offset=SECOND_OFFSET))
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -112,16 +112,16 @@ def recorded(place: Place) -> dict[str, list[dict[str, Any]]]:
 class Packed:
     """A build with all that `./spark-submit.sh package` has made, and what it left on the nodes."""
 
-    def __init__(self, folder: Path, place: Place, on: Cluster) -> None:
+    def __init__(self, directory: Path, place: Place, on: Cluster) -> None:
         self.place = place
-        package = ("package", "--folder", folder)
-        self.said = run_submit(*package, cwd=folder)
+        package = ("package", "--directory", directory)
+        self.said = run_submit(*package, cwd=directory)
         assert self.said.code == ExitCode.OK, self.said
-        self.made = {path.name: path.stat() for path in folder.iterdir()}
-        self.said_again = run_submit(*package, cwd=folder)
+        self.made = {path.name: path.stat() for path in directory.iterdir()}
+        self.said_again = run_submit(*package, cwd=directory)
         options = next(line for line in self.said.out.splitlines() if line.startswith("  --archives")).split()
-        options[1] = f"{folder}/{options[1]}"
-        with tarfile.open(folder / "environment.tar.gz") as archive:
+        options[1] = f"{directory}/{options[1]}"
+        with tarfile.open(directory / "environment.tar.gz") as archive:
             self.names = archive.getnames()
         self.ended = build(*place.arguments, "--", *on.options, *options)
         self.environments = [path for host in HOSTS for path in on.work(host).glob("app-*/*/environment")]
@@ -129,20 +129,20 @@ class Packed:
             {str(path.relative_to(environment)) for path in environment.glob("kidx-compiled/*/*")}
             for environment in self.environments
         ]
-        self.after = {path.name: path.stat() for path in folder.iterdir()}
+        self.after = {path.name: path.stat() for path in directory.iterdir()}
 
 
 @pytest.fixture(scope="module")
 def packed(
     tmp_path_factory: pytest.TempPathFactory, two_workers: Cluster, log_dir: Path, settings: Path
 ) -> Iterator[Packed]:
-    folder = tmp_path_factory.mktemp("packed")
-    yield Packed(folder, Place(tmp_path_factory.mktemp("undisturbed"), log_dir, settings), two_workers)
-    shutil.rmtree(folder)
+    directory = tmp_path_factory.mktemp("packed")
+    yield Packed(directory, Place(tmp_path_factory.mktemp("undisturbed"), log_dir, settings), two_workers)
+    shutil.rmtree(directory)
 
 
 def test_executors_of_two_workers_bring_nothing_but_spark(packed: Packed, log_dir: Path) -> None:
-    """Modules and packages are sent along, pyspark is Spark's own: Kafka's bytes, and nothing compiled anew."""
+    """Modules and packages are sent along, pyspark is Spark's own: Kafka's bytes, and nothing compiled again."""
     assert packed.ended.code == ExitCode.OK, packed.ended
     assert packed.ended.json["waves"] == len(SLOW_PARTITIONS)
     assert indexes(packed.place.index_dir).items() >= kafkas_indexes(log_dir).items()
@@ -241,14 +241,14 @@ class Disturbed:
 
     def _wait_for(self, log: Path, did: Did, part_of_name: str) -> None:
         for event in self._events:
-            if event.folder.name == log.parent.name and event.did & did and part_of_name in event.name:
+            if event.directory.name == log.parent.name and event.did & did and part_of_name in event.name:
                 return
         raise TooLateError
 
 
 @again_if_too_late
-def disturb(on: Cluster, folder: Path, log_dir: Path, settings: Path, packed: Packed) -> None:
-    place = Place(Path(tempfile.mkdtemp(dir=folder)), log_dir, settings)
+def disturb(on: Cluster, directory: Path, log_dir: Path, settings: Path, packed: Packed) -> None:
+    place = Place(Path(tempfile.mkdtemp(dir=directory)), log_dir, settings)
     logs = [log_dir / name / segment_file(0, ".log") for name in SLOW_PARTITIONS]
     watched = [place.index_dir / log.parent.name for log in logs]
     for made in watched:
@@ -295,11 +295,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Log dirs: one that the worker's node sees, one that is not there, one whose mount is missing there, and one of
     which a part is missing.
     """
-    folder = tmp_path_factory.mktemp("cluster")
-    first = link_samples(folder / "seen" / "kafka-logs", 1)
+    directory = tmp_path_factory.mktemp("cluster")
+    first = link_samples(directory / "seen" / "kafka-logs", 1)
     for name in ("absent", "empty", "other"):
-        shutil.copytree(first, folder / name / "kafka-logs")
-    return folder
+        shutil.copytree(first, directory / name / "kafka-logs")
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -327,11 +327,13 @@ def test_executors_elsewhere_write_kafkas_bytes(root: Path, spark_cluster: Clust
     assert [row["status"] for row in found] == ["ok"] * 12
 
 
-@pytest.mark.parametrize(("how", "why"), [("absent", "No such file or directory"), ("empty", "an empty folder")])
+@pytest.mark.parametrize(("how", "why"), [("absent", "No such file or directory"), ("empty", "an empty directory")])
 def test_an_executor_that_does_not_see_a_source_is_named(
     how: str, why: str, root: Path, spark_cluster: Cluster, tmp_path: Path
 ) -> None:
-    """The driver sees the folder, the executor's node does not: one line with the node and the folder, nothing done."""
+    """The driver sees the directory, the executor's node does not: one line with the node and the directory, nothing
+    done.
+    """
     source = root / how / "kafka-logs"
     ended = build_on(spark_cluster, source, tmp_path)
     assert (ended.code, ended.out) == (ExitCode.USAGE, ""), ended
@@ -340,13 +342,13 @@ def test_an_executor_that_does_not_see_a_source_is_named(
     assert indexes(tmp_path) == {} and rows(tmp_path / "catalog", "SELECT * FROM segments") == []
 
 
-def test_an_executor_that_has_another_folder_at_the_sources_path_is_noticed(
+def test_an_executor_that_has_another_directory_at_the_sources_path_is_noticed(
     root: Path, spark_cluster: Cluster, tmp_path: Path
 ) -> None:
     """Logs that the driver sees and the executor does not were not deleted meanwhile: one line, and no row."""
-    folder = root / "other" / "kafka-logs" / "txn-mixed-0"
-    ended = build_on(spark_cluster, folder.parent, tmp_path)
+    directory = root / "other" / "kafka-logs" / "txn-mixed-0"
+    ended = build_on(spark_cluster, directory.parent, tmp_path)
     assert (ended.code, ended.out) == (ExitCode.USAGE, ""), ended
     (line,) = [line for line in ended.err.splitlines() if "segments, " not in line and line.strip()]
-    assert line.startswith(f"error: an executor does not find {folder}/"), ended
+    assert line.startswith(f"error: an executor does not find {directory}/"), ended
     assert rows(tmp_path / "catalog", "SELECT * FROM segments") == []

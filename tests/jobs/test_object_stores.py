@@ -14,21 +14,13 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.seek_segment import WINDOW_BYTES
+from kidxlib.lookup.checked_segment import WINDOW_BYTES
 from tests.jobs.archive import assert_refused
-from tests.kidxlib import golden
-from tests.support.build_job import (
-    Ended,
-    build_here,
-    compact_here,
-    retention_here,
-    rows,
-    seek_here,
-    verify_here,
-)
+from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.spark.jobs import Ended, build_here, compact_here, retention_here, rows, seek_here, verify_here
 
-#: Folders of damaged logs that go along with the sample.
+#: Directories of damaged logs that go along with the sample.
 _DAMAGED: Final = ("cut-v2-txn-lz4-0", "flip-v1-gzip-0", "lenneg-v0-0")
 
 #: What differs between a file and its copy in a store.
@@ -37,11 +29,11 @@ _OF_READS: Final = ("read_requests", "read_bytes")
 
 
 class Twins:
-    """A log dir on disk and its copy in the store, one mirror in the store for both, and one catalog."""
+    """A log dir on disk and its copy in the object store, one index directory there for both, and one catalog."""
 
-    def __init__(self, store: ObjectStore, folder: Path) -> None:
-        self.store, self.folder = store, folder
-        self.log_dir, self.catalog = folder / "kafka-logs", folder / "catalog"
+    def __init__(self, store: ObjectStore, directory: Path) -> None:
+        self.store, self.directory = store, directory
+        self.log_dir, self.catalog = directory / "kafka-logs", directory / "catalog"
         shutil.copytree(golden.SAMPLES, self.log_dir)
         for name in _DAMAGED:
             shutil.copytree(golden.DATA / "logs" / name, self.log_dir / name)
@@ -81,9 +73,17 @@ def twins(store: ObjectStore, tmp_path: Path) -> Iterator[Twins]:
 
 
 def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: random.Random) -> None:
-    store = twins.store
+    """One after the other: each job has what the one before it has left."""
+    _build(twins)
+    _build_again(twins)
+    _audit(twins)
+    _ask(twins, rng)
+    _compact(twins)
+    _remove_nothing(twins)
 
-    # A build.
+
+def _build(twins: Twins) -> None:
+    """Each log is read once and from its start to its end, and each index is written once."""
     first = twins.build("--snapshots", "--epochs")
     assert first.code == 3, first.err  # for the damaged ones
     assert twins.indexes("disk") == twins.indexes("store") != {}
@@ -96,21 +96,25 @@ def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: 
     for row in twins.rows_of("segments", "disk"):
         assert [row[name] for name in _OF_READS] == [None, None]
     for row in twins.rows_of("segments", "store"):
-        asked = store.counted("GET", "HEAD", prefix=row["log_path"].removeprefix(f"s3://{BUCKET}/"))
+        asked = twins.store.counted("GET", "HEAD", prefix=row["log_path"].removeprefix(f"s3://{BUCKET}/"))
         assert (row["read_requests"], row["read_bytes"]) == (3, row["log_bytes"])
         assert (len(asked), sum(each.sent for each in asked)) == (3, row["log_bytes"])
         assert row["log_inode"] is None
-    written = [each.key for each in store.counted("PUT", "POST", prefix="jobs/index/")]
+    written = [each.key for each in twins.store.counted("PUT", "POST", prefix="jobs/index/")]
     assert len(written) == len(set(written)) == len(twins.indexes("disk")) + len(twins.indexes("store"))
 
-    # Another: nothing has changed, so no log is opened and nothing is written.
-    store.requests.clear()
+
+def _build_again(twins: Twins) -> None:
+    """Nothing has changed, so no log is opened and nothing is written."""
+    twins.store.requests.clear()
     again = twins.build("--snapshots", "--epochs")
     assert (again.json["segments"], again.json["unchanged"], again.json["rows_changed"]) == (0, 30, 0)
-    assert {each.method for each in store.requests if each.is_of_log} == set()
-    assert store.counted("PUT", "POST", "DELETE") == []
+    assert {each.method for each in twins.store.requests if each.is_of_log} == set()
+    assert twins.store.counted("PUT", "POST", "DELETE") == []
 
-    # An audit.
+
+def _audit(twins: Twins) -> None:
+    """The same verdicts."""
     audit = verify_here(*twins.places, "--catalog", twins.catalog, "--json")
     assert audit.code == 3, audit  # for the damaged logs
     verdicts = [
@@ -121,8 +125,10 @@ def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: 
     assert {verdict for file, verdict, _, _ in verdicts[1] if file != ".log"} == {"identical"}
     assert {verdict for file, verdict, _, _ in verdicts[1] if file == ".log"} >= {"whole", "broken"}
 
-    # Questions: the same answers, and few bytes.
-    queries, answers = twins.folder / "queries.csv", twins.folder / "answers.json"
+
+def _ask(twins: Twins, rng: random.Random) -> None:
+    """The same answers, and of objects few bytes."""
+    queries, output = twins.directory / "queries.csv", twins.directory / "answers.json"
     with queries.open("w") as file:
         writer = csv.writer(file)
         writer.writerow(("topic", "partition", "offset", "timestamp"))
@@ -130,22 +136,30 @@ def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: 
             offset = rng.randrange(row["base_offset"], row["next_offset"] + 1)
             writer.writerow((row["topic"], row["partition"], offset, ""))
             writer.writerow((row["topic"], row["partition"], "", row["max_timestamp_ms"] - rng.randrange(1000)))
-    store.requests.clear()
-    asked_both = seek_here("--catalog", twins.catalog, "--queries", queries, "--output", answers, "--json")
+    twins.store.requests.clear()
+    asked_both = seek_here("--catalog", twins.catalog, "--queries", queries, "--output", output, "--json")
     assert asked_both.code in (0, 3), asked_both
+    found = _answers(twins, output)
+    assert found["disk"] == found["store"] and len(found["store"]) == 30
+    of_logs = [each for each in twins.store.counted("GET") if each.is_of_log]
+    assert 0 < max(each.sent for each in of_logs) <= WINDOW_BYTES
+    assert len(of_logs) <= 4 * len(found["store"])
+
+
+def _answers(twins: Twins, output: Path) -> dict[str, list[dict[str, Any]]]:
+    """By source, with the same name for both in their notes."""
     found: dict[str, list[dict[str, Any]]] = {"disk": [], "store": []}
-    for part in answers.glob("*.json") if answers.is_dir() else [answers]:
+    for part in output.glob("*.json") if output.is_dir() else [output]:
         for line in part.read_text().splitlines():
             answer = json.loads(line)
             note = answer.pop("note", None)
             places = note and note.replace(str(twins.log_dir), "LOGS").replace(twins.url, "LOGS")
             found[answer.pop("source")].append({**answer, "note": places})
-    assert found["disk"] == found["store"] and len(found["store"]) == 30
-    of_logs = [each for each in store.counted("GET") if each.is_of_log]
-    assert 0 < max(each.sent for each in of_logs) <= WINDOW_BYTES
-    assert len(of_logs) <= 4 * len(found["store"])
+    return found
 
-    # Sparser indexes.
+
+def _compact(twins: Twins) -> None:
+    """Sparser indexes, the same for both."""
     compaction = ("--catalog", twins.catalog, "--interval-bytes", "16384")
     planned = compact_here(*compaction, "--json")
     before = twins.indexes("store")
@@ -156,10 +170,12 @@ def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: 
     intervals = {row["interval_bytes"] for row in twins.rows_of("segments", "store") if not row["active"]}
     assert intervals == {16384}
 
-    # Nothing is removed there.
+
+def _remove_nothing(twins: Twins) -> None:
+    """What would remove indexes or logs is refused."""
     for option in ("--trim", "--orphans"):
         assert_refused(compact_here("--catalog", twins.catalog, option, "--apply"), "change nothing in an object store")
-    policy = twins.folder / "policy.toml"
+    policy = twins.directory / "policy.toml"
     policy.write_text(
         "cleanup.policy = 'delete'\nretention.ms = 1\nretention.bytes = -1\nremote.storage.enable = false\n"
     )
@@ -167,4 +183,4 @@ def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: 
     assert plan.code in (0, 3), plan
     apply = ("--catalog", twins.catalog, "--apply", "--plan", plan.json["plan_id"], "--delete-delay", "0s")
     assert_refused(retention_here(*apply), "nothing is deleted in an object store")
-    assert twins.indexes("store") and store.contents("jobs/kafka-logs")
+    assert twins.indexes("store") and twins.store.contents("jobs/kafka-logs")

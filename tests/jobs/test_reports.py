@@ -10,14 +10,20 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.common import compaction_report, retention_report
-from jobs.common.compaction_report import TopicSavings
-from jobs.common.maintain_tables import MaintainedTable, TableState
-from jobs.common.retention_report import TopicSummary
-from kidxlib.audit import Verdict
-from kidxlib.show_audit import COUNTED, AuditSummary, show_summary
-from kidxlib.startup import Action
-from kidxlib.summary import Counts, print_counts
+from jobs.common.compaction import report as compaction_report
+from jobs.common.compaction import summary as compaction_report_summary
+from jobs.common.compaction.summary import TopicSavings
+from jobs.common.compaction.table_state import TableState
+from jobs.common.compaction.tables import MaintainedTable
+from jobs.common.retention import report as retention_report
+from jobs.common.retention import summary as retention_report_summary
+from jobs.common.retention.summary import TopicSummary
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.audit.summary import COUNTED, AuditSummary
+from kidxlib.build.summary import Counts
+from kidxlib.terminal.audit import show_summary
+from kidxlib.terminal.build import print_counts
 from tests.support.terminal import shown, without_controls
 
 #: As long as Kafka takes them, and as large as nobody's are.
@@ -44,21 +50,23 @@ def _audit() -> None:
     summary = AuditSummary()
     for verdict in Verdict:
         summary.files[".index", verdict.value] = summary.files[".log", verdict.value] = LARGE
-    for at, action in enumerate(Action):
+    for at, action in enumerate(StartupAction):
         summary.add_action(action.value, LARGE, **{name: LARGE + at for name in COUNTED})
-    show_summary("audit", summary, 250_000_000, ["/var/index"])
+    show_summary("audit", summary, ["/var/index"])
 
 
 def _plan() -> None:
     topics = [filled(TopicSummary, LARGE, policy="default", topic=topic, oldest_ms=None) for topic in TOPICS]
     none: dict[str, object] = {"findings": [], "compacted": [], "unknown": {}}
-    some = filled(retention_report.Report, 0, topics=topics, not_well=(0, []), disagreements=(0, []), **none)
+    some = filled(
+        retention_report_summary.RetentionReport, 0, topics=topics, problems=(0, []), disagreements=(0, []), **none
+    )
     retention_report.print_report("plan", some, what_if=True)
 
 
 def _compaction() -> None:
     topics = [filled(TopicSavings, LARGE, topic=topic, action="coarsen") for topic in TOPICS]
-    report = filled(compaction_report.Report, 0, topics=topics, changed=(0, []), kept=(0, []))
+    report = filled(compaction_report_summary.CompactionReport, 0, topics=topics, changed=(0, []), kept=(0, []))
     compaction_report.print_report(report, applied=False)
 
 

@@ -1,4 +1,4 @@
-"""What ./setup.sh makes of the file of Java classes, in a folder where all else is in place; no Spark is started."""
+"""What ./setup.sh makes of the file of Java classes, in a directory where all else is in place; no Spark is started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.build_job import PROJECT, clean_environment
+from tests.support.spark.jobs import PROJECT, clean_environment
 
 _MADE: Final = 'echo classes > "$KIDX_CLASS_ARCHIVE"'
 
@@ -18,18 +18,18 @@ _MADE: Final = 'echo classes > "$KIDX_CLASS_ARCHIVE"'
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """What ./setup.sh takes for a project whose packages and jars are up to date."""
-    folder = tmp_path / "project"
-    (folder / ".venv/bin").mkdir(parents=True)
-    (folder / ".venv/bin/python").symlink_to("/bin/true")
-    (folder / ".jars").mkdir()
-    (folder / ".jars/delta").symlink_to(PROJECT / ".jars/delta")
-    (folder / "conf").symlink_to(PROJECT / "conf")
+    directory = tmp_path / "project"
+    (directory / ".venv/bin").mkdir(parents=True)
+    (directory / ".venv/bin/python").symlink_to("/bin/true")
+    (directory / ".jars").mkdir()
+    (directory / ".jars/delta").symlink_to(PROJECT / ".jars/delta")
+    (directory / "conf").symlink_to(PROJECT / "conf")
     for name in ("setup.sh", "requirements.lock", "pyproject.toml"):
-        shutil.copy2(PROJECT / name, folder)
-    packages = _sha256(folder / "requirements.lock", folder / "setup.sh")
-    (folder / ".venv/packages.stamp").write_text(f"{folder} {packages}  -\n")
-    (folder / ".venv/project.stamp").write_text(f"{_sha256(folder / 'pyproject.toml')}  pyproject.toml\n")
-    return folder
+        shutil.copy2(PROJECT / name, directory)
+    packages = _sha256(directory / "requirements.lock", directory / "setup.sh")
+    (directory / ".venv/packages.stamp").write_text(f"{directory} {packages}  -\n")
+    (directory / ".venv/project.stamp").write_text(f"{_sha256(directory / 'pyproject.toml')}  pyproject.toml\n")
+    return directory
 
 
 def _sha256(*files: Path) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.fold import PartitionFold, ScannedSegment
-from kidxlib.recover import RecoveredSegment, ScanEnd, Status
-from tests.support.kafka import KafkaError, KafkaPartition, KafkaSegment
-from tests.support.snapshots import producers_in
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.partition import PartitionFold, ScannedSegment
+from kidxlib.recovery.segment import RecoveredSegment
+from tests.support.kafka.results import KafkaError, KafkaPartition, KafkaSegment
+from tests.support.logs.snapshots import producers_in
 
 #: What Kafka throws, a part of its message, and which of our reasons stands for that.
 _ERRORS: Final = (
@@ -140,8 +141,8 @@ def assert_segment_as_kafka(segment: OurSegment, kafkas: KafkaSegment) -> None:
         assert segment.end.reason == reason_for(kafkas.error), (segment.end, kafkas.error)
         return
     assert segment.end.status in (Status.OK, Status.TRUNCATED), segment.end
-    assert segment.log_bytes - segment.end.position == kafkas.cut_bytes, segment.end
-    assert segment.end.status is not Status.OK or kafkas.cut_bytes == 0
+    assert segment.log_bytes - segment.end.position == kafkas.truncated_bytes, segment.end
+    assert segment.end.status is not Status.OK or kafkas.truncated_bytes == 0
     assert segment.offset_index == kafkas.offset_index
     assert segment.time_index == kafkas.time_index
 

@@ -1,4 +1,4 @@
-"""What tests beside Kafka's own classes share: a JVM that has them, and a folder in memory."""
+"""What tests beside Kafka's own classes share: a JVM that has them, and a directory in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import py4j.protocol
 import pytest
 
 from tests.conftest import LINES
-from tests.support.kafka import Kafka
+from tests.support.kafka.classes import Kafka
 
 _MEMORY: Final = Path("/dev/shm")
 
@@ -35,12 +35,12 @@ def kafka() -> Iterator[Kafka]:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """An empty folder, in memory where the machine has such: Kafka flushes each file that it writes."""
+    """An empty directory, in memory where the machine has such: Kafka flushes each file that it writes."""
     if not os.access(_MEMORY, os.W_OK):
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="kidx-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(dir=_MEMORY, prefix="kidx-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
 @dataclass(slots=True)
@@ -61,5 +61,5 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
     lines = request.config.stash.setdefault(LINES, [])
     lines.append(
         f"generated partitions, seed {seed}: {tried.ends.total()} segments as Kafka's, {tried.in_full} of them in "
-        f"full, the others behind a failure or not read by us; how they ended: {ends}"
+        f"full, the others after a failure or not read by us; how they ended: {ends}"
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 import google_crc32c
 
-from kidxlib import formats
+from kidxlib.format import layouts as formats
 
 #: Where a batch's size, magic and checksum stand.
 _SIZE_AT: Final = formats.field_position(formats.BATCH_V2, "batch_length")
@@ -31,7 +31,7 @@ _DECISIVE: Final = (
 )
 
 #: A mutated log starts from at most this many bytes of a segment, in whole batches, ...
-_STRETCH_BYTES_MAX: Final = 64 * 1024
+_SECTION_BYTES_MAX: Final = 64 * 1024
 #: ... somewhere in the first of these.
 _READ_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -50,7 +50,7 @@ def mutated_log(rng: random.Random, segment: Path, others: Sequence[Path]) -> Mu
     Args:
         others: segments that batches may be taken from.
     """
-    log = bytearray(_stretch(rng, segment))
+    log = bytearray(_section(rng, segment))
     done = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         mutate = rng.choice((_flip_bits, _flip_bits, _flip_bits, _cut, _splice, _zero, _repeat))
@@ -74,14 +74,14 @@ def _starts(log: bytes | bytearray) -> list[int]:
     return starts
 
 
-def _stretch(rng: random.Random, segment: Path) -> bytes:
+def _section(rng: random.Random, segment: Path) -> bytes:
     with segment.open("rb") as file:
         log = file.read(_READ_BYTES_MAX)
     starts = _starts(log)
     first = rng.choice(starts[:-1] or [0])
-    length = rng.choice((200, 2000, _STRETCH_BYTES_MAX))
-    behind = [end for end in starts if end > first] or [len(log)]
-    return log[first : max([behind[0], *[end for end in behind if end <= first + length]])]
+    length = rng.choice((200, 2000, _SECTION_BYTES_MAX))
+    ends = [end for end in starts if end > first] or [len(log)]
+    return log[first : max([ends[0], *[end for end in ends if end <= first + length]])]
 
 
 def _flip_bits(rng: random.Random, log: bytearray, others: Sequence[Path]) -> str:
@@ -108,7 +108,7 @@ def _cut(rng: random.Random, log: bytearray, others: Sequence[Path]) -> str:
 
 def _splice(rng: random.Random, log: bytearray, others: Sequence[Path]) -> str:
     """Batches of another segment, between two or within one."""
-    piece = _stretch(rng, rng.choice(others))
+    piece = _section(rng, rng.choice(others))
     place = rng.choice(_starts(log)) if rng.random() < 0.8 else rng.randrange(len(log) + 1)
     log[place:place] = piece
     return f"{len(piece)} bytes at {place}"

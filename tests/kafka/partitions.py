@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from kidxlib import formats
-from kidxlib.recover import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
-from tests.kidxlib.segments import FILLER, Batch, encode
-from tests.kidxlib.v2_records import record, sized, varint
+from kidxlib.format import layouts as formats
+from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
+from tests.support.logs.batches import FILLER, Batch, encode
+from tests.support.logs.v2_records import record, sized, varint
 
 ABORT: Final = formats.CONTROL_TYPE_ABORT
 COMMIT: Final = formats.CONTROL_TYPE_COMMIT
@@ -45,9 +45,9 @@ class Partition:
         for (base_offset, log), batches in zip(self.logs, self.batches, strict=True):
             lines.append(f"segment {base_offset}: {len(log)} bytes")
             for batch in batches:
-                told = [f"{f.name}={getattr(batch, f.name)}" for f in fields(batch) if f.repr]
+                described = [f"{f.name}={getattr(batch, f.name)}" for f in fields(batch) if f.repr]
                 body = batch.body.hex() if len(batch.body) < 40 else f"{len(batch.body)} bytes"
-                lines.append("  " + ", ".join([*told, f"body={body}"]))
+                lines.append("  " + ", ".join([*described, f"body={body}"]))
         return "\n".join(lines)
 
 
@@ -327,16 +327,16 @@ def _change(**changes: st.SearchStrategy[Any]) -> _Apply:
     return apply
 
 
-def _insert(*stretches: st.SearchStrategy[Sequence[Batch]], options: Mapping[str, int] | None = None) -> _Apply:
-    """Somewhere there are more batches: those of the stretches, each behind the one before, but not always at once."""
+def _insert(*sections: st.SearchStrategy[Sequence[Batch]], options: Mapping[str, int] | None = None) -> _Apply:
+    """Somewhere there are more batches: those of the sections, each after the one before, but not always at once."""
 
     def apply(draw: st.DrawFn, plan: _Plan) -> None:
         first = draw(st.integers(0, len(plan.segments) - 1))
         place = draw(st.integers(0, len(plan.segments[first])))
-        for number, stretch in enumerate(stretches):
+        for number, section in enumerate(sections):
             if number and draw(st.booleans()) and first + 1 < len(plan.segments):
                 first, place = first + 1, 0
-            batches = draw(stretch)
+            batches = draw(section)
             plan.segments[first][place:place] = _under(draw(_LEADER_EPOCHS), batches)
             place += len(batches)
         for option, value in (options or {}).items():
@@ -666,7 +666,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "marker that ends early": Fault(
         _marker(*[_SOUND[:length] for length in range(len(_SOUND))]), "invalid-control-record"
     ),
-    "marker with bytes behind": Fault(_marker(_SOUND + b"\0", _SOUND + _SOUND), "invalid-control-record"),
+    "marker with bytes after it": Fault(_marker(_SOUND + b"\0", _SOUND + _SOUND), "invalid-control-record"),
     "control batch with a negative count": Fault(
         _marker(_SOUND, b"", records=[-1, -_INT32_MAX - 1]), "invalid-control-record"
     ),

@@ -30,7 +30,7 @@ class PartitionRead:
     """A partition from its earliest record to its end.
 
     Attributes:
-        end: where the consumer was told that there is no more: the last stable offset for `read_committed`.
+        end: where the consumer was at the end: the last stable offset for `read_committed`.
     """
 
     records: list[Record]

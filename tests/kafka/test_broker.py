@@ -1,7 +1,7 @@
 """A real broker takes our files: it starts with them, rebuilds nothing, and consumers get what they got before.
 
 A broker takes traffic of many kinds, is restarted amid it, and stops. Its files are then copied for each test, index
-files are deleted and built anew by the command `kidx`, and a broker starts on the copy. What it did at its start is
+files are deleted and rebuilt by the command `kidx`, and a broker starts on the copy. What it did at its start is
 read from its own log, what it serves is read by a client that shares no code with it.
 """
 
@@ -18,12 +18,12 @@ from typing import Final, TypeVar
 import numpy as np
 import pytest
 
-from kidxlib import formats
+from kidxlib.format import layouts as formats
 from tests.faults.processes import kidx
 from tests.kafka.reading import Seen, read, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
-from tests.support.broker import Broker, BrokerRun
-from tests.support.snapshots import Producer, producers_in
+from tests.support.kafka.broker import Broker, BrokerRun
+from tests.support.logs.snapshots import Producer, producers_in
 
 #: Of `LogLoader` in Kafka 4.3.1: each says that the broker did not take the files of a segment as they were.
 _NOT_TAKEN: Final = re.compile(
@@ -61,7 +61,7 @@ class Stopped:
     Attributes:
         seen: what consumers got before the stop.
         files: the index files, snapshots and leader epochs that it left.
-        interrupted: the segments that were active when it was restarted, as `<folder>/<base offset>`.
+        interrupted: the segments that were active when it was restarted, as `<directory>/<base offset>`.
     """
 
     broker: Broker
@@ -96,7 +96,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
         traffic.run(_STEPS)
         traffic.end_transactions(but=_LEFT_OPEN)
         seen = read_all(broker.bootstrap, PARTITIONS)
-    return Stopped(broker, traffic, seen, _side_files(broker), interrupted)
+    return Stopped(broker, traffic, seen, _auxiliary_files(broker), interrupted)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def rebuilt(request: pytest.FixtureRequest) -> Rebuilt:
 
 def test_traffic_is_of_many_kinds(stopped: Stopped) -> None:
     """The files that all this is tried on hold what can go wrong: else the other tests show little."""
-    segments = [len(segments) for folder, segments in _segments_by_partition(stopped.broker) if folder[0] != "_"]
+    segments = [len(segments) for directory, segments in _segments_by_partition(stopped.broker) if directory[0] != "_"]
     assert len(segments) == len(PARTITIONS) and min(segments) >= 3 and sum(segments) >= 60, segments
     aborted = {
         segment: np.frombuffer(content, formats.ABORTED_TRANSACTION)
@@ -176,7 +176,7 @@ def test_broker_takes_rebuilt_files_and_serves_the_same(stopped: Stopped, rebuil
 
 def test_rebuilt_index_files_equal_the_brokers_own(stopped: Stopped, rebuilt: Rebuilt) -> None:
     """Byte for byte what the broker wrote as it went, but where it was restarted within a segment: there it counted
-    the interval anew (`docs/fidelity.md`)."""
+    the interval from zero (`docs/fidelity.md`)."""
     for suffix in (".index", ".timeindex"):
         theirs, ours = _of(stopped.files, suffix), _of(rebuilt.files, suffix)
         assert ours.keys() == theirs.keys()
@@ -195,9 +195,9 @@ def test_rebuilt_snapshots_and_epochs_equal_the_brokers_own(stopped: Stopped, al
     assert dropped and _all_silent_for_a_day(dropped)
 
     our_epochs, their_epochs = _epochs(all_rebuilt.files), _epochs(stopped.files)
-    without_records = {folder for folder, epochs in our_epochs.items() if not epochs}
+    without_records = {directory for directory, epochs in our_epochs.items() if not epochs}
     assert without_records.isdisjoint(f"{topic}-{partition}" for topic, partition in PARTITIONS)
-    assert our_epochs == {**their_epochs, **{folder: [] for folder in without_records}}
+    assert our_epochs == {**their_epochs, **{directory: [] for directory in without_records}}
 
 
 def test_broker_rebuilds_what_is_missing_to_the_same_bytes(stopped: Stopped, all_rebuilt: Rebuilt) -> None:
@@ -210,14 +210,14 @@ def test_broker_rebuilds_what_is_missing_to_the_same_bytes(stopped: Stopped, all
         pass
     segments = [segment for segment in _segments(broker) if not segment.startswith(_METADATA)]
     assert len(_not_taken(run)) == len(segments)
-    ours, theirs = _apart_from_metadata(all_rebuilt.files), _apart_from_metadata(_side_files(broker))
+    ours, theirs = _apart_from_metadata(all_rebuilt.files), _apart_from_metadata(_auxiliary_files(broker))
     for suffix in _INDEX_SUFFIXES:
         assert _differing(_of(ours, suffix), _of(theirs, suffix)) == []
     our_snapshots, their_snapshots = _snapshots(ours), _snapshots(theirs)
     assert our_snapshots.keys() == their_snapshots.keys()
     assert _all_silent_for_a_day(_dropped(our_snapshots, their_snapshots))
     # Its start began an epoch of its own, in which nothing was written.
-    assert _epochs(ours) == {folder: epochs[:-1] for folder, epochs in _epochs(theirs).items()}
+    assert _epochs(ours) == {directory: epochs[:-1] for directory, epochs in _epochs(theirs).items()}
 
 
 def _rebuild(stopped: Stopped, name: str, *, everything: bool) -> Rebuilt:
@@ -225,20 +225,20 @@ def _rebuild(stopped: Stopped, name: str, *, everything: bool) -> Rebuilt:
     more = ("--snapshots", "--epochs") if everything else ()
     ended = kidx("build", broker.log_dir, "--in-place", *more)
     assert ended.code == 0, ended
-    return Rebuilt(broker, _side_files(broker))
+    return Rebuilt(broker, _auxiliary_files(broker))
 
 
 def _with_files_lost(stopped: Stopped, name: str, *, everything: bool) -> Broker:
     """A copy of the broker without its index files, or without anything but its logs."""
-    broker = stopped.broker.copy(stopped.broker.folder.with_name(name))
-    for file in _side_files(broker):
+    broker = stopped.broker.copy(stopped.broker.directory.with_name(name))
+    for file in _auxiliary_files(broker):
         if everything or file.endswith(_INDEX_SUFFIXES):
             (broker.log_dir / file).unlink()
     return broker
 
 
-def _side_files(broker: Broker) -> dict[str, bytes]:
-    """Its index files, producer snapshots and leader epochs by `<folder>/<name>`."""
+def _auxiliary_files(broker: Broker) -> dict[str, bytes]:
+    """Its index files, producer snapshots and leader epochs by `<directory>/<name>`."""
     return {
         str(path.relative_to(broker.log_dir)): path.read_bytes()
         for path in broker.log_dir.glob("*/*")
@@ -247,10 +247,10 @@ def _side_files(broker: Broker) -> dict[str, bytes]:
 
 
 def _segments_by_partition(broker: Broker) -> Iterator[tuple[str, list[str]]]:
-    """Each partition's folder with its segments as `<folder>/<base offset>`."""
+    """Each partition's directory with its segments as `<directory>/<base offset>`."""
     segments = sorted(str(path.relative_to(broker.log_dir).with_suffix("")) for path in broker.log_dir.glob("*/*.log"))
-    for folder, found in itertools.groupby(segments, lambda segment: segment.partition("/")[0]):
-        yield folder, list(found)
+    for directory, found in itertools.groupby(segments, lambda segment: segment.partition("/")[0]):
+        yield directory, list(found)
 
 
 def _segments(broker: Broker) -> set[str]:
@@ -309,10 +309,10 @@ def _all_silent_for_a_day(producers: list[Producer]) -> bool:
 
 
 def _epochs(files: dict[str, bytes]) -> dict[str, list[tuple[int, int]]]:
-    """Leader epochs and their first offsets, by folder."""
+    """Leader epochs and their first offsets, by directory."""
     found = {}
     for name, content in _of(files, f"/{_EPOCHS}").items():
-        lines = content.decode().splitlines()[2:]  # behind version and count
+        lines = content.decode().splitlines()[2:]  # after version and count
         found[name] = [(int(epoch), int(offset)) for epoch, offset in map(str.split, lines)]
     return found
 

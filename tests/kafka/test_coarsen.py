@@ -11,14 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.coarsen import Indexes, from_denser, from_headers
-from kidxlib.names import LOG_SUFFIX, segment_file
-from kidxlib.recover import RecoverOptions, Status, recover
-from kidxlib.storage import WholeLog
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
-from tests.kidxlib.golden import GoldenSegment
-from tests.kidxlib.segments import Batch, encode
-from tests.support.kafka import Kafka
+from tests.support.kafka.classes import Kafka
+from tests.support.logs.batches import Batch, encode
+from tests.support.logs.golden import GoldenSegment
 
 LOGS, LOGS_EXHAUSTIVE = 25, 1500
 
@@ -26,7 +28,7 @@ _INTERVALS: Final = (64 * 1024, 1024 * 1024, 4096)
 
 
 def _as_kafka(
-    kafka: Kafka, folder: Path, data: bytes, base_offset: int, intervals: tuple[int, ...], tried: Counter[str]
+    kafka: Kafka, directory: Path, data: bytes, base_offset: int, intervals: tuple[int, ...], tried: Counter[str]
 ) -> None:
     """From one interval to the next, as Kafka's recovery of the same log; the first is what a build had."""
     first, *later = intervals
@@ -39,9 +41,9 @@ def _as_kafka(
     at_hand = Indexes(built.offset_index, built.time_index)
     for interval in later:
         options = replace(options, interval_bytes=interval)
-        log = folder / segment_file(base_offset, LOG_SUFFIX)
-        log.write_bytes(data)  # Kafka cuts it
-        (theirs,) = kafka.recover(folder, interval).segments
+        log = directory / segment_file(base_offset, LOG_SUFFIX)
+        log.write_bytes(data)  # Kafka truncates it
+        (theirs,) = kafka.recover(directory, interval).segments
         by_headers = from_headers(valid, base_offset, options)
         if theirs.error is not None:
             tried["Kafka fails then"] += 1
@@ -66,8 +68,8 @@ def test_generated_logs(kafka: Kafka, scratch: Path, rng: random.Random, say: Sa
     """Batches of all formats and of any size beside the intervals; timestamps that go back, now and then offsets."""
     tried: Counter[str] = Counter()
     for number in range(LOGS_EXHAUSTIVE if exhaustive else LOGS):
-        folder = scratch / str(number)
-        folder.mkdir()
+        directory = scratch / str(number)
+        directory.mkdir()
         disorder = rng.choice([0, 0, 0, 0.1])
         batches = [
             Batch(
@@ -82,6 +84,6 @@ def test_generated_logs(kafka: Kafka, scratch: Path, rng: random.Random, say: Sa
         dense = rng.randint(0, 1500)
         sparse = dense + rng.randint(1, 9000)
         data = b"".join(encode(base_offset, batches))
-        _as_kafka(kafka, folder, data, base_offset, (dense, sparse, sparse * 3, dense), tried)
-        shutil.rmtree(folder)
+        _as_kafka(kafka, directory, data, base_offset, (dense, sparse, sparse * 3, dense), tried)
+        shutil.rmtree(directory)
     say(f"generated logs coarsened as Kafka: {dict(tried.most_common())}")

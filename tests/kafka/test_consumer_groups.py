@@ -12,8 +12,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.times import show_time
 from tests.kafka.reading import TIMEOUT_SECONDS
-from tests.support.broker import Broker
-from tests.support.build_job import build_here, seek_here
+from tests.support.kafka.broker import Broker
+from tests.support.spark.jobs import build_here, seek_here
 
 _TOPIC: Final = "moments"
 _MOMENT: Final = 1_795_168_800_000

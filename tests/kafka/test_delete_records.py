@@ -1,4 +1,4 @@
-"""Kafka's own `kafka-delete-records` takes a plan for a live cluster as it is written, and carries it out."""
+"""Kafka's own `kafka-delete-records` takes a plan for a live cluster as it is written, and applies it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka.reading import TIMEOUT_SECONDS
-from tests.support.broker import DEADLINE_SECONDS, Broker
-from tests.support.build_job import build_here, retention_here
+from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
+from tests.support.spark.jobs import build_here, retention_here
 
 _TOOL: Final = "org.apache.kafka.tools.DeleteRecordsCommand"
 _TOPIC: Final = "orders"
@@ -39,7 +39,7 @@ def _produce(bootstrap: str) -> None:
             assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-def test_a_plan_is_carried_out_on_a_live_broker(tmp_path: Path) -> None:
+def test_a_plan_is_applied_on_a_live_broker(tmp_path: Path) -> None:
     """What the broker then says of where its logs start is what was planned."""
     broker = Broker(tmp_path / "broker", {})
     with broker.running():
@@ -51,8 +51,8 @@ def test_a_plan_is_carried_out_on_a_live_broker(tmp_path: Path) -> None:
     age_ms = int(time.time() * 1000) - (_FIRST_MS + _DAY_MS * _RECORDS)
     policy = {_TOPIC: {**_POLICY, "retention.ms": age_ms + 30 * _DAY_MS}}
     (tmp_path / "policy.json").write_text(json.dumps(policy))
-    told = ("--topics", _TOPIC, "--policy", tmp_path / "policy.json")
-    planned = retention_here("--catalog", catalog, *told, "--delete-records-json", wanted, "--json")
+    options = ("--topics", _TOPIC, "--policy", tmp_path / "policy.json")
+    planned = retention_here("--catalog", catalog, *options, "--delete-records-json", wanted, "--json")
     assert planned.code == 0, planned.err
     starts = {entry["partition"]: entry["offset"] for entry in json.loads(wanted.read_text())["partitions"]}
     kept = [s for s in planned.json["segments"] if s["partition"] == 0 and s["decision"] == "keep"]
@@ -61,7 +61,7 @@ def test_a_plan_is_carried_out_on_a_live_broker(tmp_path: Path) -> None:
     with broker.running():
         tool = subprocess.run(
             broker.command(_TOOL, "--bootstrap-server", broker.bootstrap, "--offset-json-file", str(wanted)),
-            cwd=broker.folder,
+            cwd=broker.directory,
             capture_output=True,
             text=True,
             timeout=DEADLINE_SECONDS,

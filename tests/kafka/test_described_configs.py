@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from kidxlib.policy import Origin, TopicConfig, read_policies
-from kidxlib.retention import RESTED_ON, Cleanup, TopicPolicy
-from tests.support.broker import Broker
+from kidxlib.retention.policy import Origin, TopicConfig
+from kidxlib.retention.policy_file import read_policies
+from kidxlib.retention.topic_policy import DECIDING_CONFIGS, Cleanup, TopicPolicy
+from tests.support.kafka.broker import Broker
 
 _CONFIGS: Final = "kafka.admin.ConfigCommand"
 _TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
@@ -44,19 +45,19 @@ def test_what_kafkas_tools_print_is_what_the_broker_has(tmp_path: Path) -> None:
     found = {topic: _read(tmp_path, said, topic) for topic in _SET}
     assert {topic: config.policy for topic, config in found.items()} == expected
     for topic, config in found.items():
-        origins = {name: Origin.TOPIC if name in _SET[topic] else Origin.BROKER for name in RESTED_ON}
+        origins = {name: Origin.TOPIC if name in _SET[topic] else Origin.BROKER for name in DECIDING_CONFIGS}
         assert dict(config.origins) == origins and config.unknown == (), topic
     assert _read(tmp_path, one, "with.dots_and-dashes") == found["with.dots_and-dashes"]
-    assert _read(tmp_path, one, "plain").unknown == RESTED_ON
+    assert _read(tmp_path, one, "plain").unknown == DECIDING_CONFIGS
 
     for text in (alone, listed):
-        assert _read(tmp_path, text, "plain").unknown == RESTED_ON
+        assert _read(tmp_path, text, "plain").unknown == DECIDING_CONFIGS
         both = _read(tmp_path, text, "with.dots_and-dashes")
         assert both.policy == expected["with.dots_and-dashes"]
         assert both.unknown == ("retention.bytes", "remote.storage.enable")
 
 
-def _read(folder: Path, text: str, topic: str) -> TopicConfig:
-    (folder / "described.txt").write_text(text)
-    [policy] = read_policies(folder / "described.txt")
+def _read(directory: Path, text: str, topic: str) -> TopicConfig:
+    (directory / "described.txt").write_text(text)
+    [policy] = read_policies(directory / "described.txt")
     return policy.of_topic(topic)

@@ -14,36 +14,42 @@ import google_crc32c
 import pytest
 from click.testing import CliRunner
 
-from kidxlib import formats, names
 from kidxlib.cli.dump import dump
-from kidxlib.command import ExitCode
 from kidxlib.errors import UsageError
-from kidxlib.names import segment_file
-from kidxlib.records import Header, Record
+from kidxlib.format import layouts as formats
+from kidxlib.format import segment_files
+from kidxlib.format.segment_files import segment_file
+from kidxlib.records.record import Header, Record
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.kafka.mutations import mutated_log
 from tests.kafka.partitions import marker_key, marker_value
-from tests.kidxlib import encoded
-from tests.kidxlib.golden import GoldenSegment
-from tests.kidxlib.segments import FILLER, Batch
-from tests.kidxlib.v2_records import record
-from tests.support.kafka import Kafka
-from tests.support.kafka_dump import KafkaDump
-from tests.support.kafka_records import NewBatch
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.dump import KafkaDump
+from tests.support.kafka.records import NewBatch
+from tests.support.logs import encoded
+from tests.support.logs.batches import FILLER, Batch
+from tests.support.logs.golden import GoldenSegment
+from tests.support.logs.v2_records import record
 
 #: By suffix, the options that matter to a file.
 _OPTIONS: Final = {
-    names.LOG_SUFFIX: (
+    segment_files.LOG_SUFFIX: (
         (),
         ("--deep-iteration",),
         ("--print-data-log",),
         ("--print-data-log", "--skip-record-metadata"),
         ("--deep-iteration", "--skip-record-metadata", "--max-bytes", "5000"),
     ),
-    names.OFFSET_INDEX_SUFFIX: ((), ("--verify-index-only",), ("--index-sanity-check",), ("--max-message-size", "600")),
-    names.TIME_INDEX_SUFFIX: ((), ("--verify-index-only",), ("--index-sanity-check",)),
-    names.TRANSACTION_INDEX_SUFFIX: ((),),
-    names.SNAPSHOT_SUFFIX: ((),),
+    segment_files.OFFSET_INDEX_SUFFIX: (
+        (),
+        ("--verify-index-only",),
+        ("--index-sanity-check",),
+        ("--max-message-size", "600"),
+    ),
+    segment_files.TIME_INDEX_SUFFIX: ((), ("--verify-index-only",), ("--index-sanity-check",)),
+    segment_files.TRANSACTION_INDEX_SUFFIX: ((),),
+    segment_files.SNAPSHOT_SUFFIX: ((),),
 }
 _GZIP: Final = formats.CODECS.index("gzip")
 #: Kafka makes room for as much as a size within compressed bytes says, before it looks whether so much is there.
@@ -76,19 +82,19 @@ def _assert_as_kafka(kafka_dump: KafkaDump, file: Path, options: Iterable[str]) 
     own = f"{file}: ".encode()  # how many there are, which Kafka does not say
     findings = [line for line in ours.stderr_bytes.splitlines() if not line.startswith(own)]
     if kafkas.thrown is not None:
-        assert ours.return_value == ExitCode.NOT_WELL, kafkas.thrown
+        assert ours.return_value == ExitCode.PROBLEMS_FOUND, kafkas.thrown
         return kafkas.thrown.name
-    if file.suffix == names.SNAPSHOT_SUFFIX:
-        assert ours.return_value == (ExitCode.NOT_WELL if kafkas.error_lines else ExitCode.OK)
+    if file.suffix == segment_files.SNAPSHOT_SUFFIX:
+        assert ours.return_value == (ExitCode.PROBLEMS_FOUND if kafkas.error_lines else ExitCode.OK)
         return "CorruptSnapshotException" if kafkas.error_lines else "well"
-    if file.suffix == names.LOG_SUFFIX:
+    if file.suffix == segment_files.LOG_SUFFIX:
         well = not any(_NOT_WELL.search(line) for line in kafkas.lines)
         kafkas_findings = [line for line in kafkas.error_lines if not line.startswith(b"  -1 is followed by ")]
         kafkas_findings = kafkas_findings if len(kafkas_findings) > 1 else []
     else:
         well, kafkas_findings = not kafkas.error_lines, kafkas.error_lines
     assert _findings(findings) == _findings(kafkas_findings)
-    assert ours.return_value == (ExitCode.OK if well else ExitCode.NOT_WELL)
+    assert ours.return_value == (ExitCode.OK if well else ExitCode.PROBLEMS_FOUND)
     return "well" if well else "not well"
 
 
@@ -101,27 +107,27 @@ def _findings(lines: Iterable[bytes]) -> set[bytes]:
     return set(kept.values())
 
 
-def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.iterdir()}
+def _state(directory: Path) -> dict[str, tuple[bytes, int]]:
+    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
 
 
-def _put_back(folder: Path, before: dict[str, tuple[bytes, int]]) -> None:
+def _put_back(directory: Path, before: dict[str, tuple[bytes, int]]) -> None:
     """Undo what Kafka has done to the files."""
-    for name in _state(folder).keys() - before.keys():
-        (folder / name).unlink()
+    for name in _state(directory).keys() - before.keys():
+        (directory / name).unlink()
     for name, (content, _) in before.items():
-        if (folder / name).read_bytes() != content:
-            (folder / name).write_bytes(content)
+        if (directory / name).read_bytes() != content:
+            (directory / name).write_bytes(content)
 
 
 def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, scratch: Path) -> None:
     """Real, synthetic and damaged segments with the files that Kafka's recovery wrote for them."""
     contents = {
-        names.LOG_SUFFIX: golden_segment.log.read_bytes(),
-        names.OFFSET_INDEX_SUFFIX: golden_segment.offset_index,
-        names.TIME_INDEX_SUFFIX: golden_segment.time_index,
-        names.TRANSACTION_INDEX_SUFFIX: golden_segment.transaction_index,
-        names.SNAPSHOT_SUFFIX: golden_segment.snapshot,
+        segment_files.LOG_SUFFIX: golden_segment.log.read_bytes(),
+        segment_files.OFFSET_INDEX_SUFFIX: golden_segment.offset_index,
+        segment_files.TIME_INDEX_SUFFIX: golden_segment.time_index,
+        segment_files.TRANSACTION_INDEX_SUFFIX: golden_segment.transaction_index,
+        segment_files.SNAPSHOT_SUFFIX: golden_segment.snapshot,
     }
     for suffix, content in contents.items():
         if content is not None:
@@ -129,7 +135,7 @@ def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, s
     for file in sorted(scratch.iterdir()):
         for options in _OPTIONS[file.suffix]:
             end = _assert_as_kafka(kafka_dump, file, options)
-            may_throw = golden_segment.cut_bytes or "--max-message-size" in options
+            may_throw = golden_segment.truncated_bytes or "--max-message-size" in options
             assert may_throw or end in ("well", "not well"), (file, options)
 
 
@@ -173,7 +179,7 @@ def test_sizes_that_kafka_has_no_memory_for(kafka_dump: KafkaDump, scratch: Path
     assert size * 2 == sum((byte & 127) << 7 * place for place, byte in enumerate(varint))
     batch = encoded.batch_v2(encoded.RECORDS[:1], _GZIP, lambda body: encoded.gzip(varint + body))
     for log in (wrapper, batch):
-        path = scratch / segment_file(0, names.LOG_SUFFIX)
+        path = scratch / segment_file(0, segment_files.LOG_SUFFIX)
         path.write_bytes(wrapper + log)
         thrown = kafka_dump("--deep-iteration", "--files", str(path)).thrown
         assert thrown is not None and thrown.name == _NO_MEMORY
@@ -188,16 +194,16 @@ def _mutated_files(rng: random.Random, segment: GoldenSegment, others: list[Path
     covered = entries.to_bytes(4) + rng.randbytes(46 * entries)
     snapshot = formats.SNAPSHOT_VERSION.to_bytes(2) + google_crc32c.value(covered).to_bytes(4) + covered
     return {
-        names.LOG_SUFFIX: mutated_log(rng, segment.log, others).log if rng.random() < 0.6 else log,
-        names.OFFSET_INDEX_SUFFIX: _mutated(rng, segment.offset_index, 8),
-        names.TIME_INDEX_SUFFIX: _mutated(rng, segment.time_index, 12),
-        names.TRANSACTION_INDEX_SUFFIX: _mutated(rng, segment.transaction_index or aborted, 34),
-        names.SNAPSHOT_SUFFIX: _mutated(rng, segment.snapshot or snapshot, 46),
+        segment_files.LOG_SUFFIX: mutated_log(rng, segment.log, others).log if rng.random() < 0.6 else log,
+        segment_files.OFFSET_INDEX_SUFFIX: _mutated(rng, segment.offset_index, 8),
+        segment_files.TIME_INDEX_SUFFIX: _mutated(rng, segment.time_index, 12),
+        segment_files.TRANSACTION_INDEX_SUFFIX: _mutated(rng, segment.transaction_index or aborted, 34),
+        segment_files.SNAPSHOT_SUFFIX: _mutated(rng, segment.snapshot or snapshot, 46),
     }
 
 
 def _mutated(rng: random.Random, content: bytes, entry_bytes: int) -> bytes:
-    """A side file as it is, with a bit flipped, cut, with room behind its entries, or with some of them again."""
+    """A file as it is, with a bit flipped, truncated, with room after its entries, or with some of them again."""
     data = bytearray(content)
     match rng.randrange(5):
         case 1 if data:
@@ -240,10 +246,10 @@ def test_what_kafka_writes(kafka: Kafka, kafka_dump: KafkaDump, scratch: Path, r
                     delete_horizon_ms=rng.choice([None, 6]) if magic == 2 else None,
                 )
             )
-    log = scratch / segment_file(100, names.LOG_SUFFIX)
+    log = scratch / segment_file(100, segment_files.LOG_SUFFIX)
     log.write_bytes(data)
     for options in (
-        *_OPTIONS[names.LOG_SUFFIX],
+        *_OPTIONS[segment_files.LOG_SUFFIX],
         ("--key-decoder-class", "org.apache.kafka.tools.api.StringDecoder"),
         ("--max-bytes", str(formats.SEGMENT_BYTES_MAX)),
     ):
@@ -255,7 +261,7 @@ def test_keys_that_are_numbers(kafka: Kafka, kafka_dump: KafkaDump, scratch: Pat
     """Longer ones than needed, too; Kafka throws at shorter ones, and they are shown all the same."""
     keys = [bytes([sign]) + bytes(range(7)) + more for sign in (0, 255) for more in (b"", b"more")]
     batch = NewBatch(magic=2, codec="none", base_offset=0, records=[Record(n, 1, k, k) for n, k in enumerate(keys)])
-    log = scratch / segment_file(0, names.LOG_SUFFIX)
+    log = scratch / segment_file(0, segment_files.LOG_SUFFIX)
     log.write_bytes(kafka.records.write(batch))
     decoder = f"org.apache.kafka.tools.api.{name}Decoder"
     assert (
@@ -282,7 +288,7 @@ def test_control_records(kafka_dump: KafkaDump, scratch: Path, control_type: int
         None,
         *(FILLER[start : start + 9] for start in range(5)),
     ]
-    log = scratch / segment_file(0, names.LOG_SUFFIX)
+    log = scratch / segment_file(0, segment_files.LOG_SUFFIX)
     for value in values:
         batch = Batch(
             attributes=formats.ATTRIBUTE_CONTROL,
@@ -303,7 +309,7 @@ def test_sequences_wrap(kafka_dump: KafkaDump, scratch: Path, base_sequence: int
         records=2,
         body=record(b"k", None, offset_delta=delta) + record(None, b"v", offset_delta=delta),
     )
-    log = scratch / segment_file(0, names.LOG_SUFFIX)
+    log = scratch / segment_file(0, segment_files.LOG_SUFFIX)
     log.write_bytes(batch.encode(0))
     _assert_as_kafka(kafka_dump, log, ("--print-data-log",))
 

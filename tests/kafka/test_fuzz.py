@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.names import LOG_SUFFIX, segment_file
-from kidxlib.recover import RecoveredSegment, RecoverOptions
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import RecoveredSegment
 from tests.conftest import Say
 from tests.faults.processes import Child
 from tests.kafka.children import scan_logs
 from tests.kafka.compare import NOT_COMPARED, assert_as_kafka, fold_partition
 from tests.kafka.mutations import Mutated, mutated_log
-from tests.kidxlib.golden import GoldenSegment
-from tests.support.kafka import Kafka
+from tests.support.kafka.classes import Kafka
+from tests.support.logs.golden import GoldenSegment
 
 CASES: Final = 500
 CASES_EXHAUSTIVE: Final = 20_000
@@ -35,9 +36,9 @@ class _Case:
     options: RecoverOptions
     chunk_bytes: int | None
 
-    def kept_in(self, folder: Path) -> str:
-        """What this case is, for whoever looks into it; its log is kept in the folder."""
-        log = folder / f"case-{self.number}{LOG_SUFFIX}"
+    def kept_in(self, directory: Path) -> str:
+        """What this case is, for whoever looks into it; its log is kept in the directory."""
+        log = directory / f"case-{self.number}{LOG_SUFFIX}"
         log.write_bytes(self.mutated.log)
         how = "mapped" if self.chunk_bytes is None else f"in chunks of {self.chunk_bytes} bytes"
         base_offset = self.segment.base_offset
@@ -55,7 +56,7 @@ def test_mutated_segments(
 ) -> None:
     """Goal: no bytes bring the scan down, or apart from Kafka's.
 
-    Method: mutate stretches of real segments, have them scanned in processes of their own, mapped or in chunks, and
+    Method: mutate sections of real segments, have them scanned in processes of their own, mapped or in chunks, and
     recovered by Kafka; compare everything that Kafka writes, and why it fails. A log that differs is kept.
     """
     cases = CASES_EXHAUSTIVE if exhaustive else CASES
@@ -91,13 +92,13 @@ def _case(number: int, rng: random.Random, segments: list[GoldenSegment]) -> _Ca
     )
 
 
-def _scan(folder: Path, cases: list[_Case], kept: Path) -> tuple[list[RecoveredSegment], int]:
+def _scan(directory: Path, cases: list[_Case], kept: Path) -> tuple[list[RecoveredSegment], int]:
     """The cases' logs scanned by one process, and by how much its memory grew. One that it dies of is kept."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
     logs = []
     for case in cases:
-        log = folder / f"{case.number}{LOG_SUFFIX}"
+        log = directory / f"{case.number}{LOG_SUFFIX}"
         log.write_bytes(case.mutated.log)
         logs.append((log, case.segment.base_offset, case.options, case.chunk_bytes))
     with Child(scan_logs, logs) as child:
@@ -107,13 +108,13 @@ def _scan(folder: Path, cases: list[_Case], kept: Path) -> tuple[list[RecoveredS
     return scanned, growth
 
 
-def _compare(kafka: Kafka, folder: Path, case: _Case, recovered: RecoveredSegment) -> str:
+def _compare(kafka: Kafka, directory: Path, case: _Case, recovered: RecoveredSegment) -> str:
     """Assert that Kafka makes the same of it; how it ended."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    (folder / segment_file(case.segment.base_offset, LOG_SUFFIX)).write_bytes(case.mutated.log)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    (directory / segment_file(case.segment.base_offset, LOG_SUFFIX)).write_bytes(case.mutated.log)
     ours = fold_partition([(case.segment.base_offset, len(case.mutated.log), recovered)])
     end = ours.segments[0].end.reason or "ok"
-    kafkas = kafka.recover(folder, case.options.interval_bytes, case.options.max_index_bytes)
+    kafkas = kafka.recover(directory, case.options.interval_bytes, case.options.max_index_bytes)
     assert_as_kafka(ours, kafkas)
     return end

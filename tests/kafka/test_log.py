@@ -14,31 +14,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kidxlib import names
-from kidxlib.log import Log, LogOffset, OffsetOutOfRangeError
-from kidxlib.log_segment import LogSegment, RollParams
-from kidxlib.offset_index import OffsetIndex
-from kidxlib.records import Record
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.seek import Seeker
-from kidxlib.storage import WholeLog
-from kidxlib.time_index import TimeIndex
+from kidxlib.errors import OffsetOutOfRangeError
+from kidxlib.format import segment_files
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.time import TimeIndex
+from kidxlib.log.fetch import collect_aborted, read_log
+from kidxlib.log.log import Log
+from kidxlib.log.positions import LogOffset
+from kidxlib.log.roll import RollParams, should_roll
+from kidxlib.log.segment import LogSegment
+from kidxlib.lookup.seeker import Seeker
+from kidxlib.records.record import Record
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
-from tests.kidxlib import encoded
-from tests.kidxlib.golden import GoldenSegment
-from tests.support.kafka import Kafka
-from tests.support.kafka_logs import KafkaLog
-from tests.support.random_logs import write_random_log
-from tests.support.seeks import check_offset, check_timestamp, golden_folder, some_offsets, some_timestamps
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.logs import KafkaLog
+from tests.support.logs import encoded
+from tests.support.logs.golden import GoldenSegment
+from tests.support.logs.random_logs import write_random_log
+from tests.support.seeks import check_offset, check_timestamp, golden_directory, some_offsets, some_timestamps
 
 
 @contextmanager
-def _opened(kafka: Kafka, folder: Path, theirs: Path) -> Iterator[tuple[Log, KafkaLog]]:
-    """The log in a folder, and Kafka's over a copy, which loading it changes."""
-    shutil.copytree(folder, theirs)  # with modification times
+def _opened(kafka: Kafka, directory: Path, theirs: Path) -> Iterator[tuple[Log, KafkaLog]]:
+    """The log in a directory, and Kafka's over a copy, which loading it changes."""
+    shutil.copytree(directory, theirs)  # with modification times
     with kafka.opened_log(theirs) as java:
         java.updateHighWatermark(java.logEndOffset())
-        yield Log.open(folder), KafkaLog(kafka, java)
+        yield Log.open(directory), KafkaLog(kafka, java)
 
 
 def _compare_seeks(log: Log, seeker: Seeker, theirs: KafkaLog, rng: random.Random, count: int) -> int:
@@ -47,7 +52,7 @@ def _compare_seeks(log: Log, seeker: Seeker, theirs: KafkaLog, rng: random.Rando
     ends = log.log_start_offset, log.log_end_offset
     offsets = some_offsets(log, rng, count)
     for offset, place in zip(offsets, theirs.places(np.array(offsets)), strict=True):
-        assert log.read(offset, 1).start == place, offset
+        assert read_log(log, offset, 1).start == place, offset
         found = log.translate_offset(offset)
         if found is None:
             assert place.offset == log.log_end_offset, offset
@@ -79,7 +84,8 @@ def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int)
         start = rng.randint(log.log_start_offset, log.log_end_offset)
         max_bytes = rng.choice([0, 1, 100, 2_000, 50_000, 2**31 - 1])
         at_least_one, committed = rng.random() < 0.5, rng.random() < 0.5
-        ours = log.read(
+        ours = read_log(
+            log,
             start,
             max_bytes,
             min_one_message=at_least_one,
@@ -91,7 +97,7 @@ def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int)
         skipped = None if ours.aborted is None else [(each.producer_id, each.first_offset) for each in ours.aborted]
         assert skipped == aborted, (start, max_bytes, committed)
         upper_bound = rng.randint(start, log.log_end_offset + 1)
-        assert log.collect_aborted(start, upper_bound) == theirs.collect_aborted(start, upper_bound)
+        assert collect_aborted(log, start, upper_bound) == theirs.collect_aborted(start, upper_bound)
 
 
 def test_golden_logs(
@@ -105,35 +111,35 @@ def test_golden_logs(
     """Goal: each log whose indexes Kafka has written answers seeks and fetches as Kafka does.
 
     Method: Kafka opens a copy as after a clean stop, and is asked the same; with --exhaustive a thousand seeks a
-    folder.
+    directory.
     """
     seeks = 0
-    folders = sorted({segment.log.parent for segment in golden_segments})
-    for number, path in enumerate(folders):
-        folder, theirs = scratch / str(number) / path.name, scratch / f"{number}-theirs" / path.name
-        for made in (folder, theirs):
+    directories = sorted({segment.log.parent for segment in golden_segments})
+    for number, path in enumerate(directories):
+        directory, theirs = scratch / str(number) / path.name, scratch / f"{number}-theirs" / path.name
+        for made in (directory, theirs):
             made.parent.mkdir()
-        golden_folder([segment for segment in golden_segments if segment.log.parent == path], folder)
-        with _opened(kafka, folder, theirs) as (log, kafka_log):
-            seeks += _compare_seeks(log, Seeker.of_folder(folder), kafka_log, rng, 500 if exhaustive else 60)
+        golden_directory([segment for segment in golden_segments if segment.log.parent == path], directory)
+        with _opened(kafka, directory, theirs) as (log, kafka_log):
+            seeks += _compare_seeks(log, Seeker.of_directory(directory), kafka_log, rng, 500 if exhaustive else 60)
             _compare_fetches(log, kafka_log, rng, 200 if exhaustive else 20)
-        shutil.rmtree(folder.parent, ignore_errors=True)
+        shutil.rmtree(directory.parent, ignore_errors=True)
         shutil.rmtree(theirs.parent, ignore_errors=True)
-    say(f"{len(folders)} folders, {seeks} seeks as Kafka's")
+    say(f"{len(directories)} directories, {seeks} seeks as Kafka's")
 
 
 def test_random_logs(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """Holes between and inside segments, records without timestamps, and files that are older or newer than both."""
+    """Offset gaps between and inside segments, records without timestamps, and files older or newer than both."""
     seeks = 0
     for number in range(400 if exhaustive else 40):
-        folder = scratch / f"test-{number}"
-        write_random_log(folder, rng)
-        theirs = scratch / "theirs" / folder.name
+        directory = scratch / f"test-{number}"
+        write_random_log(directory, rng)
+        theirs = scratch / "theirs" / directory.name
         theirs.parent.mkdir(exist_ok=True)
-        with _opened(kafka, folder, theirs) as (log, kafka_log):
-            seeks += _compare_seeks(log, Seeker.of_folder(folder), kafka_log, rng, 60)
+        with _opened(kafka, directory, theirs) as (log, kafka_log):
+            seeks += _compare_seeks(log, Seeker.of_directory(directory), kafka_log, rng, 60)
             _compare_fetches(log, kafka_log, rng, 6)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(theirs, ignore_errors=True)
     say(f"{seeks} seeks as Kafka's")
 
@@ -142,21 +148,21 @@ def test_a_segment_without_timestamps_swallows_the_search(kafka: Kafka, scratch:
     """Its file is newer than what is looked for, so Kafka looks there and nowhere else."""
     answers = []
     for mtime_ms in (99, 100):
-        folder = scratch / f"swallow-{mtime_ms}"
-        folder.mkdir()
+        directory = scratch / f"swallow-{mtime_ms}"
+        directory.mkdir()
         for base_offset, data in (
             (0, encoded.message(Record(0, -1, None, b"v"), 0)),
             (1, encoded.batch_v2([Record(1, 100, None, b"v")])),
         ):
-            log = folder / names.segment_file(base_offset, names.LOG_SUFFIX)
+            log = directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
             log.write_bytes(data)
             recovered = recover(WholeLog(np.frombuffer(data, np.uint8)), base_offset, RecoverOptions())
-            log.with_suffix(names.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
-            log.with_suffix(names.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
+            log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+            log.with_suffix(segment_files.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index)
             os.utime(log, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
-        theirs = scratch / "theirs" / folder.name
+        theirs = scratch / "theirs" / directory.name
         theirs.parent.mkdir(exist_ok=True)
-        with _opened(kafka, folder, theirs) as (ours, kafka_log):
+        with _opened(kafka, directory, theirs) as (ours, kafka_log):
             found = ours.fetch_offset_by_timestamp(100)
             assert [found] == kafka_log.offsets_by_timestamp(np.array([100]))
             answers.append(None if found is None else found.offset)
@@ -191,17 +197,17 @@ def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
     java_params = kafka.gateway.jvm.org.apache.kafka.storage.internals.log.RollParams
     base_offset, now, answers = 10, 2_000_000_000_000, Counter[bool]()
     for number in range(200 if exhaustive else 30):
-        folder = scratch / str(number)
-        folder.mkdir()
+        directory = scratch / str(number)
+        directory.mkdir()
         count, first_timestamp = rng.choice([0, 1, 3]), rng.choice([1_000, 1_000, -1])
         data = b"".join(
             encoded.batch_v2([Record(base_offset + each, first_timestamp + each, None, b"v" * rng.randrange(50))])
             for each in range(count)
         )
-        (folder / names.segment_file(base_offset, names.LOG_SUFFIX)).write_bytes(data)
+        (directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)).write_bytes(data)
         index_bytes = rng.choice([16, 36, 1_000, 1_000, 1_000])
         settings = {"segment.index.bytes": str(index_bytes), "segment.jitter.ms": rng.choice(["0", "0", "50"])}
-        with kafka.opened_segment(folder, base_offset, settings) as theirs:
+        with kafka.opened_segment(directory, base_offset, settings) as theirs:
             created = theirs.getClass().getDeclaredField("created")
             created.setAccessible(True)
             created.setLong(theirs, now - 1_000)
@@ -210,9 +216,8 @@ def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
                 base_offset,
                 OffsetIndex.new(base_offset, index_bytes),
                 TimeIndex.new(base_offset, index_bytes),
-                created_ms=now - 1_000,
-                roll_jitter_ms=theirs.rollJitterMs(),
             )
+            age = {"created_ms": now - 1_000, "roll_jitter_ms": theirs.rollJitterMs()}
             for each in range(rng.choice([0, 0, 1, 2, 3])):
                 if not ours.offset_index.is_full:
                     ours.offset_index.append(base_offset + each, each)
@@ -230,6 +235,6 @@ def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
                     now=now,
                 )
                 expected = theirs.shouldRoll(java_params(*astuple(params)))
-                assert ours.should_roll(params) == expected, (params, count, first_timestamp, settings)
+                assert should_roll(ours, params, **age) == expected, (params, count, first_timestamp, settings)
                 answers[expected] += 1
     say(f"{answers[True]} rolled and {answers[False]} not, as Kafka's")

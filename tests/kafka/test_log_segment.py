@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from kidxlib import formats, names, records
-from kidxlib.log_segment import BatchPosition, LogSegment, TimestampAndOffset
-from kidxlib.offset_index import OffsetIndex
-from kidxlib.records import Record
-from kidxlib.storage import WholeLog
-from kidxlib.time_index import TimeIndex
+from kidxlib.format import layouts as formats
+from kidxlib.format import segment_files
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.time import TimeIndex
+from kidxlib.log.list_offsets import TimestampAndOffset
+from kidxlib.log.positions import BatchPosition
+from kidxlib.log.segment import LogSegment
+from kidxlib.records import header_walk, reader
+from kidxlib.records.record import Record
+from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
-from tests.kidxlib import encoded
-from tests.kidxlib.golden import GoldenSegment
-from tests.support.kafka import Kafka
+from tests.support.kafka.classes import Kafka
+from tests.support.logs import encoded
+from tests.support.logs.golden import GoldenSegment
 
 _NUMBER = re.compile(r"-?\d+")
 
@@ -43,15 +47,15 @@ def _targets(rng: random.Random, known: list[int], count: int) -> list[int]:
 
 
 def _segment(
-    folder: Path, base_offset: int, data: bytes, offset_index: bytes = b"", time_index: bytes = b""
+    directory: Path, base_offset: int, data: bytes, offset_index: bytes = b"", time_index: bytes = b""
 ) -> LogSegment:
-    """Ours; the files for Kafka's are put into `folder`."""
+    """Ours; the files for Kafka's are put into `directory`."""
     for suffix, content in (
-        (names.LOG_SUFFIX, data),
-        (names.OFFSET_INDEX_SUFFIX, offset_index),
-        (names.TIME_INDEX_SUFFIX, time_index),
+        (segment_files.LOG_SUFFIX, data),
+        (segment_files.OFFSET_INDEX_SUFFIX, offset_index),
+        (segment_files.TIME_INDEX_SUFFIX, time_index),
     ):
-        (folder / names.segment_file(base_offset, suffix)).write_bytes(content)
+        (directory / segment_files.segment_file(base_offset, suffix)).write_bytes(content)
     return LogSegment(
         WholeLog(np.frombuffer(data, np.uint8)),
         base_offset,
@@ -64,13 +68,13 @@ def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: P
     """Offsets and timestamps at batches and records and next to them, between them, and on both sides of all."""
     rng = random.Random(random.getrandbits(32))  # of pytest-randomly's seed
     data = golden_segment.log.read_bytes()
-    data = data[: len(data) - golden_segment.cut_bytes]
+    data = data[: len(data) - golden_segment.truncated_bytes]
     log = WholeLog(np.frombuffer(data, np.uint8))
     base = golden_segment.base_offset
     ours = _segment(scratch, base, data, golden_segment.offset_index, golden_segment.time_index)
-    found = list(records.batches(log))
-    inside = [record for batch in rng.sample(found, min(5, len(found))) for record in records.records(log, batch)]
-    offsets = [offset for batch in found for offset in (records.base_offset(log, batch), batch.last_offset)]
+    found = list(header_walk.batches(log))
+    inside = [record for batch in rng.sample(found, min(5, len(found))) for record in reader.records(log, batch)]
+    offsets = [offset for batch in found for offset in (reader.base_offset(log, batch), batch.last_offset)]
     count = 100 if exhaustive else 4
     if found:
         assert ours.translate_offset(offsets[0]) == BatchPosition(offsets[0], 0, found[0].size)
@@ -106,7 +110,7 @@ def _random_batch(rng: random.Random) -> bytes:
 
 
 def test_batches_in_any_order(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """What a search makes of offsets that do not increase is Kafka's too, and of a position that it is told."""
+    """What a search makes of offsets that do not increase is Kafka's too, and of a position that it is given."""
     answers = nothing = 0
     for _ in range(300 if exhaustive else 25):
         encoded_batches = [_random_batch(rng) for _ in range(rng.randrange(6))]

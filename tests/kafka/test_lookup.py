@@ -12,18 +12,28 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib import formats, search
-from kidxlib.abstract_index import CorruptIndexError, IndexFullError, InvalidOffsetError, OffsetOverflowError
-from kidxlib.errors import KidxError
-from kidxlib.offset_index import OffsetIndex, OffsetPosition
-from kidxlib.search import PLAIN, WARM_COLD
-from kidxlib.time_index import InvalidTimestampError, TimeIndex
-from kidxlib.transaction_index import AbortedTransaction, TransactionIndex, UnknownVersionError
+from kidxlib.errors import (
+    CorruptIndexError,
+    IndexFullError,
+    InvalidOffsetError,
+    InvalidTimestampError,
+    KidxError,
+    OffsetOverflowError,
+    UnknownVersionError,
+)
+from kidxlib.format import layouts as formats
+from kidxlib.index import columns, search
+from kidxlib.index.aborted_transaction import AbortedTransaction
+from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.index.time import TimeIndex
+from kidxlib.index.transaction import TransactionIndex
 from tests.conftest import Say
-from tests.kidxlib.golden import GoldenSegment
-from tests.support import kafka_indexes
-from tests.support.kafka import Kafka, KafkaError
-from tests.support.kafka_indexes import KafkaIndex, Targets
+from tests.support.kafka import indexes
+from tests.support.kafka.bulk_calls import Targets
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.indexes import KafkaIndex
+from tests.support.kafka.results import KafkaError
+from tests.support.logs.golden import GoldenSegment
 
 AnIndex: TypeAlias = OffsetIndex | TimeIndex
 
@@ -54,8 +64,8 @@ class _Kind:
     key: int
 
 
-_OFFSET: Final = _Kind(OffsetIndex, kafka_indexes.offset_index, formats.OFFSET_INDEX_ENTRY, search.OFFSET)
-_TIME: Final = _Kind(TimeIndex, kafka_indexes.time_index, formats.TIME_INDEX_ENTRY, search.TIMESTAMP)
+_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, formats.OFFSET_INDEX_ENTRY, columns.OFFSET)
+_TIME: Final = _Kind(TimeIndex, indexes.time_index, formats.TIME_INDEX_ENTRY, columns.TIMESTAMP)
 _KINDS: Final = (_OFFSET, _TIME)
 
 #: What Kafka throws, and what we do.
@@ -128,14 +138,13 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
     for by_value in (False, True):
         column = kind.key + by_value
         entries = len(ours)
-        increasing = bool(search.increases(data, entries, column, base_offset))
+        increasing = bool(columns.increases(data, entries, column, base_offset))
         for upper in (False, True):
             slots = theirs.slots(targets, by_value=by_value, upper=upper)
             what = f"slots, {by_value=}, {upper=}"
-            for how in (WARM_COLD, PLAIN) if increasing else (WARM_COLD,):
-                asked = (data, entries, column, base_offset)
-                assert [how.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
-                assert how.slots(*asked, targets, upper, increasing).tolist() == slots, what
+            asked = (data, entries, column, base_offset)
+            assert [search.slot(*asked, target, upper) for target in targets.tolist()] == slots, what
+            assert search.slots(*asked, targets, upper, increasing).tolist() == slots, what
             compared += len(slots)
     answers = theirs.lookup_many(targets)
     assert [_fields(ours.lookup(target)) for target in targets.tolist()] == answers
@@ -155,7 +164,7 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
 def _compare_aborted(kafka: Kafka, path: Path, content: bytes, base_offset: int, rng: random.Random) -> int:
     """Ask both for ranges that start and end at what the entries say, and beside it."""
     path.write_bytes(content)
-    theirs = kafka_indexes.transaction_index(kafka, path, base_offset)
+    theirs = indexes.transaction_index(kafka, path, base_offset)
     ours = TransactionIndex.from_bytes(content, base_offset)
     marks = [mark for one in ours.all() for mark in (one.first_offset, one.last_offset, one.last_stable_offset)]
     offsets = sorted({mark + step for mark in (base_offset, *marks) for step in (-1, 0, 1)})
@@ -321,7 +330,7 @@ def test_sanity(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhau
 def test_transaction_indexes_written_to(
     kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhaustive: bool
 ) -> None:
-    """Likewise, sanity checks among the changes; files may hold anything, a part of an entry or other versions."""
+    """Sanity checks are among the changes; files may hold anything, a part of an entry or other versions."""
     outcomes: Counter[str] = Counter()
     for number in range(WRITTEN_EXHAUSTIVE if exhaustive else WRITTEN):
         path = scratch / f"{number}.txnindex"
@@ -330,7 +339,7 @@ def test_transaction_indexes_written_to(
         if content or rng.random() < 0.5:
             path.write_bytes(content)
         ours = TransactionIndex.from_bytes(content, base_offset)
-        theirs = kafka_indexes.transaction_index(kafka, path, base_offset)
+        theirs = indexes.transaction_index(kafka, path, base_offset)
         for _ in range(CHANGES // 4):
             change = rng.choice((["append"] * 5) + ["truncate_to", "reset", "sanity_check"])
             arguments: tuple[Any, ...] = ()

@@ -13,15 +13,17 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
-from kidxlib import producers, recover
-from kidxlib.names import LOG_SUFFIX, segment_file
-from kidxlib.storage import WholeLog
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.recovery import outcome, producers
+from kidxlib.recovery import segment as recover
+from kidxlib.storage.log_bytes import WholeLog
 from tests.kafka.compare import REASONS_OF_THE_FOLD, OurPartition, assert_as_kafka, fold_partition
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions
-from tests.kidxlib.golden import DATA, GoldenSegment
-from tests.support.kafka import Kafka, KafkaPartition
-from tests.support.snapshots import producers_in
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.results import KafkaPartition
+from tests.support.logs.golden import DATA, GoldenSegment
+from tests.support.logs.snapshots import producers_in
 
 #: Partitions tried per fault, and wild ones; a partition has two to three segments.
 PARTITIONS: Final = 3
@@ -60,7 +62,7 @@ def test_several_faults(kafka: Kafka, scratch: Path, examples: int, seed: str, t
 
 def test_every_end_has_a_fault() -> None:
     """A new way to end needs a fault that leads there. Only a file of 2 GiB has none."""
-    reasons = {reason or "ok" for _, reason, _ in recover._ENDS.values()}
+    reasons = {reason or "ok" for _, reason, _ in outcome._ENDS.values()}
     assert reasons | REASONS_OF_THE_FOLD == {fault.meets for fault in FAULTS.values()} | {"segment-too-large"}
     assert len(REASONS_OF_THE_FOLD) == len(producers._FAILURES) + 1  # and a leader epoch
 
@@ -70,16 +72,16 @@ def test_golden_partitions(kafka: Kafka, scratch: Path, golden_segments: list[Go
 
     Method: recover each golden partition of the repository again, and compare with the files and with us.
     """
-    for folder in sorted({segment.log.parent for segment in golden_segments}):
-        if not (DATA / "expected" / folder.name).is_dir():
+    for directory in sorted({segment.log.parent for segment in golden_segments}):
+        if not (DATA / "expected" / directory.name).is_dir():
             continue
-        segments = [segment for segment in golden_segments if segment.log.parent == folder]
+        segments = [segment for segment in golden_segments if segment.log.parent == directory]
         partition = Partition(
             logs=tuple((segment.base_offset, segment.log.read_bytes()) for segment in segments),
             options=segments[0].options,
         )
         kafkas = _recover_with_kafka(kafka, scratch, partition)
-        _assert_as_expected(kafkas, DATA / "expected" / folder.name)
+        _assert_as_expected(kafkas, DATA / "expected" / directory.name)
         assert_as_kafka(_recover(partition), kafkas)
 
 
@@ -134,9 +136,9 @@ def _recover(partition: Partition) -> OurPartition:
 
 
 def _recover_with_kafka(kafka: Kafka, scratch: Path, partition: Partition) -> KafkaPartition:
-    folder = scratch / "test-0"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    directory = scratch / "test-0"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
     for base_offset, log in partition.logs:
-        (folder / segment_file(base_offset, LOG_SUFFIX)).write_bytes(log)
-    return kafka.recover(folder, partition.options.interval_bytes, partition.options.max_index_bytes)
+        (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(log)
+    return kafka.recover(directory, partition.options.interval_bytes, partition.options.max_index_bytes)

@@ -12,15 +12,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kidxlib import formats, records
-from kidxlib.records import Header, MalformedRecordsError, Record, text_of
-from kidxlib.storage import LogBytes, WholeLog
+from kidxlib.errors import MalformedRecordsError
+from kidxlib.format import layouts as formats
+from kidxlib.records import header_walk, reader
+from kidxlib.records.record import Header, Record, text_of
+from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import Say
-from tests.kidxlib import encoded
-from tests.kidxlib.golden import GoldenSegment
-from tests.kidxlib.v2_records import varint
-from tests.support.kafka import Kafka
-from tests.support.kafka_records import KafkaBatch, KafkaThrewError, NewBatch
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.records import KafkaBatch, KafkaThrewError, NewBatch
+from tests.support.logs import encoded
+from tests.support.logs.golden import GoldenSegment
+from tests.support.logs.v2_records import varint
 
 
 def _log(data: bytes) -> LogBytes:
@@ -31,20 +33,20 @@ def _read(log: LogBytes) -> tuple[list[KafkaBatch], list[Record], MalformedRecor
     """All that is read from a log, until its end or an error."""
     batches, read = [], []
     try:
-        for batch in records.batches(log):
-            inside = list(records.records(log, batch))
+        for batch in header_walk.batches(log):
+            inside = list(reader.records(log, batch))
             batches.append(
                 KafkaBatch(
                     position=batch.position,
                     size=batch.size,
                     magic=batch.magic,
-                    base_offset=records.base_offset(log, batch),
+                    base_offset=reader.base_offset(log, batch),
                     last_offset=batch.last_offset,
                     max_timestamp=batch.max_timestamp,
                     leader_epoch=batch.partition_leader_epoch,
                     records=batch.records_count if batch.is_v2 else None,
                     delete_horizon_ms=batch.delete_horizon_ms,
-                    offset_of_max_timestamp=records.offset_of_max_timestamp(log, batch),
+                    offset_of_max_timestamp=reader.offset_of_max_timestamp(log, batch),
                 )
             )
             read += inside
@@ -80,7 +82,7 @@ def _throws(kafka: Kafka, log: Path) -> bool:
 def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: Path) -> None:
     """Real, synthetic and damaged logs; a damaged one up to where Kafka throws."""
     error = _assert_as_kafka(kafka, golden_segment.log.read_bytes(), scratch)
-    assert error is None or golden_segment.cut_bytes > 0
+    assert error is None or golden_segment.truncated_bytes > 0
 
 
 _LOG_APPEND_TIME: Final = 1_800_000_000_000
@@ -238,7 +240,7 @@ _ODD: Final[dict[str, bytes]] = {
             "lz4 frame": encoded.lz4_frame(_MESSAGES),
             "lz4 header checksum wrong": encoded.lz4_frame(_MESSAGES, checksum_error=1),
             "lz4 with content size": encoded.lz4_frame(_MESSAGES, flags=0x68, content_size=bytes(8)),
-            "lz4 with wrong content checksum": encoded.lz4_frame(_MESSAGES, flags=0x64, behind=bytes(8)),
+            "lz4 with wrong content checksum": encoded.lz4_frame(_MESSAGES, flags=0x64, end=bytes(8)),
             "lz4 with block checksums, wrong": encoded.lz4_frame([_MESSAGES[0] + bytes(4)], flags=0x70),
             "lz4 of dependent blocks": encoded.lz4_frame(_MESSAGES, flags=0x40),
             "lz4 with a dictionary": encoded.lz4_frame(_MESSAGES, flags=0x61, content_size=bytes(4)),
@@ -247,10 +249,10 @@ _ODD: Final[dict[str, bytes]] = {
             "lz4 block size 7": encoded.lz4_frame(_MESSAGES, block_size_code=0x70),
             "lz4 block size 8": encoded.lz4_frame(_MESSAGES, block_size_code=0x80),
             "lz4 block larger than it may be": encoded.lz4_frame([b"".join(_MESSAGES), bytes(65537)]),
-            "lz4 without end mark": encoded.lz4_frame(_MESSAGES, behind=b""),
-            "lz4 cut in a block": encoded.lz4_frame(_MESSAGES, behind=b"")[:-1],
+            "lz4 without end mark": encoded.lz4_frame(_MESSAGES, end=b""),
+            "lz4 cut in a block": encoded.lz4_frame(_MESSAGES, end=b"")[:-1],
             "lz4 of no blocks": encoded.lz4_frame([]),
-            "lz4 header cut": encoded.lz4_frame([], behind=b"")[:-1],
+            "lz4 header cut": encoded.lz4_frame([], end=b"")[:-1],
             "lz4 with another magic number": b"\5" + encoded.lz4_frame(_MESSAGES)[1:],
         }.items()
     },
@@ -275,8 +277,8 @@ _ODD: Final[dict[str, bytes]] = {
             "more headers than bytes": varint(8) + b"\0\0\0\1\1\x06\0\1",
             "header whose key is null": varint(8) + b"\0\0\0\1\1\2\1\1",
             "header whose key is not UTF-8": varint(11) + b"\0\0\0\1\1\2\6a\xffb\1",
-            "byte behind the fields": varint(7) + b"\0\0\0\1\1\0\0",
-            "byte behind the record": varint(6) + b"\0\0\0\1\1\0\0",
+            "byte after the fields": varint(7) + b"\0\0\0\1\1\0\0",
+            "byte after the record": varint(6) + b"\0\0\0\1\1\0\0",
             "attributes": varint(6) + b"\xff\0\0\1\1\0",
         }.items()
     },
@@ -284,15 +286,15 @@ _ODD: Final[dict[str, bytes]] = {
 
 
 @pytest.mark.parametrize("odd", _ODD)
-@pytest.mark.parametrize("behind", [b"", encoded.batch_v2(encoded.RECORDS)], ids=["alone", "before a sound batch"])
-def test_odd_batches(kafka: Kafka, scratch: Path, odd: str, behind: bytes) -> None:
+@pytest.mark.parametrize("following", [b"", encoded.batch_v2(encoded.RECORDS)], ids=["alone", "before a sound batch"])
+def test_odd_batches(kafka: Kafka, scratch: Path, odd: str, following: bytes) -> None:
     """What Kafka reads is read, what it refuses is refused."""
     sound = encoded.batch_v2(encoded.RECORDS)
-    _assert_as_kafka(kafka, sound + _ODD[odd] + behind, scratch)
+    _assert_as_kafka(kafka, sound + _ODD[odd] + following, scratch)
 
 
 def test_damaged_batches(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    """Bytes changed at random behind the magic, which a checksum would have told of: refused where Kafka refuses it,
+    """Bytes changed at random after the magic, which a checksum would have found: refused where Kafka refuses it,
     else read alike.
     """
     sound = [encoded.batch_v2(encoded.RECORDS[:4], codec, compress) for codec, compress in encoded.WAYS.values()]
@@ -324,16 +326,16 @@ def test_first_record_since(
         log = _log(segment.log.read_bytes())
         batches, read, _ = _read(log)
         for found in rng.sample(batches, min(4, len(batches))):
-            batch = next(records.batches(log, found.position))
+            batch = next(header_walk.batches(log, found.position))
             path = scratch / "a.log"
             path.write_bytes(log.read(batch.position, batch.size))
-            inside = list(records.records(log, batch))
+            inside = list(reader.records(log, batch))
             for _ in range(3):
                 near = rng.choice(inside or read)
                 timestamp, offset = near.timestamp + rng.choice([-1, 0, 1]), near.offset + rng.choice([-1, 0, 1])
                 if batch.max_timestamp < timestamp:
                     continue
-                record = records.first_record_since(log, batch, timestamp, offset)
+                record = reader.first_record_since(log, batch, timestamp, offset)
                 theirs = kafka.records.first_since(path, timestamp, 0, offset)
                 assert (record and (record.timestamp, record.offset)) == (theirs and theirs[:2])
 

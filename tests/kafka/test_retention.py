@@ -14,16 +14,26 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kidxlib.largest_timestamp import max_timestamp_on_disk
-from kidxlib.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_log, segment_file
-from kidxlib.recover import RecoveredSegment, RecoverOptions, recover
-from kidxlib.retention import REASONS, Bounds, Cleanup, Segments, TopicPolicy, decide
-from kidxlib.storage import WholeLog
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.retention.decide import decide
+from kidxlib.retention.partition import Bounds, Segments
+from kidxlib.retention.reasons import REASONS
+from kidxlib.retention.time_index_files import max_timestamp_on_disk
+from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
-from tests.kidxlib.golden import GoldenSegment
-from tests.kidxlib.segments import Batch, encode
-from tests.support.kafka import Kafka
-from tests.support.kafka_retention import KafkaRetention
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.retention import KafkaRetention
+from tests.support.logs.batches import Batch, encode
+from tests.support.logs.golden import GoldenSegment
 
 CASES, CASES_EXHAUSTIVE = 600, 6_000
 
@@ -38,7 +48,7 @@ _CLEANUP: Final = ("delete", "delete", "delete", "compact", "compact,delete", ""
 class _Partition:
     """A partition's files, and what recovery finds in them."""
 
-    folder: Path
+    directory: Path
     recovered: dict[int, RecoveredSegment]
 
     @property
@@ -50,29 +60,29 @@ class _Partition:
         known = {base_offset: found.facts.max_timestamp_ms for base_offset, found in self.recovered.items()}
         if clean:
             for base_offset, timestamp in known.items():
-                on_disk = max_timestamp_on_disk([str(self.folder)], base_offset, timestamp)
+                on_disk = max_timestamp_on_disk([str(self.directory)], base_offset, timestamp)
                 if on_disk is not None:
                     known[base_offset] = on_disk.max_timestamp
-        logs = [self.folder / segment_file(base_offset, LOG_SUFFIX) for base_offset in known]
+        logs = [self.directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in known]
         sizes = [found.facts.valid_bytes for found in self.recovered.values()]
         return Segments(
             base_offsets=np.array(list(known), np.int64),
             sizes=np.array(sizes, np.int64),
             max_timestamps=np.array(list(known.values()), np.int64),
             mtimes_ms=np.array([log.stat().st_mtime_ns // 1_000_000 for log in logs], np.int64),
-            well=np.ones(len(logs), np.bool_),
+            fully_read=np.ones(len(logs), np.bool_),
         )
 
 
-def _partition(folder: Path) -> _Partition:
+def _partition(directory: Path) -> _Partition:
     recovered = {}
-    for log in sorted(folder.glob(f"*{LOG_SUFFIX}")):
+    for log in sorted(directory.glob(f"*{LOG_SUFFIX}")):
         base_offset = parse_segment_log(log.name)
         assert base_offset is not None
         recovered[base_offset] = recover(
             WholeLog(np.fromfile(log, np.uint8)), base_offset=base_offset, options=RecoverOptions()
         )
-    return _Partition(folder, recovered)
+    return _Partition(directory, recovered)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +118,7 @@ def _compare(
     )
     ours = decide(segments, bounds, _policy(settings), now_ms)
     theirs = retention.retain(
-        partition.folder,
+        partition.directory,
         settings,
         now_ms,
         log_start_offset=log_start_offset,
@@ -116,10 +126,10 @@ def _compare(
         clean=clean,
     )
     assert theirs.before == segments.base_offsets.tolist()
-    told = (settings, now_ms, log_start_offset, high_watermark, clean, segments, [REASONS[n] for n in ours.reasons])
-    assert theirs.deleted == segments.base_offsets[: ours.deleted].tolist(), told
+    given = (settings, now_ms, log_start_offset, high_watermark, clean, segments, [REASONS[n] for n in ours.reasons])
+    assert theirs.deleted == segments.base_offsets[: ours.deleted].tolist(), given
     first = bounds.log_end_offset if ours.whole_partition else int(segments.base_offsets[ours.deleted])
-    assert theirs.log_start_offset == max(first, bounds.log_start_offset), told
+    assert theirs.log_start_offset == max(first, bounds.log_start_offset), given
     return Counter(REASONS[number].value for number in ours.reasons)
 
 
@@ -131,9 +141,9 @@ def _timestamps(rng: random.Random, count: int) -> Iterator[int]:
         yield rng.choice([-1, -1, -5]) if rng.random() < 0.2 else _NOW - age
 
 
-def _write_partition(rng: random.Random, folder: Path) -> _Partition:
+def _write_partition(rng: random.Random, directory: Path) -> _Partition:
     """A few segments of a few batches; the last may be empty, some hold messages of formats without timestamps."""
-    folder.mkdir()
+    directory.mkdir()
     count = rng.randint(1, 7)
     base_offset = rng.choice([0, 0, 7, 2**40])
     for number, timestamp in enumerate(_timestamps(rng, count)):
@@ -143,27 +153,27 @@ def _write_partition(rng: random.Random, folder: Path) -> _Partition:
             earlier = [Batch(timestamp=timestamp - rng.randint(0, 3)) for _ in range(rng.choice([0, 0, 1, 3]))]
             newest = Batch(timestamp=timestamp, body=bytes(rng.choice([39, 100, 500])))
             batches = [Batch(magic=0)] if timestamp < 0 and rng.random() < 0.5 else [*earlier, newest]
-        log = folder / segment_file(base_offset, LOG_SUFFIX)
+        log = directory / segment_file(base_offset, LOG_SUFFIX)
         log.write_bytes(b"".join(encode(base_offset, batches)))
         mtime_ms = _NOW - rng.choice(_AGES)
         # The rest of a millisecond is there to be dropped.
         os.utime(log, ns=(0, mtime_ms * 1_000_000 + rng.choice([0, 999_999])))
         base_offset += len(batches)
-    return _partition(folder)
+    return _partition(directory)
 
 
 def _write_indexes(rng: random.Random, partition: _Partition) -> None:
     """What a clean stop leaves, or something has made of it."""
     for base_offset, found in partition.recovered.items():
-        offset_index = partition.folder / segment_file(base_offset, OFFSET_INDEX_SUFFIX)
-        time_index = partition.folder / segment_file(base_offset, TIME_INDEX_SUFFIX)
+        offset_index = partition.directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX)
+        time_index = partition.directory / segment_file(base_offset, TIME_INDEX_SUFFIX)
         entries = found.time_index
         content = {
             "padded": entries + bytes(12 * rng.randint(1, 3)),
             "zeros": bytes(12 * rng.randint(1, 3)),
-            "cut": entries[: rng.randint(0, len(entries))],
+            "truncated": entries[: rng.randint(0, len(entries))],
             "empty": b"",
-        }.get(rng.choice(["as it is"] * 6 + ["padded", "zeros", "cut", "empty"]), entries)
+        }.get(rng.choice(["as it is"] * 6 + ["padded", "zeros", "truncated", "empty"]), entries)
         if rng.random() < 0.9:
             offset_index.write_bytes(found.offset_index)
         if rng.random() < 0.9:
@@ -180,8 +190,8 @@ def test_generated_partitions(
     deleted = 0
     cases = CASES_EXHAUSTIVE if exhaustive else CASES
     for _ in range(cases):
-        folder = scratch / "t-0"
-        partition = _write_partition(rng, folder)
+        directory = scratch / "t-0"
+        partition = _write_partition(rng, directory)
         clean = rng.random() < 0.5
         if clean:
             _write_indexes(rng, partition)
@@ -206,7 +216,7 @@ def test_generated_partitions(
         )
         deleted += sum(found[reason] for reason in ("log-start", "size", "time"))
         reasons.update(found)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     say(f"{cases} partitions as Kafka's, {deleted} segments deleted; {dict(reasons.most_common())}")
     never_here = {"not-well", "internal-topic", "policy-unknown", "looks-compacted", "not modelled"}
     assert set(reasons) == {reason.value for reason in REASONS} - never_here
@@ -216,13 +226,13 @@ def test_golden_partitions(
     retention: KafkaRetention, scratch: Path, golden_segments: list[GoldenSegment], rng: random.Random, say: Say
 ) -> None:
     """All partitions that Kafka has written, and the damaged ones: by time around each segment's age, and by size."""
-    folders = sorted({segment.log.parent for segment in golden_segments})
+    directories = sorted({segment.log.parent for segment in golden_segments})
     reasons: Counter[str] = Counter()
     cases = 0
-    for source in folders:
+    for source in directories:
         original = _partition(source)
         segments = original.segments(clean=False)
-        cut = any(segment.cut_bytes for segment in golden_segments if segment.log.parent == source)
+        cut = any(segment.truncated_bytes for segment in golden_segments if segment.log.parent == source)
         limits: list[tuple[int, int, int]] = [(0, -1, 0), (0, -1, 10**13)]  # retention.ms, retention.bytes, now
         of_mtime = segments.max_timestamps < 0
         for timestamp in np.where(of_mtime, segments.mtimes_ms, segments.max_timestamps)[: None if not cut else 0]:
@@ -230,19 +240,19 @@ def test_golden_partitions(
         for start in range(len(segments)):
             limits += [(-1, int(segments.sizes[start:].sum()) + step, 0) for step in (-1, 0)]
         for retention_ms, retention_bytes, now_ms in limits:
-            folder = scratch / source.name
-            shutil.copytree(source, folder)
+            directory = scratch / source.name
+            shutil.copytree(source, directory)
             settings = {
                 "retention.ms": retention_ms,
                 "retention.bytes": retention_bytes,
                 "cleanup.policy": "delete",
                 "segment.index.bytes": 1 << 20,
             }
-            has_indexes = any(folder.glob(f"*{TIME_INDEX_SUFFIX}"))
+            has_indexes = any(directory.glob(f"*{TIME_INDEX_SUFFIX}"))
             try:
                 reasons += _compare(
                     retention,
-                    _Partition(folder, original.recovered),
+                    _Partition(directory, original.recovered),
                     settings,
                     now_ms,
                     clean=has_indexes and rng.random() < 0.5,
@@ -251,5 +261,5 @@ def test_golden_partitions(
                 error.add_note(str(source))
                 raise
             cases += 1
-            shutil.rmtree(folder)
-    say(f"{cases} cases of {len(folders)} partitions as Kafka's; {dict(reasons.most_common())}")
+            shutil.rmtree(directory)
+    say(f"{cases} cases of {len(directories)} partitions as Kafka's; {dict(reasons.most_common())}")

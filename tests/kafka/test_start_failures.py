@@ -1,4 +1,4 @@
-"""What keeps a broker from starting before it comes to logs: held to the classes of Kafka that find it out."""
+"""What keeps a broker from starting before it comes to logs, compared with the classes of Kafka that find it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from typing import Final
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from kidxlib import names, start_failures
-from kidxlib.log_dir import PARTITION_METADATA
-from kidxlib.start_failures import Thrown
+from kidxlib.audit.startup import checkpoints, log_dir_entries, partition_files
+from kidxlib.audit.startup.text_files import Thrown
+from kidxlib.format import checkpoint_files, topic_partition
+from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
-from tests.support.kafka import Kafka, error_of
-from tests.support.random_logs import write_random_log
+from tests.support.kafka.broker import Broker, BrokerError
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.results import error_of
+from tests.support.logs.random_logs import write_random_log
 
 _ID: Final = b"AAAAAAAAAAAAAAAAAAAAAg"
 #: Of these checkpoints and metadata files are put together, well and badly.
@@ -54,9 +57,9 @@ def _thrown(act: Callable[..., object], *arguments: object) -> Thrown | None:
     return None
 
 
-def _told(failures: Iterable[str]) -> Thrown | None:
-    [*told] = (thrown for failure in failures for thrown in Thrown if thrown in failure)
-    return told[0] if told else None
+def _reported(failures: Iterable[str]) -> Thrown | None:
+    [*reported] = (thrown for failure in failures for thrown in Thrown if thrown in failure)
+    return reported[0] if reported else None
 
 
 def _random_checkpoint(fields: int, rng: random.Random) -> bytes:
@@ -87,27 +90,27 @@ def test_directories_are_partitions_as_to_kafka(kafka: Kafka, rng: random.Random
         except Py4JJavaError as error:
             assert error_of(error).name == "KafkaException"
             expected = None
-        ours = names.loaded_as(name)
+        ours = topic_partition.loaded_as(name)
         assert (ours and (ours.topic, ours.partition)) == expected, name
 
 
 def test_checkpoints_are_read_as_by_kafka(kafka: Kafka, scratch: Path, rng: random.Random, say: Say) -> None:
     """The offsets that it takes, and how it fails: what marks the log dir, and what does not."""
     kafkas, java = kafka.gateway.jvm.org.apache.kafka.storage.internals, kafka.gateway.jvm.java.io.File
-    path = scratch / names.HIGH_WATERMARK_CHECKPOINT  # of which either is told as a failure
+    path = scratch / checkpoint_files.HIGH_WATERMARK_CHECKPOINT  # of which either is reported as a failure
     counts: dict[str, int] = {}
     for _ in range(600):
         path.write_bytes(_random_checkpoint(3, rng))
         channel = kafkas.log.LogDirFailureChannel(1)
         checkpoint = kafkas.checkpoint.OffsetCheckpointFile(java(str(path)), channel)
         thrown = _thrown(checkpoint.read)
-        ours = start_failures.read_offsets(scratch, path.name)
-        told = _told([ours.failure]) if ours.failure else None
+        ours = checkpoints.read_offsets(scratch, path.name)
+        reported = _reported([ours.failure]) if ours.failure else None
         assert (ours.failure is not None) == (thrown is not None), path.read_bytes()
-        assert (told is Thrown.IO) == (thrown is Thrown.IO) == channel.hasOfflineLogDir(str(scratch))
+        assert (reported is Thrown.IO) == (thrown is Thrown.IO) == channel.hasOfflineLogDir(str(scratch))
         if thrown is None:
             theirs = {str(each.getKey().toString()): each.getValue() for each in checkpoint.read().entrySet()}
-            assert {partition.folder: offset for partition, offset in ours.by_partition.items()} == theirs
+            assert {partition.directory: offset for partition, offset in ours.by_partition.items()} == theirs
         counts[str(thrown and thrown.name)] = counts.get(str(thrown and thrown.name), 0) + 1
     assert len(counts) == 3, counts
     say(f"offset checkpoints, by what Kafka throws: {counts}")
@@ -115,11 +118,11 @@ def test_checkpoints_are_read_as_by_kafka(kafka: Kafka, scratch: Path, rng: rand
 
 def test_epochs_and_topic_ids_are_read_as_by_kafka(kafka: Kafka, scratch: Path, rng: random.Random) -> None:
     """Loaded with the log that they belong to."""
-    folder = scratch / "test-0"
+    directory = scratch / "test-0"
     for content in _METADATA:
-        _hold_folder(kafka, folder, PARTITION_METADATA, content)
+        _hold_directory(kafka, directory, PARTITION_METADATA, content)
     for _ in range(150):
-        _hold_folder(kafka, folder, names.LEADER_EPOCH_CHECKPOINT, _random_checkpoint(2, rng))
+        _hold_directory(kafka, directory, checkpoint_files.LEADER_EPOCH_CHECKPOINT, _random_checkpoint(2, rng))
 
 
 @pytest.mark.parametrize(
@@ -144,21 +147,55 @@ def test_epochs_and_topic_ids_are_read_as_by_kafka(kafka: Kafka, scratch: Path, 
 )
 def test_names_are_offsets_as_to_kafka(name: str, kafka: Kafka, scratch: Path) -> None:
     """A file of that name beside a log."""
-    _hold_folder(kafka, scratch / "test-0", name, b"")
+    _hold_directory(kafka, scratch / "test-0", name, b"")
 
 
-def _hold_folder(kafka: Kafka, folder: Path, name: str, content: bytes) -> None:
-    """Let Kafka load a folder with a sound log and this file."""
-    shutil.rmtree(folder, ignore_errors=True)
-    write_random_log(folder, random.Random(1))
-    (folder / name).write_bytes(content)
-    told = _told(start_failures.in_folder(folder))
+def test_partitions_that_their_topic_ids_do_not_fit_are_not_served(tmp_path: Path) -> None:
+    """By a real broker with KRaft: those that it sets aside, which are empty from then on, and one that it refuses. It
+    does not even start with one under two names.
+    """
+    broker = Broker(tmp_path / "broker", {})
+    with broker.running():
+        for topic, partitions in (("none", 1), ("wrong", 2), ("other", 1), ("sound", 1)):
+            broker.run_tool(
+                "org.apache.kafka.tools.TopicCommand",
+                *("--bootstrap-server", broker.bootstrap, "--create", "--topic", topic),
+                *("--partitions", str(partitions)),
+            )
+    log_dir = broker.log_dir
+    assert list(log_dir_entries.failures_in_log_dir(log_dir)) == []
+    (log_dir / "none-0" / PARTITION_METADATA).unlink()
+    (log_dir / "wrong-1" / PARTITION_METADATA).write_bytes(b"version: 0\ntopic_id: " + _ID)
+    shutil.copyfile(log_dir / "sound-0" / PARTITION_METADATA, log_dir / "other-0" / PARTITION_METADATA)
+    reported = list(log_dir_entries.failures_in_log_dir(log_dir))
+    with broker.running() as run:
+        pass
+    assert {path.name.partition(".")[0] for path in log_dir.glob("*-stray")} == {"none-0", "wrong-1"}
+    assert "InconsistentTopicIdException: Tried to assign topic ID" in run.log.read_text()
+    none, other, wrong = sorted(reported)  # of the two with one id, the second by name is reported
+    assert none.startswith(f"{log_dir}/none-0: no {PARTITION_METADATA}; a broker that starts sets the directory aside")
+    assert wrong.startswith(f"{log_dir}/wrong-1/{PARTITION_METADATA}: topic id {_ID.decode()}, wrong-0 has ")
+    assert other.startswith(f"{log_dir}/sound-0/{PARTITION_METADATA}: ") and ", as other-0 has: no two topics" in other
+
+    shutil.copytree(log_dir / "sound-0", log_dir / "sound-00")
+    twice = f"{log_dir}/sound-00: to a broker it is sound-0, as {log_dir}/sound-0 is; it does not start with both"
+    assert twice in list(log_dir_entries.failures_in_log_dir(log_dir))
+    with pytest.raises(BrokerError, match="Duplicate log directories for sound-0 are found"), broker.running():
+        pass
+
+
+def _hold_directory(kafka: Kafka, directory: Path, name: str, content: bytes) -> None:
+    """Let Kafka load a directory with a sound log and this file."""
+    shutil.rmtree(directory, ignore_errors=True)
+    write_random_log(directory, random.Random(1))
+    (directory / name).write_bytes(content)
+    reported = _reported(partition_files.failures_in_directory(directory))
 
     def load() -> None:
-        with kafka.opened_log(folder):
+        with kafka.opened_log(directory):
             pass
 
-    assert told == _thrown(load), (name, content)
+    assert reported == _thrown(load), (name, content)
 
 
 _JUNK: Final = b"junk\n"
@@ -176,11 +213,11 @@ _JUNK: Final = b"junk\n"
         ("a-0.b-future/leader-epoch-checkpoint", _JUNK),
         ("a-0.b-stray/leader-epoch-checkpoint", b"0\n1\n0 x\n"),
         ("a-0.b-delete/foo.snapshot", b""),
-        (names.RECOVERY_POINT_CHECKPOINT, _JUNK),
-        (names.RECOVERY_POINT_CHECKPOINT, b"0\n3\na 0 7\n"),
-        (names.RECOVERY_POINT_CHECKPOINT, b"0\n1\na 0 x\n"),
-        (names.LOG_START_OFFSET_CHECKPOINT, _JUNK),
-        (names.LOG_START_OFFSET_CHECKPOINT, b""),
+        (checkpoint_files.RECOVERY_POINT_CHECKPOINT, _JUNK),
+        (checkpoint_files.RECOVERY_POINT_CHECKPOINT, b"0\n3\na 0 7\n"),
+        (checkpoint_files.RECOVERY_POINT_CHECKPOINT, b"0\n1\na 0 x\n"),
+        (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, _JUNK),
+        (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, b""),
     ],
 )
 def test_a_log_dir_is_taken_as_by_log_manager(path: str, content: bytes, kafka: Kafka, scratch: Path) -> None:
@@ -193,10 +230,12 @@ def test_a_log_dir_is_taken_as_by_log_manager(path: str, content: bytes, kafka: 
     if not path.endswith("/"):
         planted.write_bytes(content)
     read = [
-        start_failures.read_offsets(log_dir, name)
-        for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
+        checkpoints.read_offsets(log_dir, name)
+        for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.LOG_START_OFFSET_CHECKPOINT)
     ]
-    told = [each.failure for each in read if each.failure is not None] + list(start_failures.in_log_dir(log_dir))
+    reported = [each.failure for each in read if each.failure is not None] + list(
+        log_dir_entries.failures_in_log_dir(log_dir)
+    )
     ended, offline = kafka.start_log_manager(log_dir)
-    assert bool(told) == (ended or offline), told
-    assert offline == any(Thrown.IO in failure for failure in told), told
+    assert bool(reported) == (ended or offline), reported
+    assert offline == any(Thrown.IO in failure for failure in reported), reported

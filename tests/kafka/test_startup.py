@@ -1,4 +1,4 @@
-"""What a broker does when it starts is told beforehand: held to Kafka's own `LogLoader`."""
+"""The start-up simulation, compared with Kafka's own `LogLoader`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ import numpy as np
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from kidxlib import formats, names
-from kidxlib.producers import Producers
-from kidxlib.records import MalformedRecordsError, Record, batches
-from kidxlib.recover import RecoverOptions, recover
-from kidxlib.startup import HOLDS_FOR, Action, Forecast, Recovery, forecast
-from kidxlib.storage import LogFile
+from kidxlib.audit.startup.loader import simulate_startup
+from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.audit.startup.simulation import HOLDS_FOR, StartupAction, StartupSimulation
+from kidxlib.errors import MalformedRecordsError
+from kidxlib.format import layouts as formats
+from kidxlib.format import segment_files
+from kidxlib.records.header_walk import batches
+from kidxlib.records.record import Record
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.lazy_log import LogFile
 from tests.conftest import Say
-from tests.kidxlib import encoded
-from tests.support.kafka import OLDER, Kafka, error_of
-from tests.support.random_logs import write_random_log
+from tests.support.kafka.classes import OLDER, Kafka
+from tests.support.kafka.results import error_of
+from tests.support.logs import encoded
+from tests.support.logs.random_logs import write_random_log
 
 
 def _flip(data: bytes, rng: random.Random) -> bytes:
@@ -34,7 +41,7 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
 
 
 #: A magic below 0, or a batch of magic 2 that is too small: Kafka may take what follows for the rest of its header.
-_UNTOLD: Final = re.compile("found magic -|found [0-9]+ bytes, expected 61 or more of magic")
+_NOT_SIMULATED: Final = re.compile("found magic -|found [0-9]+ bytes, expected 61 or more of magic")
 
 #: What may have become of a log.
 _LOGS: Final[list[Callable[[bytes, random.Random], bytes]]] = [
@@ -45,9 +52,9 @@ _LOGS: Final[list[Callable[[bytes, random.Random], bytes]]] = [
 ]
 
 
-def _spoil(folder: Path, rng: random.Random) -> None:
-    """What a crash, a cleaner, or a person may have left in a partition's folder."""
-    logs = sorted(folder.glob("*.log"))
+def _spoil(directory: Path, rng: random.Random) -> None:
+    """What a crash, a cleaner, or a person may have left in a partition's directory."""
+    logs = sorted(directory.glob("*.log"))
     ways = [_spoil_log, _spoil_log, _spoil_log, _spoil_indexes, _spoil_indexes, _leave_files, _swap_in]
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         rng.choice(ways)(rng.choice(logs), rng)
@@ -59,16 +66,16 @@ def _spoil_log(log: Path, rng: random.Random) -> None:
 
 def _spoil_indexes(log: Path, rng: random.Random) -> None:
     """They are missing, padded, or have entries of another log: below the base offset, or of a version to come."""
-    index = log.with_suffix(names.OFFSET_INDEX_SUFFIX)
+    index = log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX)
     match rng.randrange(4):
         case 0:
             index.unlink(missing_ok=True)
         case 1:
-            log.with_suffix(names.TIME_INDEX_SUFFIX).unlink(missing_ok=True)
+            log.with_suffix(segment_files.TIME_INDEX_SUFFIX).unlink(missing_ok=True)
         case 2:
             row = (rng.choice([0, 0, 300]), 1, 0, rng.choice([-5, 10**6]), 0)
             entry = np.array([row], formats.ABORTED_TRANSACTION).tobytes()
-            log.with_suffix(names.TRANSACTION_INDEX_SUFFIX).write_bytes(entry)
+            log.with_suffix(segment_files.TRANSACTION_INDEX_SUFFIX).write_bytes(entry)
         case _ if index.exists():
             index.write_bytes(index.read_bytes() + bytes(8 * rng.randint(1, 3)))
 
@@ -80,81 +87,83 @@ def _leave_files(log: Path, rng: random.Random) -> None:
     content = rng.choice([b"", rng.randbytes(8)])
     if suffix == ".snapshot" and rng.random() < 0.7:
         content = Producers().snapshot()
-    log.with_name(names.segment_file(offset, suffix)).write_bytes(content)
+    log.with_name(segment_files.segment_file(offset, suffix)).write_bytes(content)
 
 
 def _swap_in(log: Path, rng: random.Random) -> None:
     """A compacted segment is about to take the place of this one, and perhaps of the next."""
-    folder, base_offset = log.parent, names.parse_segment_log(log.name) or 0
+    directory, base_offset = log.parent, segment_files.parse_segment_log(log.name) or 0
     offsets = sorted(rng.sample(range(base_offset, base_offset + 30), rng.randint(1, 3)))
     data = b"".join(encoded.batch_v2([Record(offset, 100 + offset, b"k", b"v")]) for offset in offsets)
+    if rng.random() < 0.3:
+        data = rng.choice(_LOGS)(data, rng)
     for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
         if suffix == ".log" or rng.random() < 0.8:
-            (folder / names.segment_file(base_offset, f"{suffix}.swap")).write_bytes(content)
+            (directory / segment_files.segment_file(base_offset, f"{suffix}.swap")).write_bytes(content)
     if rng.random() < 0.2:
-        (folder / names.segment_file(base_offset + rng.randrange(2), ".log.cleaned")).touch()
+        (directory / segment_files.segment_file(base_offset + rng.randrange(2), ".log.cleaned")).touch()
 
 
-def _recoveries(folder: Path) -> dict[int, Recovery]:
-    """What an audit knows of the logs in a folder when it comes to the forecast."""
+def _recoveries(directory: Path) -> dict[int, Recovery]:
+    """What an audit knows of the logs in a directory when it comes to the start-up simulation."""
     found = {}
-    for path in folder.glob("*.log"):
+    for path in directory.glob("*.log"):
         base_offset, log = int(path.stem), LogFile(str(path))
         found[base_offset] = Recovery.of(log, recover(log, base_offset, RecoverOptions()), base_offset)
         log.close()
     return found
 
 
-def _compare(kafka: Kafka, told: Forecast, theirs: Path, point: int, start: int, clean: bool) -> str:
-    """Let Kafka load the folder; how the two ended."""
+def _compare(kafka: Kafka, simulated: StartupSimulation, theirs: Path, point: int, start: int, clean: bool) -> str:
+    """Let Kafka load the directory; how the two ended."""
     try:
         with kafka.opened_log(theirs, log_start_offset=start, recovery_point=point, clean_shutdown=clean) as log:
             segments = {segment.baseOffset(): segment.size() for segment in kafka.segments_of(log)}
             ends = log.logStartOffset(), log.logEndOffset()
             there = {path.name for path in theirs.iterdir()}
     except Py4JJavaError as thrown:
-        assert told.fails, (error_of(thrown), told)
+        assert simulated.fails, (error_of(thrown), simulated)
         return "fails"
-    assert not told.fails, told
-    left = {each.base_offset: each.kept_bytes for each in told.segments if each.action is not Action.DELETE}
-    assert (left or {start: 0}) == segments, told
-    assert (told.log_start_offset, told.log_end_offset) == ends, told
-    deleted = {each.base_offset for each in told.segments if each.action is Action.DELETE}
-    for name in told.removed:
-        swapped_in = f"{name}.swap" in told.renamed
+    assert not simulated.fails, simulated
+    left = {each.base_offset: each.kept_bytes for each in simulated.segments if each.action is not StartupAction.DELETE}
+    assert (left or {start: 0}) == segments, simulated
+    assert (simulated.log_start_offset, simulated.log_end_offset) == ends, simulated
+    deleted = {each.base_offset for each in simulated.segments if each.action is StartupAction.DELETE}
+    for name in simulated.removed:
+        swapped_in = f"{name}.swap" in simulated.renamed
         # Of a segment that is there still; or that Kafka has marked as deleted itself, with a file of that name.
-        made_anew = any(name.startswith(f"{base_offset:020d}.") for base_offset in {*segments, *deleted})
-        assert swapped_in or made_anew or name not in there, (name, told)
-    for name in told.renamed:
-        assert name not in there, (name, told)
+        rebuilt = any(name.startswith(f"{base_offset:020d}.") for base_offset in {*segments, *deleted})
+        assert swapped_in or rebuilt or name not in there, (name, simulated)
+    for name in simulated.renamed:
+        assert name not in there, (name, simulated)
     return "loads"
 
 
-def test_forecasts(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
+def test_simulations(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
     """Goal: for each segment what becomes of it, and where the log starts and ends, as Kafka then does it.
 
-    Method: random logs are spoilt; the forecast is made, then Kafka loads the very folder.
+    Method: random logs are spoilt; the start is simulated, then Kafka loads the same directory.
     """
-    say(_hold(kafka, scratch, rng, 3_000 if exhaustive else 250))
+    say(_simulate_many(kafka, scratch, rng, 3_000 if exhaustive else 250))
 
 
 @pytest.mark.parametrize("version", OLDER)
-def test_forecasts_of_older_brokers(
+def test_simulations_of_older_brokers(
     version: str, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
-    """The same of each older Kafka that the forecast says that it holds for: what is asserted is the same."""
+    """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
     if not exhaustive:
         pytest.skip("with --exhaustive: its jars are fetched for this alone")
     assert version.rpartition(".")[0] in HOLDS_FOR
     with Kafka(older=version) as kafka:
         assert kafka.versions["kafka"] == version
         otherwise = version.startswith(("3.", "4.0."))
-        say(f"Kafka {version}, {_hold(kafka, scratch, rng, 1_000, searches_otherwise=otherwise)}")
+        say(f"Kafka {version}, {_simulate_many(kafka, scratch, rng, 1_000, searches_otherwise=otherwise)}")
 
 
-def _offsets_go_back(folder: Path) -> bool:
+def _offsets_go_back(directory: Path) -> bool:
     """Whether a batch of a log does not come after the one before it: 3.9 and 4.0 search such logs in another way."""
-    for path in [*folder.glob("*.log"), *folder.glob("*.log.swap")]:
+    for path in [*directory.glob("*.log"), *directory.glob("*.log.swap")]:
         log, last = LogFile(str(path)), -1
         try:
             for batch in batches(log):
@@ -168,44 +177,51 @@ def _offsets_go_back(folder: Path) -> bool:
     return False
 
 
-def _hold(kafka: Kafka, scratch: Path, rng: random.Random, count: int, *, searches_otherwise: bool = False) -> str:
-    """Hold so many forecasts to a Kafka; what was tried.
+def _simulate_many(
+    kafka: Kafka, scratch: Path, rng: random.Random, count: int, *, searches_otherwise: bool = False
+) -> str:
+    """Compare so many simulations with a Kafka; what was tried.
 
     Args:
         searches_otherwise: leave out logs whose offsets go back.
     """
     ends, actions = Counter[str](), Counter[str]()
     for number in range(count):
-        folder = scratch / f"test-{number}"
-        write_random_log(folder, rng)
-        _spoil(folder, rng)
+        directory = scratch / f"test-{number}"
+        write_random_log(directory, rng)
+        _spoil(directory, rng)
         clean = rng.random() < 0.4
         point, start = rng.choice([0, 0, rng.randrange(60)]), rng.choice([0, 0, 0, rng.randrange(60)])
-        before = {path.name: path.read_bytes() for path in folder.iterdir()}
-        told = forecast(folder, RecoverOptions(), clean_shutdown=clean, recovery_point=point, log_start_offset=start)
-        again = forecast(
-            folder,
+        before = {path.name: path.read_bytes() for path in directory.iterdir()}
+        simulated = simulate_startup(
+            directory, RecoverOptions(), clean_shutdown=clean, recovery_point=point, log_start_offset=start
+        )
+        again = simulate_startup(
+            directory,
             RecoverOptions(),
             clean_shutdown=clean,
             recovery_point=point,
             log_start_offset=start,
-            recoveries=_recoveries(folder),
+            recoveries=_recoveries(directory),
         )
-        for with_all, without in zip(again.segments, told.segments, strict=True):
+        for with_all, without in zip(again.segments, simulated.segments, strict=True):
             if without.lost_records is None:  # as it did not have to be read
                 with_all.lost_records = None
             if without.lost_batches is None:
                 with_all.lost_batches = None
-        assert again == told, "what comes of logs that were read before is the same"
-        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before  # nothing was changed
-        actions.update(segment.action.value for segment in told.segments)
-        if any(segment.action is Action.SPLIT for segment in told.segments):
+        assert again == simulated, "what comes of logs that were read before is the same"
+        assert {path.name: path.read_bytes() for path in directory.iterdir()} == before  # nothing was changed
+        actions.update(segment.action.value for segment in simulated.segments)
+        if any(segment.action is StartupAction.SPLIT for segment in simulated.segments):
             ends["split"] += 1
-        elif any(_UNTOLD.search(segment.detail or "") for segment in told.segments):
+        elif any(
+            _NOT_SIMULATED.search(why)
+            for why in (*(each.detail or "" for each in simulated.segments), *simulated.failures)
+        ):
             ends["malformed, and perhaps read over"] += 1
-        elif searches_otherwise and _offsets_go_back(folder):
+        elif searches_otherwise and _offsets_go_back(directory):
             ends["offsets go back"] += 1
         else:
-            ends[_compare(kafka, told, folder, point, start, clean)] += 1
-        shutil.rmtree(folder, ignore_errors=True)  # Kafka may still be writing a checkpoint
+            ends[_compare(kafka, simulated, directory, point, start, clean)] += 1
+        shutil.rmtree(directory, ignore_errors=True)  # Kafka may still be writing a checkpoint
     return f"as Kafka's: {dict(ends)}, segments: {dict(actions)}"

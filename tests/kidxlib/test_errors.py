@@ -1,16 +1,21 @@
-"""What is said of errors, in one line that needs no manual of the operating system."""
+"""Errors: what is said of them, in one line that needs no manual of the operating system; one tree in one module."""
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
+import pickle
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 
-from kidxlib.cli.whole_number import WholeNumber
-from kidxlib.errors import KidxError, why
+import kidxlib
+from kidxlib import errors
+from kidxlib.errors import KidxError, MalformedError, MalformedRecordsError, describe_error
+
+_EACH = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KidxError)]
 
 
 @pytest.mark.parametrize(
@@ -25,26 +30,37 @@ from kidxlib.errors import KidxError, why
     ],
 )
 def test_an_error_is_described_without_its_number(error: Exception, said: str) -> None:
-    assert why(error) == said
+    assert describe_error(error) == said
 
 
 def test_what_the_system_raises_is_described_by_its_file(tmp_path: Path) -> None:
     with pytest.raises(OSError) as raised:
         os.scandir(tmp_path / "no such")
-    assert why(raised.value) == f"{tmp_path / 'no such'}: No such file or directory"
+    assert describe_error(raised.value) == f"{tmp_path / 'no such'}: No such file or directory"
 
 
-@pytest.mark.parametrize(
-    ("kind", "given", "expected"),
-    [
-        (WholeNumber(0, 9), "ten", "ten: expected a whole number from 0 to 9"),
-        (WholeNumber(0, 9), "10", "10: expected a whole number from 0 to 9"),
-        (WholeNumber(1), "0", "0: expected a whole number, 1 or more"),
-        (WholeNumber(), "4k", "4k: expected a whole number"),
-    ],
-)
-def test_a_number_that_is_none_says_what_is_expected(kind: WholeNumber, given: str, expected: str) -> None:
-    with pytest.raises(click.BadParameter) as raised:
-        kind.convert(given, None, None)
-    assert raised.value.message == expected
-    assert WholeNumber(0, 10).convert("10", None, None) == 10
+def test_no_other_module_has_a_public_error() -> None:
+    elsewhere = [
+        f"{path.stem}.{node.name}"
+        for path in sorted(Path(kidxlib.__file__).parent.rglob("*.py"))
+        if path.stem != "errors"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error") and not node.name.startswith("_")
+    ]
+    assert elsewhere == []
+
+
+@pytest.mark.parametrize("kind", _EACH)
+def test_each_says_when_it_is_raised(kind: type[KidxError]) -> None:
+    assert kind.__doc__ is not None
+    assert kind.__doc__ != KidxError.__doc__ or kind is KidxError
+
+
+@pytest.mark.parametrize("kind", _EACH)
+def test_each_comes_whole_from_a_worker_process(kind: Any) -> None:
+    parts = {MalformedError: ("3 bytes", "8"), MalformedRecordsError: (17, "3 bytes", "8")}.get(kind, ("/a: no log",))
+    error = kind(*parts)
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is kind
+    assert (str(back), vars(back)) == (str(error), vars(error))
+    assert str(error) in ("/a: no log", "found 3 bytes, expected 8", "batch at byte 17: found 3 bytes, expected 8")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.command import ExitCode
-from kidxlib.seek_segment import WINDOW_BYTES
+from kidxlib.lookup.checked_segment import WINDOW_BYTES
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
-from tests.kidxlib import golden
+from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
 
 
@@ -27,8 +27,8 @@ def url(store: ObjectStore) -> Iterator[str]:
 
 
 def test_build_repair_audit_and_seek(store: ObjectStore, url: str, tmp_path: Path) -> None:
-    mirror, on_disk = f"s3://{BUCKET}/kidx/index", tmp_path / "index"
-    for index_dir in (mirror, on_disk):
+    in_bucket, on_disk = f"s3://{BUCKET}/kidx/index", tmp_path / "index"
+    for index_dir in (in_bucket, on_disk):
         built = kidx("build", url, "--index-dir", index_dir, "--snapshots", "--epochs")
         assert built.code == 0, built
     right = store.contents("kidx/index")
@@ -37,14 +37,14 @@ def test_build_repair_audit_and_seek(store: ObjectStore, url: str, tmp_path: Pat
 
     damaged = min(name for name in right if name.endswith(".index"))
     store.put(f"kidx/index/{damaged}", right[damaged][:-3])
-    assert kidx("verify", url, "--index-dir", mirror).code == 3
-    assert kidx("build", url, "--index-dir", mirror, "--repair").code == 0
+    assert kidx("verify", url, "--index-dir", in_bucket).code == 3
+    assert kidx("build", url, "--index-dir", in_bucket, "--repair").code == 0
     assert store.contents("kidx/index") == right
-    assert kidx("verify", url, "--index-dir", mirror, "--deep-iteration").code == 0
+    assert kidx("verify", url, "--index-dir", in_bucket, "--deep-iteration").code == 0
 
     question = ("--topic", "plain-zstd", "--partition", "0", "--offset", "9000", "--json")
     store.requests.clear()
-    answer = kidx("seek", url, "--index-dir", mirror, *question)
+    answer = kidx("seek", url, "--index-dir", in_bucket, *question)
     of_logs = [each for each in store.counted("GET") if each.is_of_log]
     assert sum(each.sent for each in of_logs) <= 2 * WINDOW_BYTES
     assert answer.code == 0 and '"found": true' in answer.out
@@ -66,17 +66,17 @@ def _refused(arguments: tuple[str, ...], *parts: str) -> str:
 
 
 def test_what_cannot_be_done_is_one_line(store: ObjectStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mirror, missing = ("--index-dir", f"s3://{BUCKET}/kidx/index"), f"s3://{BUCKET}/kidx/no-such"
+    in_bucket, missing = ("--index-dir", f"s3://{BUCKET}/kidx/index"), f"s3://{BUCKET}/kidx/no-such"
     _refused(("build", url, "--in-place"), url, "no lock keeps others out", "--index-dir")
     _refused(("build", url, "--index-dir", f"{url}/index"), "one is inside the other")
-    _refused(("build", missing, *mirror), missing, "no object with this prefix")
-    _refused(("build", "s3://no-such-bucket/logs", *mirror), "s3://no-such-bucket/logs")
-    _refused(("build", "gs://archive/logs", *mirror), "gs://archive/logs", "s3://<bucket>/<prefix>")
-    _refused(("verify", url, "--index-dir", missing), missing, "no such folder")
+    _refused(("build", missing, *in_bucket), missing, "no object with this prefix")
+    _refused(("build", "s3://no-such-bucket/logs", *in_bucket), "s3://no-such-bucket/logs")
+    _refused(("build", "gs://archive/logs", *in_bucket), "gs://archive/logs", "s3://<bucket>/<prefix>")
+    _refused(("verify", url, "--index-dir", missing), missing, "no such directory")
     with monkeypatch.context() as wrong:
         wrong.setenv("AWS_SECRET_ACCESS_KEY", "another")
-        assert "another" not in _refused(("build", url, *mirror), url, "ACCESS_DENIED")
+        assert "another" not in _refused(("build", url, *in_bucket), url, "ACCESS_DENIED")
     with monkeypatch.context() as wrong:
         wrong.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
-        _refused(("build", url, *mirror), url, "NETWORK_CONNECTION")
+        _refused(("build", url, *in_bucket), url, "NETWORK_CONNECTION")
     assert store.contents("kidx/index") == {}

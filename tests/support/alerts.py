@@ -42,13 +42,13 @@ def damage_told(file: Path) -> Firing:
     }
 
 
-def by_promtool(promtool: str, folder: Path, files: Sequence[Path], expected: Sequence[Firing]) -> None:
+def by_promtool(promtool: str, directory: Path, files: Sequence[Path], expected: Sequence[Firing]) -> None:
     """Let promtool evaluate `KidxDamaged` on what a file said at one minute after the other.
 
     Raises:
         AssertionError: what fires is not what is expected.
     """
-    (folder / "rules.yml").write_text(rules())
+    (directory / "rules.yml").write_text(rules())
     series: dict[str, list[str]] = {}
     for minute, file in enumerate(files):
         for family in text_string_to_metric_families(file.read_text()):
@@ -77,8 +77,8 @@ def by_promtool(promtool: str, folder: Path, files: Sequence[Path], expected: Se
             }
         ],
     }
-    (folder / "test.yml").write_text(json.dumps(test))  # JSON is YAML
+    (directory / "test.yml").write_text(json.dumps(test))  # JSON is YAML
     ended = subprocess.run(
-        [promtool, "test", "rules", "test.yml"], cwd=folder, capture_output=True, text=True, check=False
+        [promtool, "test", "rules", "test.yml"], cwd=directory, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -6,55 +6,71 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kidxlib.build import BuiltSegment, build
-from kidxlib.compact import Change, CompactionOptions, CompactionTask, Mode, RecordedSegment, compact
-from kidxlib.compaction_policy import CompactionPolicy, Rule
-from kidxlib.finish import SegmentTask, finish, segment_task
-from kidxlib.objects import Location
-from kidxlib.orphans import Delays
-from kidxlib.plan import PartitionKey, SideFiles, Target, find_segments, parse_sources, parse_topics
-from kidxlib.publish import Folder
-from kidxlib.recover import RecoverOptions
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.finish.partition import finish, segment_task
+from kidxlib.build.plan import AuxiliaryFiles
+from kidxlib.build.results import BuiltSegment
+from kidxlib.build.segments import build
+from kidxlib.build.tasks import SegmentTask
+from kidxlib.catalog.segment_views import SegmentToCompact
+from kidxlib.compaction.change import Change
+from kidxlib.compaction.orphans import Delays
+from kidxlib.compaction.partition import compact
+from kidxlib.compaction.policy import CompactionPolicy, Rule
+from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Location
+from kidxlib.terminal.options.sources import parse_sources, parse_topics
 
 _HOUR_NS = 3600 * 10**9
 
 
 def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions | None = None) -> list[CompactionTask]:
     """Build a log dir, in place where there is no index dir, and what a catalog would say of it."""
-    target = Target(index_dir=index_dir, by_source=False, publish_truncated=index_dir is not None)
+    target = Target(index_dir=index_dir, by_source=False)
     used = options or RecoverOptions()
     plan = find_segments(parse_sources([f"it={log_dir}"]), parse_topics(".*"), target, lambda topic: used)
     scanned: dict[PartitionKey, list[BuiltSegment]] = defaultdict(list)
     to_finish: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
-    for segment in build(plan.tasks, may_map=True):
+    for segment in build(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):
         scanned[segment.task.segment.partition_key].append(segment)
         to_finish[segment.task.segment.partition_key].append(segment_task(segment))
-    for _ in finish((listed.partition_task(SideFiles()), to_finish[listed.key]) for listed in plan.partitions):
+    for _ in finish((listed.partition_task(AuxiliaryFiles()), to_finish[listed.key]) for listed in plan.partitions):
         pass
     return [
         CompactionTask(
             key=listed.key,
-            segments_folder=Folder(str(listed.folder.log_dir), listed.folder.path.name),
-            index_folder=listed.index_folder,
+            segments_directory=Directory(str(listed.directory.log_dir), listed.directory.path.name),
+            index_directory=listed.index_directory,
             segments=tuple(recorded(segment) for segment in scanned[listed.key]),
         )
         for listed in plan.partitions
     ]
 
 
-def recorded(segment: BuiltSegment) -> RecordedSegment:
+def recorded(segment: BuiltSegment) -> SegmentToCompact:
     """A segment that was built, as its row has it."""
     facts = None if segment.recovered is None else segment.recovered.facts
-    return RecordedSegment(
+    version, options = segment.version, segment.task.options
+    return SegmentToCompact(
         base_offset=segment.task.segment.base_offset,
         status=segment.end.status,
         active=segment.task.segment.active,
-        version=segment.version,
+        log_bytes=None if version is None else version.size,
+        log_mtime_ns=None if version is None else version.mtime_ns,
+        log_inode=None if version is None else version.inode,
+        interval_bytes=options.interval_bytes,
+        max_index_bytes=options.max_index_bytes,
+        crc_checked=options.verify_crc,
+        producer_state="log-start",
+        log_path=segment.task.segment.path,
+        index_folder=str(segment.task.index_directory),
         valid_bytes=None if facts is None else facts.valid_bytes,
         max_timestamp_ms=None if facts is None else facts.max_timestamp_ms,
-        options=segment.task.options,
         offsets_increase=facts is not None and facts.offsets_increase,
-        finished=True,
         offset_index_crc32c=None if segment.offset_index is None else segment.offset_index.crc32c,
         time_index_crc32c=None if segment.time_index is None else segment.time_index.crc32c,
         transaction_index_crc32c=None,
@@ -80,12 +96,12 @@ def options(
     )
 
 
-def applied(tasks: Sequence[CompactionTask], how: CompactionOptions, *, may_map: bool = True) -> list[Change]:
+def applied(tasks: Sequence[CompactionTask], how: CompactionOptions, *, use_mmap: bool = True) -> list[Change]:
     """What is done; nobody else uses the log dirs."""
-    log_dirs = frozenset(task.segments_folder.root for task in tasks if task.segments_folder is not None)
-    return list(compact(tasks, replace(how, locked=log_dirs), Mode.APPLY, may_map))
+    log_dirs = frozenset(task.segments_directory.root for task in tasks if task.segments_directory is not None)
+    return list(compact(tasks, replace(how, locked=log_dirs), Mode.APPLY, use_mmap))
 
 
-def planned(tasks: Sequence[CompactionTask], how: CompactionOptions, *, may_map: bool = True) -> list[Change]:
+def planned(tasks: Sequence[CompactionTask], how: CompactionOptions, *, use_mmap: bool = True) -> list[Change]:
     """What would be."""
-    return list(compact(tasks, how, Mode.PLAN, may_map))
+    return list(compact(tasks, how, Mode.PLAN, use_mmap))

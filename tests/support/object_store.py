@@ -68,11 +68,11 @@ class ObjectStore:
     requests: list[Request] = field(default_factory=list)
     before: Callable[[str, str], int | None] | None = None
 
-    def upload(self, folder: Path, prefix: str) -> str:
-        """Put a folder's files below a prefix, and give its URL."""
-        for path in sorted(folder.rglob("*")):
+    def upload(self, directory: Path, prefix: str) -> str:
+        """Put a directory's files below a prefix, and give its URL."""
+        for path in sorted(directory.rglob("*")):
             if path.is_file():
-                self.put(f"{prefix}/{path.relative_to(folder)}", path.read_bytes())
+                self.put(f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
         return f"s3://{BUCKET}/{prefix}"
 
     def put(self, key: str, content: bytes) -> None:
@@ -98,28 +98,28 @@ class ObjectStore:
 
 
 @contextlib.contextmanager
-def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Start the server on a free port, with its objects below `folder`. Skips the test where there is no Java."""
+def object_store(directory: Path) -> Iterator[ObjectStore]:
+    """Start the server on a free port, with its objects below `directory`. Skips the test where there is no Java."""
     java = shutil.which("java")
     if java is None:
         pytest.skip("needs Java for the S3 server")
     assert list(_JARS.glob("*.jar")), f"no jars in {_JARS}; ./setup.sh kafka fetches them"
-    (folder / "objects" / BUCKET).mkdir(parents=True)
-    (folder / "logback.xml").write_text(_LOGBACK)
+    (directory / "objects" / BUCKET).mkdir(parents=True)
+    (directory / "logback.xml").write_text(_LOGBACK)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (folder / "s3proxy.conf").write_text(
+    (directory / "s3proxy.conf").write_text(
         f"s3proxy.endpoint=http://127.0.0.1:{port}\n"
         "s3proxy.authorization=aws-v2-or-v4\n"
         f"s3proxy.identity={CREDENTIALS['AWS_ACCESS_KEY_ID']}\n"
         f"s3proxy.credential={CREDENTIALS['AWS_SECRET_ACCESS_KEY']}\n"
         "jclouds.provider=filesystem-nio2\n"
-        f"jclouds.filesystem.basedir={folder / 'objects'}\n"
+        f"jclouds.filesystem.basedir={directory / 'objects'}\n"
     )
-    command = [java, "-Xmx256m", "-XX:+UseSerialGC", f"-Dlogback.configurationFile={folder / 'logback.xml'}"]
-    command += ["-cp", f"{_JARS}/*", "org.gaul.s3proxy.Main", "--properties", str(folder / "s3proxy.conf")]
-    with (folder / "log").open("w") as log:
+    command = [java, "-Xmx256m", "-XX:+UseSerialGC", f"-Dlogback.configurationFile={directory / 'logback.xml'}"]
+    command += ["-cp", f"{_JARS}/*", "org.gaul.s3proxy.Main", "--properties", str(directory / "s3proxy.conf")]
+    with (directory / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, text=True, start_new_session=True)
 
     def listens() -> bool | None:

@@ -17,16 +17,17 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class OpenedFiles:
-    """While the context lasts, notes every file opened directly in one of the folders, by any process."""
+    """While the context lasts, notes every file opened directly in one of the directories, by any process."""
 
-    def __init__(self, folders: Iterable[Path]) -> None:
-        self._folders = list(folders)
+    def __init__(self, directories: Iterable[Path]) -> None:
+        self._directories = list(directories)
         self._opened: set[Path] = set()
 
     def __enter__(self) -> Self:
         self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watches = {
-            _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), _IN_OPEN): folder for folder in self._folders
+            _libc.inotify_add_watch(self._descriptor, os.fsencode(directory), _IN_OPEN): directory
+            for directory in self._directories
         }
         assert self._descriptor >= 0 and -1 not in self._watches, os.strerror(ctypes.get_errno())
         return self

@@ -78,7 +78,7 @@ def held_in_memory(*paths: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file, locked by the kernel, and touched by nobody: behind the end of a cut file that kills."""
+    """The bytes of a file, locked by the kernel, and touched by nobody: past the end of a truncated file that kills."""
     content = mapped(path)
     if _libc.mlock(content.ctypes.data, len(content)) != 0:
         error = os.strerror(ctypes.get_errno())

@@ -1,4 +1,4 @@
-"""Questions to a log, and what their answers have to be: those of `Log`, which is held to Kafka's `UnifiedLog`."""
+"""Questions to a log, and what their answers have to be: those of `Log`, tested against Kafka's `UnifiedLog`."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib import names, records
-from kidxlib.log import EARLIEST_PENDING_UPLOAD, Log
-from kidxlib.log_segment import TimestampAndOffset
-from tests.kidxlib.golden import GoldenSegment
+from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
+from kidxlib.log.log import Log
+from kidxlib.records import header_walk, reader
+from tests.support.logs.golden import GoldenSegment
 
 SPECIAL: Final = range(EARLIEST_PENDING_UPLOAD, 0)
 
 
-def golden_folder(segments: Sequence[GoldenSegment], folder: Path) -> None:
+def golden_directory(segments: Sequence[GoldenSegment], directory: Path) -> None:
     """What a broker leaves of golden segments that it has recovered; as old as they are."""
-    folder.mkdir()
+    directory.mkdir()
     for segment in segments:
         data = segment.log.read_bytes()
         files = {
-            names.LOG_SUFFIX: data[: len(data) - segment.cut_bytes],
-            names.OFFSET_INDEX_SUFFIX: segment.offset_index,
-            names.TIME_INDEX_SUFFIX: segment.time_index,
-            names.TRANSACTION_INDEX_SUFFIX: segment.transaction_index,
-            names.SNAPSHOT_SUFFIX: segment.snapshot,
+            segment_files.LOG_SUFFIX: data[: len(data) - segment.truncated_bytes],
+            segment_files.OFFSET_INDEX_SUFFIX: segment.offset_index,
+            segment_files.TIME_INDEX_SUFFIX: segment.time_index,
+            segment_files.TRANSACTION_INDEX_SUFFIX: segment.transaction_index,
+            segment_files.SNAPSHOT_SUFFIX: segment.snapshot,
         }
         for suffix, content in files.items():
             if content is not None:
-                (folder / names.segment_file(segment.base_offset, suffix)).write_bytes(content)
+                (directory / segment_files.segment_file(segment.base_offset, suffix)).write_bytes(content)
         mtime_ns = segment.log.stat().st_mtime_ns
-        os.utime(folder / segment.log.name, ns=(mtime_ns, mtime_ns))
-    (folder / names.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
+        os.utime(directory / segment.log.name, ns=(mtime_ns, mtime_ns))
+    (directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
 
 
 def some_offsets(log: Log, rng: random.Random, count: int) -> list[int]:
@@ -49,10 +50,10 @@ def some_timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
     """
     known = [0]
     for segment in log.segments:
-        found = list(records.batches(segment.log))
+        found = list(header_walk.batches(segment.log))
         known += [batch.max_timestamp for batch in found]
         for batch in rng.sample(found, min(3, len(found))):
-            known += [record.timestamp for record in records.records(segment.log, batch)]
+            known += [record.timestamp for record in reader.records(segment.log, batch)]
     return [
         *(rng.choice(known) + rng.choice([-1, 0, 1]) for _ in range(count // 2)),
         *(rng.randint(min(known) - 1, max(known) + 1) for _ in range(count // 2)),
@@ -61,7 +62,7 @@ def some_timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
 
 
 def check_offset(log: Log, offset: int, answer: Mapping[str, Any], remarks: Iterable[str] = ()) -> None:
-    """Hold the answer to an offset within the log's bounds to the log's own.
+    """Compare the answer to an offset within the log's bounds with the log's own.
 
     Args:
         remarks: what notes may say although all is well with the answer.
@@ -74,14 +75,14 @@ def check_offset(log: Log, offset: int, answer: Mapping[str, Any], remarks: Iter
     segment, batch = found
     place = segment.base_offset, batch.position, batch.base_offset
     assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == place, offset
-    holder = next(records.batches(segment.log, batch.position))
+    holder = next(header_walk.batches(segment.log, batch.position))
     assert (-1 if answer["leader_epoch"] is None else answer["leader_epoch"]) == holder.partition_leader_epoch, offset
     assert (answer["offset"], answer["timestamp"]) == (None, None), (offset, answer)
     _check_note(answer, remarks)
 
 
 def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks: Iterable[str] = ()) -> None:
-    """Hold the answer to a timestamp to the log's own, likewise."""
+    """Compare the answer to a timestamp with the log's own."""
     expected = log.fetch_offset_by_timestamp(timestamp)
     if expected is None or expected.offset < 0:
         assert not answer["found"] and answer["note"], (timestamp, answer)
@@ -91,9 +92,9 @@ def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks
     _check_note(answer, remarks)
     if timestamp >= 0:  # the batch holds the record
         segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
-        holder = next(records.batches(segment.log, answer["position"]))
-        assert record.offset in [each.offset for each in records.records(segment.log, holder)], timestamp
-        assert answer["batch_base_offset"] == records.base_offset(segment.log, holder)
+        holder = next(header_walk.batches(segment.log, answer["position"]))
+        assert record.offset in [each.offset for each in reader.records(segment.log, holder)], timestamp
+        assert answer["batch_base_offset"] == reader.base_offset(segment.log, holder)
 
 
 def _check_note(answer: Mapping[str, Any], remarks: Iterable[str]) -> None:

@@ -1,0 +1,1 @@
+"""`verify_index`: request, audits on executors, findings in the catalog, report."""

@@ -1,0 +1,3 @@
+"""`build_index`: request, comparison with the catalog, waves of scans on executors, partitions that are finished,
+report.
+"""

@@ -1,0 +1,63 @@
+"""What a build would read, and how long that would take."""
+
+from __future__ import annotations
+
+from rich.filesize import decimal
+
+from jobs.common.build.comparison import find_changes, open_catalog
+from jobs.common.build.repair import repairs_of_last_audits
+from jobs.common.build.report import catalog_damage, exit_code, lost_counts
+from jobs.common.build.request import BuildRequest
+from jobs.common.catalog.create import catalog_version, is_there
+from jobs.common.damage.known import KnownDamage
+from jobs.common.spark.session import session
+from kidxlib.build.plan import Plan
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.run.result import RunResult
+from kidxlib.terminal.console import print_json, print_line, rate
+
+
+def run_dry(request: BuildRequest, plan: Plan, as_json: bool) -> RunResult:
+    with session("build_index", request.context.event_log_dir) as spark:
+        catalog = open_catalog(request, spark)
+        if request.repair:
+            plan = repairs_of_last_audits(catalog, plan, request.sources)
+        current = catalog_version(catalog) == CATALOG_VERSION
+        changes = find_changes(request, plan, catalog if current else None)
+        last_rate = catalog.last_rate() if current else None
+        is_known = current or is_there(catalog, SEGMENTS)  # of an older release, damage is known all the same
+        damage = catalog_damage(request, catalog, changes) if is_known else KnownDamage()
+    log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
+    seconds = log_bytes / last_rate if last_rate else None
+    counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}
+    result = RunResult(
+        code=exit_code(plan, damage, changes),
+        counts={**counts, **lost_counts(changes), **damage.counts},
+        bytes=log_bytes,
+        catalog_segments=damage.figures if is_known else None,
+    )
+    if as_json:
+        shown = {
+            "to_read": to_read,
+            "to_read_bytes": log_bytes,
+            "unchanged": changes.unchanged,
+            "unchanged_bytes": changes.unchanged_bytes,
+            "gone": changes.gone.num_rows,
+            **lost_counts(changes),
+            "estimated_seconds": seconds,
+            "damage": damage.as_json(),
+        }
+        print_json(shown)
+        return result
+    print_line(f"would read {to_read:,} segments, {decimal(log_bytes)}")
+    print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
+    print_line(f"missing:   {changes.gone.num_rows:,} segments of the catalog")
+    damage.show()
+    if not to_read:
+        return result
+    if seconds is None:
+        print_line("estimate:  none, as no build of this catalog has read anything yet")
+    else:
+        print_line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
+    return result

@@ -1,0 +1,36 @@
+"""Files left over by runs that were killed or interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from jobs.common.build.request import BuildRequest
+from jobs.common.catalog.catalog import Catalog
+from kidxlib.build.finish.held_index import remove_held
+from kidxlib.build.plan import Plan
+from kidxlib.storage.publisher import sweep
+from kidxlib.terminal.signals import Interrupted
+from kidxlib.times import NS_PER_MS
+
+
+def sweep_leftovers(request: BuildRequest, plan: Plan, catalog: Catalog) -> None:
+    """Remove what killed runs left: by the clock, whatever `--now` says, or a run that works now loses it."""
+    longest_run = timedelta(hours=request.settings.build.longest_run_hours)
+    older_than_ms = int((datetime.now(UTC) - longest_run).timestamp() * 1000)
+    for partition in plan.partitions:
+        sweep(partition.index_directory, older_than_ms * NS_PER_MS)
+    catalog.sweep_staging(older_than_ms)
+
+
+@contextlib.contextmanager
+def removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
+    """In place, where a run is interrupted, no offset index waits any longer for the end of its partition."""
+    try:
+        yield
+    except Interrupted:
+        if request.in_place:  # under the lock: they are this run's
+            for partition in plan.partitions:
+                remove_held(partition.index_directory)
+        raise

@@ -1,0 +1,48 @@
+"""The row of the table `builds`."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib import metadata
+from typing import Any
+
+from jobs.common.build.request import BuildRequest
+from jobs.common.build.waves import Scanned
+
+
+def request_columns(request: BuildRequest, spark_version: str) -> dict[str, Any]:
+    """What a row of `builds` says of what was asked for."""
+    return {
+        "sources": {source.name: str(source.path) for source in request.sources},
+        "options": {name: _as_text(value) for name, value in request.recorded().items()},
+        "versions": _versions(spark_version),
+    }
+
+
+def scan_columns(scanned: Scanned) -> dict[str, Any]:
+    """What a row of `builds` says of what was read."""
+    return {
+        "scan_seconds": round(scanned.seconds, 3),
+        "waves": scanned.waves,
+        "log_bytes": scanned.counts.log_bytes,
+        "batches": scanned.counts.batches,
+        "by_status": dict(scanned.counts.by_status),
+        "by_published": dict(scanned.counts.by_published),
+        "aborted_transactions": scanned.counts.aborted_transactions,
+        "by_transaction_index": dict(scanned.counts.by_transaction_index),
+    }
+
+
+def _as_text(value: str | int | bool | None) -> str | None:
+    """An option as the table has it, whose values are text: as JSON has it, but for quotes."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _versions(spark_version: str) -> dict[str, str]:
+    return {
+        "kidx": metadata.version("kidx"),
+        "spark": spark_version,
+        "delta": metadata.version("delta-spark"),
+        "python": platform.python_version(),
+    }

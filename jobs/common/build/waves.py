@@ -1,0 +1,107 @@
+"""Segments read in waves, each recorded in the catalog before the next begins."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.common.build.counts import count_scanned
+from jobs.common.build.request import BuildRequest
+from jobs.common.build.segments import build_on_executors
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.spark.counters import Counters
+from jobs.common.spark.source_access import ensure_logs_visible
+from jobs.common.spark.stop_file import StopFile
+from kidxlib.build.bins import pack
+from kidxlib.build.listed import Longs, numbers_in
+from kidxlib.build.plan import Plan
+from kidxlib.build.summary import Counts
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.progress import begin_phase
+
+#: Bytes a second and core that the first wave is sized for; later ones use what was measured.
+_FIRST_WAVE_RATE: Final = 100_000_000
+
+_RECORDING: Final = "recording in the catalog"
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What a build has read so far, wave by wave.
+
+    Attributes:
+        seconds: that waves took until their results were there.
+        read_seconds: in which some executor was reading: less what it took to begin.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    seconds: float = 0.0
+    read_seconds: float = 0.0
+    waves: int = 0
+    rows_changed: int = 0
+
+
+def scan_in_waves(
+    request: BuildRequest, plan: Plan, to_read: pa.Table, catalog: Catalog, build_id: str, stop: StopFile
+) -> Scanned:
+    """Read segments in waves, each recorded in the catalog before the next begins. Tasks are made for one wave at a
+    time.
+
+    Args:
+        to_read: rows of `TO_READ`, of the plan's segments.
+    """
+    spark, settings = catalog.spark, request.settings.build
+    cores = spark.sparkContext.defaultParallelism
+    scanned = Scanned()
+    segments = to_read.num_rows
+    if not segments:
+        return scanned
+    bytes_a_second: float = _FIRST_WAVE_RATE * cores
+    counters = Counters(spark)
+    position = 0
+    bytes_before = np.concatenate([[0], np.cumsum(numbers_in(to_read["log_bytes"])[0])])
+    log_bytes = int(bytes_before[-1])
+
+    def done() -> str:
+        read = f"{scanned.counts.segments:,} of {segments:,} segments read and recorded in the catalog"
+        return f"{read}; run the same command again to go on"
+
+    with interrupts.telling(done):
+        while position < segments:
+            wave_bytes = min(settings.wave_bytes, int(bytes_a_second * settings.wave_seconds))
+            end = _end_of_wave(bytes_before, position, wave_bytes)
+            rows = to_read.slice(position, end - position)
+            wave = plan.build_tasks(rows, publish_truncated=request.publish_truncated)
+            read_bytes = int(bytes_before[end] - bytes_before[position])
+            position = end
+            scanned.waves += 1
+            with stop.stopping(), catalog.staging(f"{build_id}-{scanned.waves}") as materialise:
+                start = time.monotonic()
+                counters.begin_wave()
+                begin_phase("reading", done=counters.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
+                found = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters, stop))
+                seconds = time.monotonic() - start
+                begin_phase(_RECORDING)
+                results = found.where("segment IS NOT NULL").select("segment.*")
+                ensure_logs_visible(results)
+                events = found.where("event IS NOT NULL").select("event.*")
+                scanned.rows_changed += catalog.record_scanned(results, events, build_id)
+                count_scanned(results, scanned.counts)
+            scanned.seconds += seconds
+            bytes_a_second = max(1.0, read_bytes / seconds)
+    scanned.read_seconds = counters.done().seconds
+    return scanned
+
+
+def _end_of_wave(bytes_before: Longs, position: int, log_bytes: int) -> int:
+    """Where a wave ends: as many segments from `position` on as stay within `log_bytes`, and one at least.
+
+    Args:
+        bytes_before: of the logs before each segment, and of all of them.
+    """
+    end = int(np.searchsorted(bytes_before, bytes_before[position] + log_bytes, side="right")) - 1
+    return max(end, position + 1)

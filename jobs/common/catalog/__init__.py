@@ -1,0 +1,1 @@
+"""The Delta tables by way of Spark: opened, made, brought up to date, read, and written with retries."""

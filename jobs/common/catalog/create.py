@@ -1,0 +1,172 @@
+"""The catalog's tables: their version, making them, and bringing them up to this version's columns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from delta.tables import DeltaTable, DeltaTableBuilder
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.catalog.commit_retry import TableInTheMakingError, while_others_commit
+from jobs.common.catalog.uncommitted_log import UncommittedLog
+from jobs.common.spark.errors import reason
+from jobs.common.spark.hadoop import hadoop_path
+from jobs.common.spark.schema import spark_type
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.errors import CatalogError
+
+VERSION_PROPERTY: Final = "kidx.catalogVersion"
+
+#: A run that makes a table has something to write in its log directory far more often.
+_LEFT_AFTER_SECONDS: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+def catalog_version(catalog: Catalog) -> int | None:
+    """The version of a catalog's columns; None where not all of its tables are there. Nothing is changed.
+
+    It is that of `segments`, which is made and brought up to date last: to ask each table takes seconds.
+
+    Raises:
+        CatalogError: something else stands where that table should be, or a newer version wrote it.
+    """
+    for table in TABLES:
+        directory, file_system = hadoop_path(catalog.spark, f"{catalog.table_path(table)}/_delta_log")
+        if not file_system.exists(directory):
+            return None
+    return _version(catalog.spark, catalog.table_path(SEGMENTS))
+
+
+def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bool:
+    """Make the tables that are missing, add columns that this version has, and register them in the database if any.
+
+    Args:
+        found: the catalog's version, as `catalog_version` says.
+
+    Returns:
+        Whether the catalog is new.
+
+    Raises:
+        CatalogError: something else stands where a table should be, or a newer version wrote it.
+    """
+    is_new = found is None and not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
+
+    def make(table: Table) -> None:
+        location = catalog.table_path(table)
+        while_others_commit(location, _Making(catalog.spark, location, table))
+
+    if found is None or found < CATALOG_VERSION:
+        others = [table for table in TABLES if table is not SEGMENTS]
+        with ThreadPoolExecutor(len(others)) as threads:  # most of it is waiting
+            list(threads.map(make, others))
+        make(SEGMENTS)
+    if database is not None:
+        for table in TABLES:
+            name, location = f"`{database}`.`{table.name}`", _sql_text(catalog.table_path(table))
+            catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
+    return is_new
+
+
+def _version(spark: SparkSession, location: str) -> int | None:
+    if not DeltaTable.isDeltaTable(spark, location):
+        return None
+    # Not DeltaTable.detail(): that counts the table's files.
+    properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
+    version = properties.get(VERSION_PROPERTY)
+    if version is None:
+        raise CatalogError(
+            f"{location}: a Delta table, but not one of this project's; give --catalog another directory"
+        )
+    if int(version) > CATALOG_VERSION:
+        raise CatalogError(
+            f"{location}: written with catalog version {version}, this code has {CATALOG_VERSION}; use a newer release"
+        )
+    return int(version)
+
+
+class _Making:
+    """One table, made or brought up to date. To be tried again as long as another run is at it."""
+
+    def __init__(self, spark: SparkSession, location: str, table: Table) -> None:
+        self._spark, self._location, self._table = spark, location, table
+        self._seen: UncommittedLog | None = None
+        self._seen_at = 0.0
+
+    def __call__(self) -> None:
+        version = _version(self._spark, self._location)
+        if version is None:
+            self._make()
+        elif version < CATALOG_VERSION:
+            _upgrade(self._spark, self._location, self._table)
+
+    def _make(self) -> None:
+        try:
+            _builder(self._spark, self._location, self._table).execute()
+        except AnalysisException as error:
+            directory, file_system = hadoop_path(self._spark, f"{self._location}/_delta_log")
+            if not file_system.exists(directory):
+                raise CatalogError(
+                    f"{self._location}: cannot make the table {self._table.name}: {reason(error)}; "
+                    "give --catalog a new or empty directory"
+                ) from error
+            # Perhaps there is a commit by now; Delta itself may not yet see it.
+            if (begun := UncommittedLog.of(self._spark, self._location)) is not None:
+                self._remove_if_left(begun)
+            raise TableInTheMakingError(self._location) from error
+
+    def _remove_if_left(self, begun: UncommittedLog) -> None:
+        """A run that is killed, or has no room, leaves a log directory without a commit; Delta makes no table there."""
+        now = time.monotonic()
+        if begun != self._seen:
+            self._seen, self._seen_at = begun, now
+        elif now >= self._seen_at + _LEFT_AFTER_SECONDS:
+            if begun.remove():
+                _log.warning("%s: removed, left by a run that ended while it made this table", begun.path)
+            elif begun == UncommittedLog.of(self._spark, self._location):
+                raise CatalogError(
+                    f"{begun.path}: left by a run that ended while it made this table: remove that directory"
+                )
+
+
+def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
+    builder = (
+        DeltaTable.createIfNotExists(spark)
+        .location(location)
+        .comment(table.comment)
+        .property(VERSION_PROPERTY, str(CATALOG_VERSION))
+        # Every Delta reader can open a table without them.
+        .property("delta.enableDeletionVectors", "false")
+    )
+    for column in table.columns:
+        builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
+    return builder.clusterBy(*table.cluster_by) if table.cluster_by else builder
+
+
+def _upgrade(spark: SparkSession, location: str, table: Table) -> None:
+    present = DeltaTable.forPath(spark, location).toDF().columns
+    missing = [column for column in table.columns if column.name not in present]
+    if missing:
+        columns = ", ".join(
+            f"`{column.name}` {spark_type(column).simpleString()} COMMENT '{_sql_text(column.comment)}'"
+            for column in missing
+        )
+        spark.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS ({columns})")
+    spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '{CATALOG_VERSION}')")
+    names = ", ".join(column.name for column in missing) or "no column"
+    _log.warning("%s: brought to catalog version %d (added: %s)", location, CATALOG_VERSION, names)
+
+
+def _sql_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def is_there(catalog: Catalog, table: Table) -> bool:
+    return DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(table))

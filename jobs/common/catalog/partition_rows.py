@@ -1,0 +1,81 @@
+"""What log dirs and listings say of partitions, as rows of the table `partitions`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobs.common.catalog.catalog import Catalog
+from kidxlib.build.plan import Plan
+from kidxlib.catalog.partitions import PartitionRow
+from kidxlib.errors import KidxError, describe_error
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
+from kidxlib.storage.location import Location
+
+
+def record_partitions(catalog: Catalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
+    """Bring `partitions` up to date with a listing and with the checkpoint files of its log dirs.
+
+    Args:
+        all_topics: the listing left no topic out, so what it does not have is gone.
+
+    Returns:
+        What a person should know: files that are missing, and what is taken instead, or that cannot be read.
+    """
+    notes: list[str] = []
+    log_dirs = sorted({partition.directory.log_dir for partition in plan.partitions}, key=str)
+    checkpoints = {log_dir: _read(log_dir, notes) for log_dir in log_dirs}
+    sources = sorted({partition.directory.source.name for partition in plan.partitions})
+    offsets = catalog.offsets(sources)
+    known = {(row.source, row.topic, row.partition): row for row in catalog.known_partitions(sources)}
+
+    rows: dict[PartitionKey, PartitionRow] = {}
+    for partition in plan.partitions:
+        of_log_dir, topic_partition = checkpoints[partition.directory.log_dir], partition.directory.topic_partition
+        first_base_offset, log_end_offset = offsets.get(partition.key, (None, None))
+        rows[partition.key] = PartitionRow(
+            source=partition.directory.source.name,
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            topic_id=partition.topic_id,
+            first_base_offset=first_base_offset,
+            log_end_offset=log_end_offset,
+            log_start_offset=_of(of_log_dir.log_start_offsets, topic_partition),
+            high_watermark=_of(of_log_dir.high_watermarks, topic_partition),
+            recovery_point=_of(of_log_dir.recovery_points, topic_partition),
+            cleaner_offset=_of(of_log_dir.cleaner_offsets, topic_partition),
+            clean_shutdown=of_log_dir.clean_shutdown,
+            present=True,
+            folder=str(partition.directory.path),
+            build_id=build_id,
+        )
+    if all_topics:
+        for key, row in known.items():
+            if key not in rows and key[0] in plan.log_dirs and key[0] not in plan.empty:
+                rows[key] = replace(row, present=False, build_id=build_id)
+    changed = [
+        row for key, row in rows.items() if key not in known or replace(row, build_id=known[key].build_id) != known[key]
+    ]
+    if changed:
+        catalog.merge_partitions(changed)
+    return notes
+
+
+def _of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartition) -> int | None:
+    return None if offsets is None else offsets.get(topic_partition)
+
+
+def _read(log_dir: Location, notes: list[str]) -> Checkpoints:
+    try:
+        checkpoints = read_checkpoints(log_dir)
+    except (KidxError, OSError) as error:
+        notes.append(f"{describe_error(error)}; none of the checkpoint files of {log_dir} is used")
+        return Checkpoints(None, None, None, None, clean_shutdown=False)
+    missing = []
+    if checkpoints.log_start_offsets is None:
+        missing.append("no log-start-offset-checkpoint, log start taken as the first base offset")
+    if checkpoints.high_watermarks is None:
+        missing.append("no replication-offset-checkpoint, high watermark taken as the log end")
+    if missing:
+        notes.append(f"{log_dir}: {'; '.join(missing)}")
+    return checkpoints

@@ -1,0 +1,1 @@
+"""`compact_index`: request, index files on executors, the tables' own upkeep, report."""

@@ -1,0 +1,1 @@
+"""What the catalog knows to be damaged, and what of that somebody has accepted."""

@@ -1,0 +1,91 @@
+"""What is known of damage, and how it is shown: segments by status, how many are accepted, and the first by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from kidxlib.build.summary import SegmentProblem
+from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.terminal.console import print_line
+
+#: Beside the statuses, what the figures call segments that are damaged and accepted as they are.
+ACCEPTED_STATUS: Final = "accepted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedSegment(SegmentProblem):
+    """A damaged segment of the catalog, as the tables `segments` and `accepted` have it; None: not accepted."""
+
+    accepted_by: str | None
+    accepted_at: datetime | None
+    accepted_reason: str | None
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.accepted_by is not None
+
+    @property
+    def line(self) -> str:
+        return f"{self.status}: {self.log_path}: byte {self.reason_position or 0}: {self.reason}: {self.reason_detail}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "accepted_at": self.accepted_at and self.accepted_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDamage:
+    """How the segments stand that a catalog has.
+
+    Attributes:
+        segments: of the whole catalog, by source and status; those that are accepted have `ACCEPTED_STATUS` in place of
+            theirs.
+        damaged: how many of the sources and topics that were asked for are damaged, and not accepted.
+        accepted: how many of these are accepted.
+        listed: of both, the damaged ones first; at most `PROBLEMS_KEPT`.
+    """
+
+    segments: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    damaged: int = 0
+    accepted: int = 0
+    listed: Sequence[DamagedSegment] = ()
+
+    def present(self, source: str) -> int:
+        """How many segments of a source are in it, as far as the catalog knows."""
+        return sum(count for (name, status), count in self.segments.items() if name == source and status not in ABSENT)
+
+    @property
+    def figures(self) -> dict[tuple[str, str], int]:
+        """`segments`, zeros too: a figure that vanished would look like one that nobody took."""
+        statuses = (*(status.value for status in Status), ACCEPTED_STATUS)
+        sources = sorted({source for source, _ in self.segments})
+        return {(source, status): self.segments.get((source, status), 0) for source in sources for status in statuses}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"damaged": self.damaged, "accepted": self.accepted}
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.counts, "segments": [segment.as_json() for segment in self.listed]}
+
+    def show(self) -> None:
+        """Print how many there are, the first by name, and how to see the others; nothing where there is none."""
+        if self.damaged:
+            more = f", and {self.accepted:,} accepted" if self.accepted else ""
+            print_line(f"damaged: {_segments(self.damaged)} of the catalog{more}; the first is {self.listed[0].line}")
+            print_line(
+                "  all of them: --json, or in the catalog SELECT * FROM segments WHERE status NOT IN "
+                "('ok', 'gone', 'deleted'); ./spark-submit.sh accept records that one may stay as it is"
+            )
+        elif self.accepted:
+            first = self.listed[0]
+            print_line(
+                f"accepted: {_segments(self.accepted)} of the catalog, damaged; the first is {first.line} "
+                f"(by {first.accepted_by}: {first.accepted_reason})"
+            )
+
+
+def _segments(count: int) -> str:
+    return f"{count:,} segment{'s' if count != 1 else ''}"

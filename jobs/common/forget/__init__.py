@@ -1,0 +1,1 @@
+"""`forget_source`: the rows of a source, counted and removed."""

@@ -1,0 +1,1 @@
+"""`retention`: request, plans on executors, a plan that is applied, report."""

@@ -1,0 +1,80 @@
+"""Applies a recorded plan."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.retention.applied import AppliedPlan
+from jobs.common.retention.planned_deletions import partitions_then, planned_deletions
+from jobs.common.retention.recorded_plan import current_configs, plan_to_apply
+from jobs.common.retention.request import ApplyRequest
+from jobs.common.spark.masters import is_local
+from kidxlib.errors import UsageError
+from kidxlib.retention.apply import SegmentResult, apply_deletions
+from kidxlib.retention.outcomes import DeletionOutcome
+from kidxlib.retention.plan import log_dirs_of
+from kidxlib.retention.reconsider import reconsidered
+from kidxlib.run.result import RunResult
+from kidxlib.storage.lock import locked
+from kidxlib.storage.remover import Remover
+from kidxlib.terminal.console import note, print_json
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.times import to_ms
+
+
+def _apply_plan(catalog: Catalog, request: ApplyRequest) -> list[SegmentResult]:
+    """Apply a plan, and write into the catalog what was deleted.
+
+    Raises:
+        UsageError: there is no such plan, it is none that may be applied, its policy says something else by now, or
+            a log dir is not where it was or held by another process; nothing is done.
+        PublishError: a file cannot be removed.
+    """
+    plan = plan_to_apply(catalog, request)
+    deletions = planned_deletions(catalog, plan)
+    configs = current_configs(request, plan, {deletion.key[1] for deletion in deletions})
+
+    def record(results: Sequence[SegmentResult]) -> None:
+        deleted = [
+            (*found.key, found.segment.base_offset) for found in results if found.outcome is DeletionOutcome.DELETED
+        ]
+        if deleted:
+            catalog.mark_deleted(deleted, request.context.now)
+
+    def wait() -> None:
+        if request.delete_delay:
+            note(f"renamed; the files are removed in {request.delete_delay}")
+        time.sleep(request.delete_delay.total_seconds())
+
+    with contextlib.ExitStack() as stack:
+        for log_dir in log_dirs_of(deletions):
+            stack.enter_context(locked(log_dir))
+        now_ms = to_ms(request.context.now)
+        then = partitions_then(catalog, plan.rows, [deletion.key for deletion in deletions])
+        remover = stack.enter_context(Remover())
+        again = [
+            reconsidered(remover, deletion, then[deletion.key], configs[deletion.key[1]].policy, now_ms)
+            for deletion in deletions
+        ]
+        return apply_deletions(again, record, wait)
+
+
+def run_apply(catalog: Catalog, request: ApplyRequest, as_json: bool) -> RunResult:
+    if not is_local(catalog.spark):
+        raise UsageError("--apply: only with a local master, so that the log dir's lock covers every writer")
+    begin_phase("deleting what the plan names")
+    applied = AppliedPlan(request.plan_id, _apply_plan(catalog, request))
+    if as_json:
+        print_json(applied.as_json())
+    else:
+        applied.show()
+    return RunResult(
+        code=ExitCode.OK if applied.is_problem_free else ExitCode.PROBLEMS_FOUND,
+        run_id=applied.plan_id,
+        counts=applied.by_outcome,
+        bytes=applied.deleted_bytes,
+    )

@@ -1,0 +1,28 @@
+"""What a plan is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kidxlib.retention.policy import TopicConfig
+
+#: By topic, what its configuration says by each policy's name.
+Configs = Mapping[str, Mapping[str, TopicConfig]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is made for.
+
+    Attributes:
+        from_files: look at each time index, too.
+        what_if: take Kafka's own defaults where nobody said anything; nothing is deleted by such a plan.
+        compacted_topics: those that look so.
+    """
+
+    now_ms: int
+    from_files: bool
+    include_internal: bool
+    what_if: bool
+    compacted_topics: frozenset[str] = frozenset()

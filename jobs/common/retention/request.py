@@ -1,0 +1,171 @@
+"""What a run of `retention` is asked for: options, settings and the policy file, put together and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from jobs.common.retention.options import Configs, PlanOptions
+from kidxlib.errors import UsageError
+from kidxlib.retention.policy import Origin, Policy
+from kidxlib.retention.policy_file import read_policies
+from kidxlib.run.context import RunContext
+from kidxlib.run.options import DELETE_DELAY, ensure_parent_exists, parse_option
+from kidxlib.run.settings import read_settings
+from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.times import parse_duration, to_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionOptions:
+    """The options as they were given; None, empty or False where they were not."""
+
+    catalog: str | None
+    database: str | None
+    sources: tuple[str, ...]
+    topics: str | None
+    policy: Path | None
+    retention_ms: int | None
+    retention_bytes: int | None
+    from_files: bool
+    include_internal: bool
+    what_if: bool
+    delete_records_json: Path | None
+    apply: bool
+    plan_id: str | None
+    delete_delay: str | None
+    max_plan_age: str | None
+    settings_file: Path
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What to plan.
+
+    Attributes:
+        sources: by name; empty for all.
+        policy_file: where the policies stand; None where options say all.
+        delete_records_json: the file to write for `kafka-delete-records`; None for none.
+    """
+
+    context: RunContext
+    sources: tuple[str, ...]
+    topics: re.Pattern[str]
+    policies: tuple[Policy, ...]
+    policy_file: Path | None
+    options: PlanOptions
+    delete_records_json: Path | None
+
+    def configs_of(self, topics: Collection[str]) -> Configs:
+        """What each topic's configuration says by each policy, of the topics that are wanted.
+
+        Raises:
+            UsageError: two patterns of a policy match a topic, and nothing says which comes first.
+        """
+        wanted = sorted(topic for topic in topics if self.topics.fullmatch(topic))
+        return {topic: {policy.name: policy.of_topic(topic) for policy in self.policies} for topic in wanted}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest:
+    """Which plan to apply.
+
+    Attributes:
+        context: its time is the machine's clock.
+        policy_file: what is to say the same as when it was planned; None for the file of then.
+    """
+
+    context: RunContext
+    plan_id: str
+    policy_file: Path | None
+    delete_delay: timedelta
+    max_plan_age: timedelta
+
+
+def retention_request(options: RetentionOptions) -> PlanRequest | ApplyRequest:
+    """Put options, settings and policies together.
+
+    Raises:
+        UsageError: a file or an option is wrong, or options contradict each other.
+    """
+    settings = read_settings(options.settings_file)
+    context = RunContext.of(settings, options.catalog, options.database, options.now)
+    return _apply_request(options, context) if options.apply else _plan_request(options, context)
+
+
+def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyRequest:
+    if options.plan_id is None:
+        raise UsageError("--apply: name the plan to apply with --plan; retention without --apply makes one")
+    _ensure_not_given("--apply goes by this machine's clock", {"--now": options.now})
+    _ensure_not_given(
+        "--apply takes a plan as it was recorded",
+        {
+            "--source": options.sources,
+            "--topics": options.topics,
+            "--retention-ms": options.retention_ms,
+            "--retention-bytes": options.retention_bytes,
+            "--from-files": options.from_files or None,
+            "--include-internal": options.include_internal or None,
+            "--what-if": options.what_if or None,
+            "--delete-records-json": options.delete_records_json,
+        },
+    )
+    return ApplyRequest(
+        context=context.with_catalog(),
+        plan_id=options.plan_id,
+        policy_file=options.policy,
+        delete_delay=parse_option("--delete-delay", parse_duration, options.delete_delay or DELETE_DELAY),
+        max_plan_age=parse_option("--max-plan-age", parse_duration, options.max_plan_age or "1h"),
+    )
+
+
+def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest:
+    of_apply = {
+        "--plan": options.plan_id,
+        "--delete-delay": options.delete_delay,
+        "--max-plan-age": options.max_plan_age,
+    }
+    _ensure_not_given("without --apply nothing is deleted", of_apply)
+    limits = {"retention_ms": options.retention_ms, "retention_bytes": options.retention_bytes}
+    given = {name: value for name, value in limits.items() if value is not None}
+    if options.policy is not None and given:
+        raise UsageError(
+            "--policy and --retention-ms or --retention-bytes: put the limits into the file, or leave it out"
+        )
+    policies = (
+        (Policy(values=given, origin=Origin.OPTION),) if options.policy is None else read_policies(options.policy)
+    )
+    what_if = options.what_if or options.now is not None
+    if options.delete_records_json is not None:
+        _ensure_not_given(
+            "--delete-records-json is for Kafka to delete now",
+            {"--now": options.now, "--what-if": options.what_if or None},
+        )
+        if len(policies) > 1:
+            raise UsageError(f"--delete-records-json: {options.policy} has {len(policies)} policies; expected one")
+        ensure_parent_exists("--delete-records-json", options.delete_records_json)
+    return PlanRequest(
+        context=context.with_catalog(),
+        sources=options.sources,
+        topics=parse_topics(options.topics or ".*"),
+        policies=policies,
+        # Not where a symlink leads: it may lead elsewhere when the plan is applied, and that is to be read.
+        policy_file=None if options.policy is None else options.policy.absolute(),
+        options=PlanOptions(
+            now_ms=to_ms(context.now),
+            from_files=options.from_files,
+            include_internal=options.include_internal,
+            what_if=what_if,
+        ),
+        delete_records_json=options.delete_records_json,
+    )
+
+
+def _ensure_not_given(why: str, options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value not in (None, ()):
+            raise UsageError(f"{name}: {why}, and takes no such option")

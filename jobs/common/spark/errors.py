@@ -1,0 +1,95 @@
+"""Errors of Spark that a user can mend, as one line in place of a stack trace."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from kidxlib import errors
+from kidxlib.errors import KidxError, SparkEndedError, StorageError
+
+#: One of our own errors, as a line of the traceback that Spark brings back from an executor. Its cause stands above it.
+_OURS: Final = re.compile(r"^kidxlib\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+#: What the operating system says of a file that it does not let Spark read or write.
+_REFUSED: Final = "|".join(
+    re.escape(os.strerror(number))
+    for number in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EIO,
+        errno.ESTALE,
+        errno.EMFILE,
+        errno.ENFILE,
+    )
+)
+#: For a directory that cannot be made Java has no reason.
+_OF_STORAGE: Final = re.compile(rf"(?:{_REFUSED})\W*$|^Mkdirs failed to create |^\[DELTA_CANNOT_CREATE_LOG_PATH\] ")
+#: Where Java talks to Python workers.
+_TALKS_TO_WORKERS: Final = "org.apache.spark.api.python."
+_NO_CLASS: Final = ("ClassNotFoundException", "NoClassDefFoundError")
+_PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
+
+
+def as_ours(error: PySparkException | Py4JJavaError) -> KidxError | None:
+    """What a task raised as an error of ours, a `StorageError`, or that a worker ended; None of any other."""
+    if raised := _OURS.findall(str(error)):
+        return errors.raised_elsewhere(*raised[-1])
+    if not isinstance(error, Py4JJavaError):
+        return None
+    messages = list(_messages(error.java_exception))
+    if _was_cut_off(error.java_exception) or any(
+        text.startswith("Python worker exited unexpectedly") for text in messages
+    ):
+        return SparkEndedError(
+            "a Python worker has ended at each attempt at a task: it crashed, or was killed, as happens where memory "
+            "runs out (see dmesg); fewer workers at once (-- --master 'local[1,4]') need less memory; run the same "
+            "command again to go on"
+        )
+    if not _OF_STORAGE.search(messages[-1]):
+        return None
+    place = ""
+    if not _PLACE.search(messages[-1]):
+        places = (found[0] for text in messages if (found := _PLACE.search(text)))
+        place = next(places, "a file of the catalog, or of Spark's own below spark.local.dir") + ": "
+    return StorageError(f"{place}{messages[-1]}; mend that and run the same command again: what is done stays done")
+
+
+def reason(error: PySparkException | Py4JJavaError) -> str:
+    """What Spark says in one line; of what Java has thrown, what stands at the bottom of it."""
+    if isinstance(error, Py4JJavaError):
+        return list(_messages(error.java_exception))[-1]
+    return str(error).strip().splitlines()[0]
+
+
+def _was_cut_off(thrown: JavaObject) -> bool:
+    """Whether what is at the bottom was thrown where Java talks to a Python worker: it ended before it said anything.
+
+    Whoever reads or writes for it stands below in the same trace, so the first frame that is not Java's own counts.
+    """
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    if thrown.getClass().getSimpleName() not in ("EOFException", "SocketException"):
+        return False
+    frames = (str(frame.getClassName()) for frame in thrown.getStackTrace())
+    return next((name for name in frames if not name.startswith("java.")), "").startswith(_TALKS_TO_WORKERS)
+
+
+def _messages(thrown: JavaObject | None) -> Iterator[str]:
+    """The first lines of what was thrown, of its cause, and so on."""
+    while thrown is not None:
+        message = str(thrown.getMessage() or thrown.toString()).strip().partition("\n")[0]
+        # Its message is the name and nothing else.
+        yield f"{message}: no such class" if thrown.getClass().getSimpleName() in _NO_CLASS else message
+        thrown = thrown.getCause()

@@ -1,0 +1,68 @@
+"""The jobs: their names, and what each says of itself."""
+
+from __future__ import annotations
+
+from jobs.common.submit.project import PROJECT, names_in
+from kidxlib.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+#: What stands in a job's place, and needs no Spark.
+PACKAGE: Final = "package"
+_QUOTES: Final = '"""'
+_USAGE: Final = """\
+Usage: ./spark-submit.sh [--dry-run] [--in-image DIR] JOB [job options] [-- spark-submit options]
+       ./spark-submit.sh package [--directory DIR] [--release FILE]
+       ./spark-submit.sh --version
+
+Jobs, each with its own --help:
+{jobs}
+
+  package         make what a cluster's nodes need: the modules and an environment of Python packages
+
+For a cluster, for example: -- --master spark://host:7077 --conf spark.executor.memory=4g
+With --dry-run the command is printed in place of being run.
+"""
+
+
+def job_names() -> list[str]:
+    """The names of all jobs, sorted: there is a file for each."""
+    names = [name.removesuffix(".py") for name in names_in(f"{PROJECT}/jobs", end=".py")]
+    return [name for name in names if name != "__init__"]
+
+
+def ensure_known_job(name: str) -> None:
+    """Compare with the jobs that there are.
+
+    Raises:
+        UsageError: none has this name; it says which may be meant.
+    """
+    jobs = job_names()
+    if name in jobs:
+        return
+    import difflib
+
+    nearest = "".join(f"did you mean {job}? " for job in difflib.get_close_matches(name, [*jobs, PACKAGE], n=1))
+    raise UsageError(f"no such job: {name}; {nearest}there are: {' '.join(jobs)} {PACKAGE}")
+
+
+def usage() -> str:
+    """How ./spark-submit.sh is called, with a line for each job: the first of its docstring."""
+    return _USAGE.format(jobs="\n".join(f"  {job:15} {_summary(job)}" for job in job_names()))
+
+
+def _summary(job: str) -> str:
+    with open(f"{PROJECT}/jobs/{job}.py", encoding="utf-8") as file:
+        # Found as text: the module of Python's grammar takes longer to import than all else that --help does.
+        docstring = file.read().partition(_QUOTES)[2].partition(_QUOTES)[0]
+    return docstring.partition("\n")[0]
+
+
+def version() -> str:
+    """The project's version, as it is printed."""
+    import tomllib
+
+    with open(f"{PROJECT}/pyproject.toml", "rb") as file:
+        return f"kidx {tomllib.load(file)['project']['version']}"

@@ -1,0 +1,162 @@
+"""The command that runs a job on Spark, and its environment.
+
+Unless told otherwise Spark runs on this machine, with all its cores. SPARK_HOME, SPARK_CONF_DIR, SPARK_LOCAL_IP,
+PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are respected where they are set.
+
+In client mode the job is an ordinary Python process that starts Spark's bin/spark-submit by itself, with the options in
+PYSPARK_SUBMIT_ARGS. Started the other way round, spark-submit merges a job's stderr into its stdout, so that `--json`
+could no longer be told from messages, hides the terminal from it, and boots a JVM before the job can say that an option
+is misspelt. With --deploy-mode cluster the job runs elsewhere and there is only that way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from jobs.common.submit.call import Call
+from jobs.common.submit.project import MODULES, PROJECT, PYTHON, names_in, python_path
+from jobs.common.submit.spark_options import SparkOptions
+from kidxlib.errors import UsageError
+
+#: The variables that a run depends on, in the order in which they are printed: always, and where the driver is.
+_ALWAYS: Final = (
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS"),
+    *("KIDX_CONF_BY_NAME", "JAVA_HOME"),
+)
+_PYTHONS: Final[Sequence[str]] = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_HERE: Final[Sequence[str]] = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED", *_PYTHONS, "PYSPARK_SUBMIT_ARGS")
+#: YARN hands a driver that runs elsewhere these two.
+_ELSEWHERE: Final[Sequence[str]] = _PYTHONS
+
+
+class Launch(NamedTuple):
+    """A command, and the variables that it is given."""
+
+    variables: Mapping[str, str]
+    command: Sequence[str]
+
+    @property
+    def words(self) -> list[str]:
+        """The command after `env`, which sets the variables."""
+        return ["env", *self._assignments, *self.command]
+
+    @property
+    def printed(self) -> str:
+        """The command for bash, with a line for each variable."""
+        import shlex
+
+        return "env " + " \\\n    ".join([*map(shlex.quote, self._assignments), shlex.join(self.command)])
+
+    @property
+    def _assignments(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self.variables.items()]
+
+
+def sends_modules(call: Call, options: SparkOptions) -> bool:
+    """Whether the project's modules go to the executors with the job.
+
+    Raises:
+        UsageError: there is an image, for a master that knows none.
+    """
+    if call.image and not options.master.startswith("k8s://"):
+        raise UsageError(f"--in-image: only with --master k8s://…, not {options.master}")
+    return not (options.is_local or call.image or options.have_modules)
+
+
+def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Launch:
+    """The command that runs a job, and of its environment what it depends on.
+
+    Args:
+        environ: the caller's.
+
+    Raises:
+        UsageError: there is an image, for a master that knows none.
+    """
+    has_archive = options.is_local and not environ.get("SPARK_HOME") and not environ.get("SPARK_CONF_DIR")
+    submit = _submit_words(call, options, has_archive=has_archive)
+    variables = {**environ, **options.variables, **_spark_directories(environ)}
+    variables["PYSPARK_PYTHON"] = variables.get("PYSPARK_PYTHON") or PYTHON
+    if options.is_local:
+        # No port open to others, no look-up of this machine's name.
+        variables["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
+    if has_archive:
+        variables |= _class_archive(environ)
+    if options.is_in_cluster:
+        of_driver = _ELSEWHERE
+        script = f"{_own_place(call)}/jobs/{call.job}.py"
+        command = [f"{variables['SPARK_HOME']}/bin/spark-submit", *submit, script, *call.job_options]
+    else:
+        of_driver = _HERE
+        python = variables["PYSPARK_DRIVER_PYTHON"] = variables.get("PYSPARK_DRIVER_PYTHON") or PYTHON
+        variables["PYTHONPATH"] = ":".join([*_python_side(environ), python_path(environ)])
+        variables["PYTHONSAFEPATH"] = "1"
+        variables["PYTHONHASHSEED"] = environ.get("PYTHONHASHSEED") or "0"  # as spark-submit has it
+        variables["PYSPARK_SUBMIT_ARGS"] = f"{_quoted(submit)} pyspark-shell"
+        command = [python, "-m", f"jobs.{call.job}", *call.job_options]
+    return Launch({name: variables[name] for name in (*_ALWAYS, *of_driver) if variables.get(name)}, command)
+
+
+def _submit_words(call: Call, options: SparkOptions, *, has_archive: bool) -> list[str]:
+    """All of spark-submit's options."""
+    delta = [f"{_own_place(call)}/.jars/delta/{name}" for name in names_in(f"{PROJECT}/.jars/delta", end=".jar")]
+    jars, class_path = ([], delta) if options.is_local else (delta, [])
+    modules = [MODULES] if sends_modules(call, options) else []
+    words = ["--master", options.master, "--deploy-mode", options.deploy_mode]
+    for option, paths in (
+        ("--jars", ",".join([*jars, *options.jars])),
+        ("--py-files", ",".join([*modules, *options.py_files])),
+        ("--driver-class-path", ":".join([*class_path, *options.class_path])),
+    ):
+        words += [option, paths] if paths else []
+    if has_archive:
+        words += ["--properties-file", f"{PROJECT}/conf/spark-defaults.conf"]
+    words += ["--name", str(call.job), *options.others]
+    if call.image:
+        words += ["--conf", f"spark.pyspark.python={call.image}/.venv/bin/python"]
+    return words
+
+
+def _own_place(call: Call) -> str:
+    """Where Spark finds the project's directory."""
+    return f"local://{call.image}" if call.image else PROJECT
+
+
+def _class_archive(environ: Mapping[str, str]) -> dict[str, str]:
+    """Java takes classes from the archive that setup.sh has made (or makes it, for setup.sh) only where nothing but
+    jars is on the class path: Delta's jars go there, and conf/ leaves it (spark-env.sh sees to that), its files handed
+    over by name.
+    """
+    made = environ.get("KIDX_CLASS_ARCHIVE")
+    archive = f"-XX:ArchiveClassesAtExit={made}" if made else f"-XX:SharedArchiveFile={PROJECT}/.jars/spark.jsa"
+    own = _quoted([archive, f"-Dlog4j2.configurationFile={PROJECT}/conf/log4j2.properties"])
+    return {"SPARK_SUBMIT_OPTS": f"{own} {environ.get('SPARK_SUBMIT_OPTS', '')}", "KIDX_CONF_BY_NAME": "yes"}
+
+
+def _spark_directories(environ: Mapping[str, str]) -> dict[str, str]:
+    """Spark as setup.sh installs it, with our settings, where the caller has no other."""
+    if environ.get("SPARK_HOME"):
+        return {}
+    library = f"{PROJECT}/.venv/lib"
+    python = next(iter(names_in(library, "python3.")), "python3")
+    return {
+        "SPARK_HOME": f"{library}/{python}/site-packages/pyspark",
+        "SPARK_CONF_DIR": environ.get("SPARK_CONF_DIR") or f"{PROJECT}/conf",
+    }
+
+
+def _python_side(environ: Mapping[str, str]) -> list[str]:
+    """Where Python finds pyspark, for a Spark that has one of its own: both sides must be of one version."""
+    home = environ.get("SPARK_HOME")
+    if not home or not os.path.isfile(f"{home}/python/pyspark/__init__.py"):
+        return []
+    library = f"{home}/python/lib"
+    return [f"{home}/python", *(f"{library}/{name}" for name in names_in(library, "py4j-", "-src.zip")[:1])]
+
+
+def _quoted(words: Sequence[str]) -> str:
+    """Words in double quotes, which mean the same to those that take them apart: pyspark, with shlex, and Spark's
+    launcher.
+    """
+    return " ".join('"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"')) for word in words)

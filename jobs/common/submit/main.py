@@ -1,0 +1,132 @@
+"""./spark-submit.sh itself: reads its words, sets up what is missing, and becomes the job.
+
+./spark-submit.sh JOB [job options] [-- spark-submit options]
+./spark-submit.sh package …                  make what a cluster's nodes need: docs/clusters.md
+./spark-submit.sh --dry-run JOB …            print the command and its environment, and start nothing
+./spark-submit.sh --in-image DIR JOB …       where the containers of a Kubernetes cluster have this directory
+./spark-submit.sh --version                  print the project's version
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+
+from jobs.common.submit.call import HELP, Call, read_call
+from jobs.common.submit.jobs import PACKAGE, ensure_known_job, usage, version
+from jobs.common.submit.project import MODULES, PROJECT, PYTHON, python_path
+from kidxlib.errors import UsageError, describe_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
+
+_FAILED: Final = 1
+_USAGE: Final = 2
+_STDOUT: Final = 1
+_STDERR: Final = 2
+_SET_UP: Final = f"{PROJECT}/setup.sh"
+_ZIP_MODULES: Final = (
+    "import pathlib, sys; from jobs.common.packaging.package import zip_modules; zip_modules(pathlib.Path(sys.argv[1]))"
+)
+
+
+class StepFailedError(Exception):
+    """A program that is run before the job has failed, and said why.
+
+    Attributes:
+        exit_code: its own; where a signal has ended it, as shells have it.
+    """
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what the words ask for. Where a program is to run, this process becomes it, and nothing is returned.
+
+    Returns:
+        The exit code.
+    """
+    # Python has changed these, or a caller the last one, and a program inherits them.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        return _answer(read_call(words))
+    except StepFailedError as error:
+        return error.exit_code
+    except (UsageError, OSError) as error:
+        _write(_STDERR, f"spark-submit.sh: {describe_error(error)}\n")
+        return _USAGE if isinstance(error, UsageError) else _FAILED
+
+
+def _answer(call: Call) -> int:
+    if call.job is None:
+        _write(_STDERR, usage())
+        return _USAGE
+    if call.job in HELP:
+        _write(_STDOUT, usage())
+    elif call.job == "--version":
+        _write(_STDOUT, f"{version()}\n")
+    else:
+        os.environ["PYTHONSAFEPATH"] = "1"  # paths in options start at the caller's directory, imports do not
+        if call.job == PACKAGE:
+            _package(call)
+        ensure_known_job(call.job)
+        if any(word in HELP for word in call.job_options):
+            _help_of_job(call)
+        _run_job(call)
+    return 0
+
+
+def _package(call: Call) -> NoReturn:
+    if call.is_dry_run or call.image:
+        raise UsageError("package has no such option; there are --directory and --release")
+    _call(_SET_UP, "venv")
+    _become(["env", f"PYTHONPATH={PROJECT}", PYTHON, "-m", "jobs.common.packaging.package", *call.words])
+
+
+def _help_of_job(call: Call) -> NoReturn:
+    at = min(call.job_options.index(word) for word in HELP if word in call.job_options)
+    before = call.job_options[:at]
+    _call(_SET_UP, "venv")
+    _become(["env", f"PYTHONPATH={python_path(os.environ)}", PYTHON, "-m", f"jobs.{call.job}", *before, "--help"])
+
+
+def _run_job(call: Call) -> None:
+    """Print the command, or become it."""
+    from jobs.common.submit.launch import launch, sends_modules  # not for those who only ask for help
+    from jobs.common.submit.spark_options import read_spark_options
+
+    _call(_SET_UP)
+    options = read_spark_options(call.spark_options)
+    if sends_modules(call, options):
+        _call(PYTHON, "-c", _ZIP_MODULES, MODULES, PYTHONPATH=python_path(os.environ))
+    found = launch(call, options, os.environ)
+    if not call.is_dry_run:
+        _become(found.words)
+    _write(_STDOUT, f"{found.printed}\n")
+
+
+def _call(*words: str, **variables: str) -> None:
+    """Run a program to its end.
+
+    Raises:
+        StepFailedError: it ended with another code than 0.
+    """
+    process = os.posix_spawn(words[0], words, {**os.environ, **variables})
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    if code != 0:
+        raise StepFailedError(code if code > 0 else 128 - code)
+
+
+def _become(words: list[str]) -> NoReturn:
+    """Put a program in the place of this process, which keeps its number, group, files and signals."""
+    os.execvp(words[0], words)
+
+
+def _write(descriptor: int, text: str) -> None:
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(os.fsencode(text))  # file names come out as they came in, even those that are no text

@@ -1,0 +1,100 @@
+"""Findings on one index file, compared with what recovery writes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.errors import CorruptIndexError
+from kidxlib.index.base import AbstractIndex
+
+Bytes: TypeAlias = NDArray[np.uint8]
+
+
+class FindingBuilder:
+    """Findings on one file."""
+
+    def __init__(
+        self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes | None, expected: bytes
+    ) -> None:
+        self._suffix = suffix
+        self._entry_bytes = kind.entry_bytes
+        self._found = kind.from_bytes(b"" if content is None else content, base_offset)
+        self._expected = kind.from_bytes(expected, base_offset)
+        self.is_identical = content is not None and content.tobytes() == expected
+
+    def missing_or_identical(self, consequence: str) -> Finding:
+        """The finding on a file that is missing, or on one that is identical."""
+        if self.is_identical:
+            return Finding(file=self._suffix, verdict=Verdict.IDENTICAL)
+        return Finding(file=self._suffix, verdict=Verdict.BROKEN, reason="missing", consequence=consequence)
+
+    def refused(self, index: AbstractIndex[Any]) -> Finding | None:
+        """The finding on a file that fails Kafka's own sanity check."""
+        try:
+            index.sanity_check()
+        except CorruptIndexError as error:
+            return Finding(
+                file=self._suffix,
+                verdict=Verdict.BROKEN,
+                reason="fails-sanity-check",
+                position=len(index) * self._entry_bytes,
+                detail=str(error).partition(": ")[2],
+                consequence="a broker does not look when it starts, but refuses it when it fetches it from a tier",
+            )
+        return None
+
+    def broken(self, reason: str, entry: int, consequence: str) -> Finding:
+        return Finding(
+            file=self._suffix,
+            verdict=Verdict.BROKEN,
+            reason=reason,
+            position=max(entry, 0) * self._entry_bytes,
+            detail=self._detail(max(entry, 0)),
+            consequence=consequence,
+        )
+
+    def safe(self, reason: str, consequence: str) -> Finding:
+        different = self._first_difference()
+        return Finding(
+            file=self._suffix,
+            verdict=Verdict.SAFE,
+            reason=reason,
+            position=different * self._entry_bytes,
+            detail=self._detail(different),
+            consequence=consequence,
+        )
+
+    def _first_difference(self) -> int:
+        whole = np.dtype((np.void, self._entry_bytes))
+        found, expected = (
+            np.frombuffer(index.to_bytes(), whole, len(index)) for index in (self._found, self._expected)
+        )
+        both = min(len(found), len(expected))
+        different = np.flatnonzero(found[:both] != expected[:both])
+        return int(different[0]) if len(different) else both
+
+    def _detail(self, number: int) -> str:
+        def entry(index: AbstractIndex[Any]) -> object:
+            return index.entry(number) if number < len(index) else None
+
+        found, expected = self._found, self._expected
+        return entries_differ(number, (len(found), entry(found)), (len(expected), entry(expected)))
+
+
+def entries_differ(number: int, found: tuple[int, object], expected: tuple[int, object]) -> str:
+    """How an index differs from what recovery writes, from one of its entries on.
+
+    Args:
+        number: of that entry, counted from 0.
+        found, expected: how many entries there are, and this one; None where there are not so many.
+    """
+    (count, entry), (expected_count, expected_entry) = found, expected
+    if entry is not None and expected_entry is not None and entry != expected_entry:
+        return f"entry {number} is {entry}, recovery writes {expected_entry}"
+    more = f"; entry {number} is {entry}" if entry is not None and expected_entry is None else ""
+    less = f"; entry {number} would be {expected_entry}" if expected_entry is not None and entry is None else ""
+    return f"{count} entries, recovery writes {expected_count}{more}{less}"

@@ -1,0 +1,64 @@
+"""Finds the lookups of an index that go wrong.
+
+An index need not be what recovery writes to be right: releases and restarts leave other entries. It is right if every
+lookup leads to a place from which the search through the log finds the right batch. That depends on a target only
+through its comparisons with the entries, so it is enough to look up each entry's key and the key above it, and to ask
+the log what stands before the places that come out. So the verdict holds for all lookups, in unsorted indexes too.
+
+This is so for logs whose offsets increase from batch to batch, as a broker writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.index.base import AbstractIndex
+from kidxlib.records import header_sweep
+from kidxlib.storage.log_bytes import LogBytes
+
+Longs: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Targets from one to another whose lookup starts at a wrong place."""
+
+    target: int
+    until: int
+    start: int
+    what: str
+
+
+def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
+    """The smallest target of each class between two numbers. Targets of one class compare alike with all keys, so the
+    index misses this target if it misses any of its class.
+    """
+    targets = np.unique(np.concatenate([[least], keys, keys + 1]))
+    return targets[(targets >= least) & (targets <= most)]
+
+
+def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str) -> Miss | None:
+    """The first target whose search starts where no batch does, or after a batch that it must look into."""
+    positions, of = np.unique(starts, return_inverse=True)
+    measures = header_sweep.measure(log, positions)[of]
+    missed = np.flatnonzero((measures["is_batch"] == 0) | (measures[before] >= targets))
+    if not len(missed):
+        return None
+    at = int(missed[0])
+    until = int(targets[at + 1]) - 1 if at + 1 < len(targets) else int(targets[at])
+    if measures["is_batch"][at]:
+        until = min(until, int(measures[before][at]))
+        what = "after the batch that it has to begin with"
+    else:
+        what = "where no batch starts"
+    return Miss(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
+
+
+def entry_columns(index: AbstractIndex[Any], layout: np.dtype[Any]) -> dict[str, Longs]:
+    """The fields of all entries, as they are stored, one column each."""
+    entries = np.frombuffer(index.to_bytes(), layout, len(index))
+    return {name: entries[name].astype(np.int64) for name in layout.names or ()}

@@ -1,0 +1,78 @@
+"""Logs that end below the offset that the broker's own checkpoints, or their indexes, say that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.logs.log import AuditedLog
+from kidxlib.audit.startup.last_stop import PartitionStop
+from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.format import checkpoint_files, segment_files
+
+
+def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+    """The finding on the last log of a partition, if the broker knew of more: from the first of its checkpoints that
+    says so.
+    """
+    for offset, reason, file, consequence in (
+        (
+            stop.log_start_offset,
+            "ends-below-log-start",
+            checkpoint_files.LOG_START_OFFSET_CHECKPOINT,
+            "a broker that starts deletes all segments, and begins an empty log at {offset}",
+        ),
+        (
+            stop.recovery_point,
+            "ends-below-recovery-point",
+            checkpoint_files.RECOVERY_POINT_CHECKPOINT,
+            "offsets {end} to {last} are missing, which had been flushed to disk",
+        ),
+        (
+            stop.high_watermark,
+            "ends-below-high-watermark",
+            checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
+            "offsets {end} to {last} are missing, which were committed; another replica may have them",
+        ),
+    ):
+        if recovery.next_offset < offset:
+            yield Finding(
+                file=segment_files.LOG_SUFFIX,
+                verdict=Verdict.BROKEN,
+                reason=reason,
+                position=recovery.end.position,
+                detail=f"the log ends at offset {recovery.next_offset}, {file} says {offset}",
+                consequence=consequence.format(offset=offset, end=recovery.next_offset, last=offset - 1),
+            )
+            return
+    # `LogManager.shutdown` flushes all, and then writes the checkpoint and the file of a clean stop.
+    if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
+        yield Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.SAFE,
+            reason="ends-above-recovery-point",
+            position=recovery.end.position,
+            detail=f"the log ends at offset {recovery.next_offset}, {checkpoint_files.RECOVERY_POINT_CHECKPOINT} says "
+            f"{stop.recovery_point}",
+            consequence="a clean stop leaves both at one offset: the log was changed since, or the checkpoint is older",
+        )
+
+
+def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
+    """The finding on a log that was longer when its index was written. After an unclean stop the last log may be so,
+    because the index may have been flushed before the log. If nothing is missing up to the next segment, the index is
+    wrong.
+    """
+    entry = log.index_end
+    if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
+        return
+    if stop.clean_shutdown if following is None else entry.offset < following:
+        yield Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.BROKEN,
+            reason="shorter-than-its-index",
+            position=recovery.log_bytes,
+            detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
+            f"an entry for offset {entry.offset} at byte {entry.position}",
+            consequence=f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing",
+        )

@@ -1,0 +1,89 @@
+"""What to audit in a plan's partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
+from kidxlib.build.plan import Plan
+from kidxlib.format import topic_partition
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.storage.location import Location, location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAudit:
+    """One partition to audit.
+
+    Attributes:
+        directory: where its logs are, and the broker's snapshots.
+        index_directory: where its index and auxiliary files are; may be the same.
+        options: those with which a starting broker would make indexes.
+        last_stop: how the broker of its log dir stopped.
+        tiering: say which segments are not ready for tiered storage.
+    """
+
+    topic_partition: topic_partition.TopicPartition
+    directory: Location
+    index_directory: Location
+    options: RecoverOptions
+    last_stop: PartitionStop
+    tiering: bool
+
+
+def partition_audits(
+    plan: Plan,
+    options_for: Callable[[str], RecoverOptions],
+    *,
+    clean_shutdown: bool | None,
+    tiering: bool,
+    topics: re.Pattern[str] | None = None,
+) -> tuple[dict[PartitionKey, PartitionAudit], list[str]]:
+    """What to audit in a plan's partitions after their segments were read, and warnings for a person.
+
+    Args:
+        options_for: as for `find_segments`.
+        clean_shutdown: of their log dirs; None reads it from each log dir.
+        topics: as for `find_segments`: of these, partitions that a log dir's recovery points name are audited even if
+            their directory is not there. None: only those of the plan.
+    """
+    log_dirs = sorted({partition.directory.log_dir for partition in plan.partitions}, key=str)
+    listed = {
+        partition.directory.log_dir for partition in plan.partitions if partition.directory.source.name in plan.log_dirs
+    }
+    stops = {log_dir: last_stop(log_dir, clean_shutdown, is_listed=log_dir in listed) for log_dir in log_dirs}
+    audits = {
+        partition.key: PartitionAudit(
+            topic_partition=partition.directory.topic_partition,
+            directory=partition.directory.path,
+            index_directory=location(str(partition.index_directory)),
+            options=replace(options_for(partition.directory.topic_partition.topic), verify_crc=True),
+            last_stop=stops[partition.directory.log_dir].of(partition.directory.topic_partition),
+            tiering=tiering,
+        )
+        for partition in plan.partitions
+        if partition.key not in plan.unlistable
+    }
+    if topics is not None:
+        there = {partition.key for partition in plan.partitions}
+        sources = {
+            partition.directory.log_dir: partition.directory.source.name
+            for partition in plan.partitions
+            if partition.directory.source.name in plan.log_dirs
+        }
+        for log_dir, source in sources.items():
+            for topic_partition, offset in stops[log_dir].recovery_points.items():
+                key = source, topic_partition.topic, topic_partition.partition
+                if offset > 0 and key not in there and topics.fullmatch(topic_partition.topic):
+                    audits[key] = PartitionAudit(
+                        topic_partition=topic_partition,
+                        directory=log_dir / topic_partition.directory,
+                        index_directory=log_dir / topic_partition.directory,
+                        options=options_for(topic_partition.topic),
+                        last_stop=stops[log_dir].of(topic_partition),
+                        tiering=tiering,
+                    )
+    return audits, [note for stop in stops.values() for note in stop.notes]

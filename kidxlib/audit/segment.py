@@ -1,0 +1,178 @@
+"""Reads a segment's log, and checks its offset and time index against what recovery makes of it. Nothing is written.
+
+Segments may be read in any order and on any executor, as in a build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.index_files.offset_index import audit_offset_index
+from kidxlib.audit.index_files.reading import of_unreadable_file, read_index
+from kidxlib.audit.index_files.time_index import audit_time_index
+from kidxlib.audit.logs.log import AuditedLog, audit_log
+from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.build.scan import recover_task, why_not_read
+from kidxlib.build.tasks import ScanTask
+from kidxlib.errors import LogChangedError
+from kidxlib.format import segment_files
+from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.partition import ScannedSegment
+from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.storage.location import location
+from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.opened_log import opened_log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedSegment:
+    """What reading a segment has shown.
+
+    Attributes:
+        findings: on its offset and time index.
+        log: what its log shows by itself.
+        end: where the scan ended and why, or why the log could not be read.
+    """
+
+    scanned: ScannedSegment
+    findings: tuple[Finding, ...]
+    log: AuditedLog
+    end: ScanEnd
+
+    @property
+    def base_offset(self) -> int:
+        return self.scanned.base_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentForPartition:
+    """What the audit of a partition needs of one of its segments.
+
+    Attributes:
+        log: what its log shows by itself.
+        broken: why its offset and time index are broken, by suffix; of those that are.
+    """
+
+    scanned: ScannedSegment
+    log: AuditedLog
+    broken: Mapping[str, str | None]
+
+    @classmethod
+    def of(cls, audited: AuditedSegment) -> Self:
+        """What is kept of a segment that was read."""
+        broken = {each.file: each.reason for each in audited.findings if each.verdict is Verdict.BROKEN}
+        return cls(scanned=audited.scanned, log=audited.log, broken=broken)
+
+
+def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
+    """Read a segment's log, and check its offset and time index against it.
+
+    Args:
+        task: nothing is written in its index directory.
+        use_mmap: see `kidxlib.build.segments.build`.
+        deep: look at the records, too.
+        clean_shutdown: the broker of its log dir stopped cleanly.
+    """
+    task = _checked(task)
+    segment, base_offset = task.segment, task.segment.base_offset
+    use_mmap = use_mmap and not segment.active
+    try:
+        with opened_log(segment.path) as opened:
+            log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            recovered = recover_task(log, task)
+            valid = opened.log(recovered.end.position, use_mmap=use_mmap)
+            findings, index_end = _indexes(valid, recovered, task, use_mmap, clean_shutdown)
+            recovery = Recovery.of(log, recovered, base_offset)
+            found = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
+            opened.ensure_unchanged()
+    except (LogChangedError, OSError) as error:
+        end = why_not_read(segment.path, error)
+        # A log that was deleted since it was listed took its index and auxiliary files along, as retention does.
+        unread = None if end.status is Status.GONE else _of_unreadable(end)
+        return AuditedSegment(
+            scanned=ScannedSegment.of(base_offset, None),
+            findings=(),
+            log=AuditedLog(base_offset=base_offset, finding=unread, recovery=None, index_end=None),
+            end=end,
+        )
+    return AuditedSegment(
+        scanned=ScannedSegment.of(base_offset, recovered),
+        findings=tuple(findings),
+        log=AuditedLog(base_offset=base_offset, finding=found, recovery=recovery, index_end=index_end),
+        end=recovered.end,
+    )
+
+
+def _checked(task: ScanTask) -> ScanTask:
+    """Checksums are checked, whatever a build does."""
+    return replace(task, options=replace(task.options, verify_crc=True))
+
+
+def _indexes(
+    log: LogBytes, recovered: RecoveredSegment, task: ScanTask, use_mmap: bool, clean_shutdown: bool
+) -> tuple[list[Finding], OffsetPosition | None]:
+    """The findings on both indexes, and the last entry of the offset index as it was found."""
+    if recovered.end.status is Status.QUARANTINED:
+        suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
+        return [_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
+    segment, findings, index_end = task.segment, [], None
+    offset_index, time_index = (
+        read_index(
+            location(str(task.index_directory)) / segment_files.segment_file(segment.base_offset, suffix), use_mmap
+        )
+        for suffix in (segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX)
+    )
+    right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
+    if isinstance(offset_index, OSError):
+        findings.append(of_unreadable_file(segment_files.OFFSET_INDEX_SUFFIX, offset_index))
+    else:
+        finding = audit_offset_index(log, recovered, segment.base_offset, offset_index, active=segment.active)
+        findings.append(finding)
+        if offset_index is not None:
+            index = OffsetIndex.from_bytes(offset_index, segment.base_offset)
+            index_end = index.last_entry if len(index) else None
+            if finding.verdict is not Verdict.BROKEN:
+                right = index
+    if isinstance(time_index, OSError):
+        findings.append(of_unreadable_file(segment_files.TIME_INDEX_SUFFIX, time_index))
+    else:
+        findings.append(
+            audit_time_index(
+                log,
+                recovered,
+                right,
+                time_index,
+                active=segment.active,
+                clean_shutdown=clean_shutdown,
+                rebuilt=offset_index is None,
+            )
+        )
+    return findings, index_end
+
+
+def _of_unreadable(end: ScanEnd) -> Finding:
+    """The finding on a log that cannot be read, in a build's words: who accepts what one of the two found has accepted
+    what the other found.
+    """
+    return Finding(
+        file=segment_files.LOG_SUFFIX,
+        verdict=Verdict.BROKEN,
+        reason=end.reason,
+        position=end.position,
+        detail=end.detail,
+        consequence="its index and auxiliary files were not checked",
+    )
+
+
+def _of_quarantined(suffix: str, end: ScanEnd) -> Finding:
+    return Finding(
+        file=suffix,
+        verdict=Verdict.BROKEN,
+        reason=f"log-{end.reason}",
+        detail=f"byte {end.position} of the log: {end.detail}",
+        consequence="a broker that has to recover the segment fails",
+    )

@@ -1,0 +1,97 @@
+"""Recovery of a segment while a broker loads its partition (`LogLoader.recoverSegment`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kidxlib.audit.startup.load_state import LoadState, LoadStopped, fail
+from kidxlib.audit.startup.producer_replay import replay
+from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction
+from kidxlib.format import segment_files
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.lazy_log import LogFile
+
+#: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
+_INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
+_OVERFLOW: Final = "offset-overflow"
+
+
+def recover_segment(
+    state: LoadState, segment: SimulatedSegment, why: str, loaded: Sequence[SimulatedSegment], *, loading: bool
+) -> None:
+    """Record what becomes of a recovered segment and of the producer snapshots.
+
+    Args:
+        why: the reason to recover it.
+        loaded: the segments that the broker has loaded so far.
+        loading: the broker is still loading segments, which fails if the segment's offsets fail.
+
+    Raises:
+        LoadStopped: loading fails at it, or it is to be split.
+        OSError: its log cannot be read.
+        LogChangedError: its log changes meanwhile.
+    """
+    last_snapshot = replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
+    is_whole = segment.kept_bytes == segment.log_bytes
+    recovery = (_read_already(state, segment) if is_whole else None) or _read(state, segment)
+    # A second time there is nothing left to be truncated.
+    first = state.recoveries.setdefault(segment.base_offset, recovery)
+    segment.read_bytes += segment.kept_bytes
+    segment.detail = why
+    end = recovery.end
+    if end.status is Status.QUARANTINED:
+        _quarantined(segment, end, loading)
+        return
+    segment.action = StartupAction.TRUNCATE if end.position < segment.log_bytes else StartupAction.REBUILD
+    segment.kept_bytes = end.position
+    if (reason := first.end.reason) is not None:
+        segment.detail = f"{reason} at byte {first.end.position}: {first.end.detail}; it is recovered, as {why}"
+    if recovery.map_end_offset > last_snapshot:
+        state.snapshots.take(recovery.map_end_offset)
+
+
+def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int | None]:
+    """How many batches and records of a segment are dropped; None if that is not known for certain."""
+    if not segment.lost_bytes:
+        return 0, 0
+    recovery = state.recoveries.get(segment.base_offset) or _read_already(state, segment)
+    if recovery is None:
+        return None, None
+    past = recovery.past
+    if segment.kept_bytes:
+        return past.batches, past.records
+    return _sum(past.batches, recovery.batches), _sum(past.records, recovery.records)
+
+
+def _read(state: LoadState, segment: SimulatedSegment) -> Recovery:
+    log = LogFile(str(state.log_of(segment.base_offset)))
+    log.keep_valid(segment.kept_bytes)
+    try:
+        return Recovery.of(log, recover(log, segment.base_offset, state.arguments.options), segment.base_offset)
+    finally:
+        log.close()
+
+
+def _read_already(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
+    """What somebody has found who read the very log; None where nobody has, or something else stands there."""
+    recovery = state.read_before.get(segment.base_offset)
+    if recovery is None or recovery.log_bytes != segment.log_bytes:
+        return None
+    return None if state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX) else recovery
+
+
+def _quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None:
+    detail = f"{end.reason} at byte {end.position}: {end.detail}"
+    if end.reason == _OVERFLOW:
+        segment.action, segment.detail = StartupAction.SPLIT, detail
+        raise LoadStopped
+    if end.reason not in _INVALID_OFFSET or loading:
+        fail(segment, detail)
+    segment.action, segment.kept_bytes, segment.detail = StartupAction.EMPTY, 0, detail
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second

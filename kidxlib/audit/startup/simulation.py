@@ -1,0 +1,101 @@
+"""The result of a start-up simulation: what a starting broker would do with a partition and with each of its
+segments.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final
+
+#: The minor versions of brokers whose own start was compared with the simulation. In 3.9 and 4.0 a
+#: search for an offset ends at the first batch that does not end below it (`FileRecords.searchForOffsetWithSize`), in
+#: 4.1 and later it goes by base offsets (`searchForOffsetFromPosition`). So where offsets go back from batch to batch,
+#: which no broker writes, the log end offset may be another, and what is read for producers.
+HOLDS_FOR: Final = ("3.9", "4.0", "4.1", "4.2", "4.3")
+
+
+class StartupAction(enum.StrEnum):
+    """What becomes of a segment."""
+
+    LOAD = "load"  # as it is
+    REBUILD = "rebuild"  # its log is read, and all of its indexes are rebuilt
+    TRUNCATE = "truncate"  # as REBUILD, and the log is truncated to its last valid batch
+    EMPTY = "empty"  # its log is truncated to nothing
+    DELETE = "delete"  # it stands after one that is truncated or emptied, or below the log start offset
+    FAIL = "fail"  # loading fails, and takes the log dir out of use
+    SPLIT = "split"  # into several; what follows is not simulated
+
+
+class Removal(enum.StrEnum):
+    """Why a file is removed before segments are loaded."""
+
+    DELETED = "marked as deleted"
+    CLEANED = "left by the cleaner, unfinished"
+    SWAP = "of a swap that was not complete"
+    SWAPPED = "replaced by the files that are swapped in"
+    ORPHAN = "an index without a log"
+
+
+@dataclass(slots=True)
+class SimulatedSegment:
+    """What becomes of one segment.
+
+    It is not frozen: the passes of a simulated start change it one after the other, as a broker's do. Nothing changes
+    it after the start has ended.
+
+    Attributes:
+        base_offset: the offset in its file names.
+        action: what the broker does with it.
+        log_bytes: size of its log now.
+        kept_bytes: how many of these are left.
+        read_bytes: what the broker reads of it, which may be its log twice.
+        lost_batches, lost_records: how many are dropped; None if that is not known for certain.
+        detail: why.
+    """
+
+    base_offset: int
+    action: StartupAction
+    log_bytes: int
+    kept_bytes: int
+    read_bytes: int = 0
+    lost_batches: int | None = 0
+    lost_records: int | None = 0
+    detail: str | None = None
+
+    @property
+    def lost_bytes(self) -> int:
+        return self.log_bytes - self.kept_bytes
+
+
+@dataclass(slots=True)
+class StartupSimulation:
+    """What becomes of a partition.
+
+    It is not frozen, for the reason that `SimulatedSegment` is not.
+
+    Attributes:
+        segments: what becomes of each, by base offset.
+        removed: names of files that are removed first, and why.
+        renamed: names of files that lose their `.swap`.
+        log_start_offset: the first offset that is served; None where loading does not come to it.
+        log_end_offset: None where loading fails at a segment, or a segment is split.
+        failures: why a broker does not start with it, besides segments. The segments are reported as if that were
+            mended.
+    """
+
+    segments: list[SimulatedSegment] = field(default_factory=list)
+    removed: dict[str, Removal] = field(default_factory=dict)
+    renamed: list[str] = field(default_factory=list)
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes of logs the broker reads."""
+        return sum(segment.read_bytes for segment in self.segments)
+
+    @property
+    def fails(self) -> bool:
+        return bool(self.failures) or any(segment.action is StartupAction.FAIL for segment in self.segments)

@@ -1,0 +1,63 @@
+"""How a broker reads its small text files, and what becomes of the broker if it cannot.
+
+They are read as Kafka's own classes read them (`CheckpointFile`, `PartitionMetadataFile`). `kidxlib.storage.log_dir` is
+stricter: it accepts only what a broker writes.
+
+An `IOException` takes the log dir out of use (`LogDirFailureChannel`), and a broker that has no other ends
+(`ReplicaManager.handleLogDirFailure`). Any other exception ends it (`LogManager.loadLogs`).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Final
+
+from kidxlib.storage.location import Location
+from kidxlib.storage.small_files import small_file
+
+INT_BITS: Final = 32
+LONG_BITS: Final = 64
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+
+
+class Thrown(enum.StrEnum):
+    """What a broker does if it cannot read a file."""
+
+    IO = "a broker that starts takes the log dir out of use, and ends if it has no other"
+    OTHER = "a broker that starts ends with an error"
+
+
+class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
+    """Kafka throws something when it reads a file.
+
+    Attributes:
+        where: the place in the file, and what stands there.
+    """
+
+    def __init__(self, where: str, thrown: Thrown) -> None:
+        super().__init__(where)
+        self.where, self.thrown = where, thrown
+
+
+def why_unreadable(path: Location, error: OSError) -> str:
+    why = "not readable by this user" if isinstance(error, PermissionError) else f"not read: {error.strerror or error}"
+    return f"{path}: {why}; what a broker takes from it is not known"
+
+
+def read_lines(path: Location) -> list[str]:
+    """The lines of a file, as `BufferedReader.readLine` returns them."""
+    content = small_file(path)
+    try:
+        lines = _LINE_END.split(content.decode())
+    except UnicodeDecodeError as error:
+        raise KafkaThrows(f"byte {error.start}: not UTF-8", Thrown.IO) from error
+    return lines if lines[-1] else lines[:-1]
+
+
+def split(separator: re.Pattern[str], line: str) -> list[str]:
+    """Split a line as `Pattern.split` does, which drops empty strings at the end."""
+    parts = separator.split(line)
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts

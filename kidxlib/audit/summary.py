@@ -1,0 +1,139 @@
+"""What an audit found, in numbers."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kidxlib.audit.finding import WORST_FIRST, Verdict
+from kidxlib.audit.rows import AuditRows
+from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.catalog.audit_results import NotReadyRow, StartupPartitionRow, StartupRow
+from kidxlib.catalog.findings import FileFinding
+from kidxlib.catalog.segment_key import SegmentKey
+from kidxlib.format.segment_files import LOG_SUFFIX
+
+#: What becomes of segments without anything being lost.
+NOTHING_LOST: Final = (StartupAction.LOAD, StartupAction.REBUILD)
+#: What becomes of those of which no more may be lost than a torn end; the verdict on the log says whether it is.
+_JUDGED_BY_LOG: Final = (*NOTHING_LOST, StartupAction.TRUNCATE)
+
+#: The numbers in a `StartupRow`.
+COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
+
+
+@dataclass(slots=True)
+class ActionCounts:
+    """The segments that a broker would treat in one way.
+
+    Attributes:
+        lost_records: of the segments for which the number is known.
+    """
+
+    segments: int = 0
+    log_bytes: int = 0
+    read_bytes: int = 0
+    lost_bytes: int = 0
+    lost_records: int = 0
+
+
+@dataclass(slots=True)
+class AuditSummary:
+    """What an audit found. It keeps at least `SHOWN` rows of what is reported one by one.
+
+    Attributes:
+        many_sources: rows are reported with the names of their sources.
+        files: how many index and auxiliary files and logs, by suffix and verdict.
+        reported: the files that are reported, the worst first, and logs before index and auxiliary files.
+        actions: segments, by what a broker would do with them.
+        lost: those of which something is lost.
+        starts: partitions, by whether their broker stopped cleanly.
+        failures: what keeps a broker from starting, besides segments; a failure of a whole log dir is named once.
+        removed: files that a broker would remove, by reason.
+        not_ready: segments that are not ready for tiering; None where nobody asked.
+    """
+
+    many_sources: bool = False
+    files: Counter[tuple[str, str]] = field(default_factory=Counter)
+    reported: list[FileFinding] = field(default_factory=list)
+    actions: dict[str, ActionCounts] = field(default_factory=dict)
+    lost: list[StartupRow] = field(default_factory=list)
+    starts: Counter[bool] = field(default_factory=Counter)
+    failures: dict[str, None] = field(default_factory=dict)
+    removed: Counter[str] = field(default_factory=Counter)
+    not_ready: list[NotReadyRow] | None = None
+    not_ready_count: int = 0
+
+    @classmethod
+    def of(cls, rows: AuditRows, *, tiering: bool) -> AuditSummary:
+        """The summary of rows that are all in memory, in their order."""
+        summary = cls()
+        for file in rows.files:
+            summary.files[file.file, file.verdict] += 1
+        for verdict in WORST_FIRST:
+            reported = [file for file in rows.files if file.verdict == verdict]
+            summary.reported += sorted(reported, key=lambda file: file.file != LOG_SUFFIX)
+        for segment in rows.startup:
+            summary.add_action(segment.action, 1, **{name: getattr(segment, name) or 0 for name in COUNTED})
+        summary.lost = [segment for segment in rows.startup if segment.action not in NOTHING_LOST]
+        for partition in rows.partitions:
+            summary.add_start(partition)
+        if tiering:
+            summary.not_ready, summary.not_ready_count = list(rows.not_ready), len(rows.not_ready)
+        return summary
+
+    def add_action(
+        self, action: str, segments: int, log_bytes: int, read_bytes: int, lost_bytes: int, lost_records: int
+    ) -> None:
+        counts = self.actions.setdefault(action, ActionCounts())
+        counts.segments += segments
+        counts.log_bytes += log_bytes
+        counts.read_bytes += read_bytes
+        counts.lost_bytes += lost_bytes
+        counts.lost_records += lost_records
+
+    def add_start(self, partition: StartupPartitionRow) -> None:
+        """Add what a broker would make of a partition."""
+        self.starts[partition.clean_shutdown] += 1
+        self.removed.update(each["why"] for each in partition.removed)
+        self.failures.update(dict.fromkeys(_failures(partition)))
+
+    def name(self, row: SegmentKey) -> str:
+        """How a message names the segment of a row."""
+        source = f"{row.source}: " if self.many_sources else ""
+        return f"{source}{row.topic}-{row.partition} {row.base_offset}"
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes a broker would read to recover segments."""
+        return sum(counts.read_bytes for counts in self.actions.values())
+
+    @property
+    def reported_count(self) -> int:
+        return sum(count for (_, verdict), count in self.files.items() if not Verdict(verdict).is_problem_free)
+
+    @property
+    def lost_count(self) -> int:
+        return sum(counts.segments for action, counts in self.actions.items() if action not in NOTHING_LOST)
+
+    def logs(self, verdict: Verdict) -> int:
+        """How many logs have a verdict."""
+        return self.files[LOG_SUFFIX, verdict.value]
+
+    def fails(self, fail_on: Verdict) -> bool:
+        """Whether a file has this verdict or a worse one, or the next start loses something other than a torn end."""
+        fails = any(
+            count and Verdict(verdict).severity >= fail_on.severity for (_, verdict), count in self.files.items()
+        )
+        loses = any(counts.segments for action, counts in self.actions.items() if action not in _JUDGED_BY_LOG)
+        return fails or loses or bool(self.failures or self.not_ready_count)
+
+
+def _failures(partition: StartupPartitionRow) -> Iterable[str]:
+    """Each with the place that it is about."""
+    directory = partition.folder
+    for failure in partition.failure.split("\n") if partition.failure else ():
+        yield failure if failure.startswith(f"{os.path.dirname(directory)}/") else f"{directory}: {failure}"

@@ -1,0 +1,3 @@
+"""From directories to index files: list sources, plan their partitions, compare them with the catalog, scan, publish,
+finish partitions, count.
+"""

@@ -1,0 +1,1 @@
+"""Partitions that are finished once their segments are read: transaction indexes, snapshots, leader epochs."""

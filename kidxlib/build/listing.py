@@ -1,0 +1,162 @@
+"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why.
+
+It lists directories and reads no log. It is in the library, not in the jobs, because the command without Spark uses
+it too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment
+from kidxlib.build.source import PartitionDirectory, Source
+from kidxlib.errors import UsageError
+from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, parse_segment_file, parse_segment_log
+from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import Location, is_directory, location
+from kidxlib.storage.s3 import ObjectPath
+
+#: What an operator did not expect to find in a log dir; each gets a line of its own.
+_UNEXPECTED: Final = (
+    NotASegment.WRONG_SEGMENT_NAME,
+    NotASegment.NO_PARTITION_NUMBER,
+    NotASegment.UNLISTABLE_DIRECTORY,
+)
+
+#: The last moment that 64 bits of nanoseconds hold, in the year 2262. A file may have a later time.
+_LATEST_NS: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Skipped:
+    """What a listing skipped: how many of each kind, and the paths of unexpected entries."""
+
+    counts: Counter[NotASegment] = field(default_factory=Counter)
+    unexpected: list[tuple[str, NotASegment]] = field(default_factory=list)
+
+    def add(self, path: str, reason: NotASegment) -> None:
+        self.counts[reason] += 1
+        if reason in _UNEXPECTED:
+            self.unexpected.append((path, reason))
+
+    def merge(self, other: Skipped) -> None:
+        """Add what another part of the listing skipped."""
+        self.counts.update(other.counts)
+        self.unexpected.extend(other.unexpected)
+
+
+def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
+    """The partitions of a source, in order. What is no partition is added to `skipped`.
+
+    A directory that contains partitions is a log dir. If it contains none and its own name is `<topic>-<partition>`, it
+    is that partition.
+
+    Raises:
+        UsageError: the directory itself contains segments, but its name names no partition.
+    """
+    partitions: list[PartitionDirectory] = []
+    passed_over = Skipped()
+    holds_segments = False
+    for entry in _entries(source.path):
+        if not entry.is_directory:
+            holds_segments = holds_segments or parse_segment_log(entry.name) is not None
+            passed_over.add(entry.path, why_not_a_segment(entry.name))
+        elif (partition := parse_partition_directory(entry.name)) is not None:
+            partitions.append(PartitionDirectory(source, partition, location(entry.path)))
+        else:
+            passed_over.add(entry.path, why_not_a_partition(entry.name))
+    if not partitions and (partition := parse_partition_directory(source.path.name)) is not None:
+        return [PartitionDirectory(source, partition, source.path)]
+    if not partitions and holds_segments:
+        raise UsageError(
+            f"{source.path}: it holds segments, but its name is not <topic>-<partition>; rename the directory, "
+            "or give the log dir above it"
+        )
+    skipped.merge(passed_over)
+    return sorted(partitions, key=lambda directory: directory.topic_partition)
+
+
+def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[FoundSegment] | None:
+    """The segments of one partition, in any order. What is no segment is added to `skipped`.
+
+    A log that cannot be looked at is still listed: reading it will say why.
+
+    Returns:
+        None if the directory itself cannot be listed.
+    """
+    passed_over = Skipped()
+    try:
+        if isinstance(directory.path, Path):
+            found = _files_of_segments(directory.path, passed_over)
+        else:
+            found = _objects_of_segments(directory.path, passed_over)
+    except OSError:
+        skipped.add(str(directory.path), NotASegment.UNLISTABLE_DIRECTORY)
+        return None
+    skipped.merge(passed_over)
+    return found
+
+
+def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
+    found: list[FoundSegment] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            base_offset = parse_segment_log(entry.name)
+            if base_offset is None:
+                skipped.add(entry.path, NotASegment.OTHER if is_directory(entry) else why_not_a_segment(entry.name))
+                continue
+            try:
+                status = entry.stat()
+            except OSError:
+                found.append((base_offset, NOT_SEEN, 0, NO_INODE))
+            else:
+                found.append((base_offset, status.st_size, min(status.st_mtime_ns, _LATEST_NS), status.st_ino))
+    return found
+
+
+def _objects_of_segments(directory: ObjectPath, skipped: Skipped) -> list[FoundSegment]:
+    found: list[FoundSegment] = []
+    for path in directory.iterdir():
+        base_offset = parse_segment_log(path.name)
+        if base_offset is not None:
+            version = None if path.listed is None else FileVersion.of_object(path.listed)
+            if version is None:
+                found.append((base_offset, NOT_SEEN, 0, NO_INODE))
+            else:
+                found.append((base_offset, version.size, version.mtime_ns, NO_INODE))
+        elif path.listed is None:
+            skipped.add(str(path), NotASegment.OTHER)
+        else:
+            skipped.add(str(path), why_not_a_segment(path.name))
+    return found
+
+
+def offset_indexes(directory: Location) -> set[int]:
+    """The base offsets of the offset indexes in a directory; none if there is no such directory."""
+    parsed = (parse_segment_file(path.name) for path in directory.glob(f"*{OFFSET_INDEX_SUFFIX}"))
+    return {found[0] for found in parsed if found is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of a directory."""
+
+    name: str
+    path: str
+    is_directory: bool
+
+
+def _entries(directory: Location) -> Iterator[_Entry]:
+    if isinstance(directory, Path):
+        with os.scandir(directory) as entries:
+            yield from (_Entry(entry.name, entry.path, is_directory(entry)) for entry in entries)
+    else:
+        for path in directory.iterdir():
+            yield _Entry(path.name, str(path), path.listed is None)

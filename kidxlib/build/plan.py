@@ -1,0 +1,252 @@
+"""The plan of a build or an audit: the segments of sources, each with the directory of its index files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kidxlib.build.listed import (
+    LISTED,
+    TO_READ,
+    Longs,
+    no_segments,
+    of_partitions,
+    partitions_of,
+    runs_of_partitions,
+    sum_of_bytes,
+)
+from kidxlib.build.listing import Skipped
+from kidxlib.build.source import PartitionDirectory, SegmentFile
+from kidxlib.build.tasks import BuildTask, PartitionTask, ScanTask
+from kidxlib.catalog.arrow_arrays import numbers_array, words_array
+from kidxlib.catalog.matching import Flags
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS, IntervalSource
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliaryFiles:
+    """Which files of a partition are written besides its indexes."""
+
+    snapshots: bool = False
+    epochs: bool = False
+
+
+#: What a repair may write besides indexes: all that is broken.
+REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """A partition as it was listed.
+
+    Attributes:
+        topic_id: None where there is no `partition.metadata`.
+        index_directory: where its index files go.
+        options: what they are built with, or should be like.
+        only: names of the files that may be written; None for all.
+    """
+
+    directory: PartitionDirectory
+    topic_id: str | None
+    index_directory: Directory
+    options: RecoverOptions
+    only: frozenset[str] | None = None
+
+    @property
+    def key(self) -> PartitionKey:
+        topic_partition = self.directory.topic_partition
+        return self.directory.source.name, topic_partition.topic, topic_partition.partition
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its index files are beside its logs."""
+        return str(self.index_directory) == str(self.directory.path)
+
+    def scan_tasks(self, rows: pa.Table) -> Iterator[ScanTask]:
+        """The tasks to read segments of it.
+
+        Args:
+            rows: of `LISTED`, all of this partition.
+        """
+        for segment in self._segment_files(rows):
+            yield ScanTask(segment=segment, options=self.options, index_directory=self.index_directory)
+
+    def build_tasks(self, rows: pa.Table, *, publish_truncated: bool) -> Iterator[BuildTask]:
+        """The tasks to read segments of it and to index them.
+
+        Args:
+            rows: of `TO_READ`, all of this partition.
+            publish_truncated: publish the index of a valid prefix too.
+        """
+        in_place = self.in_place
+        choices = rows.select(["interval_bytes", "interval_source"]).to_pylist()
+        for segment, choice in zip(self._segment_files(rows), choices, strict=True):
+            yield BuildTask(
+                segment=segment,
+                options=replace(self.options, interval_bytes=choice["interval_bytes"]),
+                index_directory=self.index_directory,
+                topic_id=self.topic_id,
+                interval_source=IntervalSource(choice["interval_source"]),
+                in_place=in_place,
+                publish_truncated=publish_truncated,
+                only=self.only,
+            )
+
+    def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
+        directory = str(self.directory.path)
+        for row in rows.select(LISTED.names[1:]).to_pylist():
+            yield SegmentFile(
+                source=self.directory.source.name,
+                topic_partition=self.directory.topic_partition,
+                base_offset=row["base_offset"],
+                path=os.path.join(directory, segment_file(row["base_offset"], LOG_SUFFIX)),
+                version=None
+                if row["log_bytes"] is None
+                else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
+                active=row["active"],
+            )
+
+    def partition_task(self, auxiliary_files: AuxiliaryFiles) -> PartitionTask:
+        """The task to finish it once all of its segments were read."""
+        return PartitionTask(
+            key=self.key,
+            segments_directory=Directory(str(self.directory.path), ""),
+            index_directory=self.index_directory,
+            in_place=self.in_place,
+            snapshots=auxiliary_files.snapshots,
+            epochs=auxiliary_files.epochs,
+            only=self.only,
+        )
+
+
+@dataclass(slots=True)
+class Plan:
+    """The segments to read, what was skipped, and warnings for a person. Of a segment there is a row; a task is made of
+    it where it is read.
+    """
+
+    segments: pa.Table = field(default_factory=no_segments)  # rows of `LISTED`
+    partitions: list[ListedPartition] = field(default_factory=list)  # in the order of their keys
+    log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
+    unlistable: set[PartitionKey] = field(default_factory=set)
+    empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
+    skipped: Skipped = field(default_factory=Skipped)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def log_bytes(self) -> int:
+        return sum_of_bytes(self.segments)
+
+    def by_partition(self, rows: pa.Table | None = None) -> Iterator[tuple[ListedPartition, pa.Table]]:
+        """Each partition that has segments, with their rows by base offset.
+
+        Args:
+            rows: of `segments`, or some of these, with further columns perhaps; None for all.
+        """
+        for number, of_partition in runs_of_partitions(self.segments if rows is None else rows):
+            yield self.partitions[number], of_partition
+
+    def scan_tasks(self) -> list[ScanTask]:
+        """The tasks to read all of it."""
+        return [task for listed, rows in self.by_partition() for task in listed.scan_tasks(rows)]
+
+    def build_tasks(self, rows: pa.Table | None = None, *, publish_truncated: bool) -> list[BuildTask]:
+        """The tasks to index segments; see `ListedPartition.build_tasks`.
+
+        Args:
+            rows: of `TO_READ`; None for all segments.
+        """
+        return [
+            task
+            for listed, of_partition in self.by_partition(self.to_read() if rows is None else rows)
+            for task in listed.build_tasks(of_partition, publish_truncated=publish_truncated)
+        ]
+
+    def to_read(self) -> pa.Table:
+        """All segments as rows of `TO_READ`, with the intervals that were asked for."""
+        intervals = np.array([partition.options.interval_bytes for partition in self.partitions], np.int64)
+        rows = self.segments.num_rows
+        columns = [
+            numbers_array(pa.int64(), intervals[partitions_of(self.segments)], np.ones(rows, np.bool_)),
+            words_array([IntervalSource.SETTINGS.value], np.zeros(rows, np.int32)),
+        ]
+        return pa.table([*self.segments.columns, *columns], schema=TO_READ)
+
+    def keys(self, rows: pa.Table) -> pa.Table:
+        """The keys of segments, as tables of the catalog have them.
+
+        Args:
+            rows: of `LISTED`, with further columns perhaps.
+        """
+        of_partitions = self.partition_keys().take(rows["listed_partition"])
+        return of_partitions.append_column("base_offset", rows["base_offset"])
+
+    def partition_keys(self) -> pa.Table:
+        """The keys of the partitions, a row each."""
+        return pa.Table.from_pylist(
+            [dict(zip(PARTITION_KEY, partition.key, strict=True)) for partition in self.partitions],
+            SEGMENTS.schema(PARTITION_KEY),
+        )
+
+    def log_directories(self) -> pa.Array[Any]:
+        """The directories of the partitions' logs, for `paths_of_logs`."""
+        return pa.array([str(partition.directory.path) for partition in self.partitions], pa.string())
+
+    def bounds(self) -> Longs:
+        """Where the rows of each partition begin in `segments`; those of the last end at a further number."""
+        numbers = np.arange(len(self.partitions) + 1)
+        return np.searchsorted(partitions_of(self.segments), numbers).astype(np.int64)
+
+    def have_segments(self) -> Flags:
+        """Which partitions have segments."""
+        return np.diff(self.bounds()) > 0
+
+
+def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
+    """The part of a plan that rebuilds some files and no others.
+
+    Args:
+        broken: their names, by partition.
+    """
+    kept = [number for number, partition in enumerate(plan.partitions) if partition.key in broken]
+    partitions = [plan.partitions[number] for number in kept]
+    return Plan(
+        segments=of_partitions(plan.segments, kept),
+        partitions=[replace(partition, only=broken[partition.key]) for partition in partitions],
+        unlistable=plan.unlistable,
+        empty=plan.empty,
+        skipped=plan.skipped,
+    )
+
+
+def log_dirs_to_lock(plan: Plan) -> list[Path]:
+    """The log dirs of a plan, before anything is written beside segments.
+
+    Raises:
+        UsageError: a partition's directory is a symlink, or in an object store.
+    """
+    log_dirs = set()
+    for partition in plan.partitions:
+        path = partition.directory.path
+        if not isinstance(path, Path):
+            raise UsageError(
+                f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"
+            )
+        if path.is_symlink():
+            raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the directory it leads to")
+        log_dirs.add(path.parent)
+    return sorted(log_dirs)

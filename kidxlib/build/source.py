@@ -1,0 +1,99 @@
+"""Sources, the directories of their partitions, and the logs in these."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TOPIC_LENGTH_MAX, TopicPartition, is_name
+from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.s3 import is_object
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Kafka log dir or partition directory, and its name in the catalog."""
+
+    name: str
+    path: Location
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """A partition's directory in a source."""
+
+    source: Source
+    topic_partition: TopicPartition
+    path: Location
+
+    @property
+    def log_dir(self) -> Location:
+        """The parent directory, where a broker keeps its lock and checkpoint files."""
+        return self.path.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """A segment's log as it was listed.
+
+    Attributes:
+        source: name of the source.
+        path: the `.log`.
+        version: None where the file could not be looked at.
+        active: it has the highest base offset of its partition in this source, so a broker may still be writing to it.
+    """
+
+    source: str
+    topic_partition: TopicPartition
+    base_offset: int
+    path: str
+    version: FileVersion | None
+    active: bool
+
+    @property
+    def partition_key(self) -> tuple[str, str, int]:
+        """Source, topic, partition."""
+        return self.source, self.topic_partition.topic, self.topic_partition.partition
+
+
+def parse_source(text: str, name_required: bool) -> Source:
+    """The source that `[NAME=]DIR` means. Without a name it is named by its real path, or its URL.
+
+    Raises:
+        UsageError: the directory is missing or cannot be listed, or the name is missing or malformed.
+    """
+    name, equals, path = text.partition("=")
+    if not equals or not is_name(name):
+        if equals and not is_object(text) and not os.path.exists(text):
+            raise UsageError(
+                f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-', "
+                f"{TOPIC_LENGTH_MAX} of them at most, and not be '.' or '..'"
+            )
+        name, path = "", text
+    if name_required and not name:
+        raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
+    return source_at(path, name)
+
+
+def source_at(path: str, name: str = "") -> Source:
+    """The source in a directory. Without a name it is named by its real path, or its URL.
+
+    Raises:
+        UsageError: the directory is missing or cannot be listed.
+    """
+    if not path:
+        raise UsageError("an empty name instead of a directory; expected a Kafka log dir or a partition's directory")
+    try:
+        directory: Location = given_location("", path) or Path(os.path.realpath(path))
+        if isinstance(directory, Path):
+            os.scandir(directory).close()
+        elif not directory.exists():
+            raise FileNotFoundError(errno.ENOENT, "no object with this prefix")
+    except (OSError, ValueError) as error:  # the latter of a NUL
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: {why}; expected a Kafka log dir or a partition's directory") from error
+    return Source(name or str(directory), directory)

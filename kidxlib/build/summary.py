@@ -1,0 +1,142 @@
+"""What a build read and wrote, and the segments that have problems: for the screen, for JSON, for the catalog."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+from kidxlib.build.results import BuiltSegment
+from kidxlib.build.source import SegmentFile
+from kidxlib.build.topic_counts import PROBLEM_FREE, TopicCounts, count_problems
+from kidxlib.recovery.outcome import ScanEnd
+
+PROBLEMS_KEPT: Final = 1000
+
+_Sum = TypeVar("_Sum", int, Counter[str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentProblem:
+    """A segment that has problems; fields as in the catalog."""
+
+    source: str
+    topic: str
+    partition: int
+    base_offset: int
+    status: str
+    reason: str | None
+    reason_position: int | None
+    reason_detail: str | None
+    log_path: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was read and written in a run."""
+
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
+    problems: list[SegmentProblem] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)  # snapshots and checkpoints that stay as a broker left them
+
+    def topic(self, name: str) -> TopicCounts:
+        return self.topics.setdefault(name, TopicCounts(name))
+
+    def add(self, built: BuiltSegment) -> None:
+        """Count one segment."""
+        facts = built.recovered.facts if built.recovered else None
+        segment = built.task.segment
+        self.topic(segment.topic_partition.topic).add(
+            segments=1,
+            log_bytes=built.version.size if built.version else 0,
+            batches=facts.batches if facts else 0,
+            entries=sum(index.entries for index in (built.offset_index, built.time_index) if index is not None),
+            status=built.end.status,
+            published=built.published,
+        )
+        if built.end.status not in PROBLEM_FREE:
+            self.add_problem(segment, built.end)
+
+    def add_problem(self, segment: SegmentFile, end: ScanEnd) -> None:
+        """Name one segment, if fewer than the limit are named."""
+        if len(self.problems) < PROBLEMS_KEPT:
+            self.problems.append(
+                SegmentProblem(
+                    source=segment.source,
+                    topic=segment.topic_partition.topic,
+                    partition=segment.topic_partition.partition,
+                    base_offset=segment.base_offset,
+                    status=end.status,
+                    reason=end.reason,
+                    reason_position=end.position,
+                    reason_detail=end.detail,
+                    log_path=segment.path,
+                )
+            )
+
+    def merge(self, other: Counts) -> None:
+        """Add what another part of the run counted."""
+        for topic in other.topics.values():
+            self.topic(topic.topic).merge(topic)
+        self.kept.extend(other.kept[: PROBLEMS_KEPT - len(self.kept)])
+        self.problems.extend(other.problems[: PROBLEMS_KEPT - len(self.problems)])
+
+    @property
+    def segments(self) -> int:
+        return self._sum("segments", 0)
+
+    @property
+    def log_bytes(self) -> int:
+        return self._sum("log_bytes", 0)
+
+    @property
+    def batches(self) -> int:
+        return self._sum("batches", 0)
+
+    @property
+    def aborted_transactions(self) -> int:
+        return self._sum("aborted_transactions", 0)
+
+    @property
+    def by_status(self) -> Counter[str]:
+        return self._sum("by_status", Counter())
+
+    @property
+    def by_published(self) -> Counter[str]:
+        return self._sum("by_published", Counter())
+
+    @property
+    def by_transaction_index(self) -> Counter[str]:
+        return self._sum("by_transaction_index", Counter())
+
+    @property
+    def problem_count(self) -> int:
+        return count_problems(self.by_status)
+
+    def largest_topics(self) -> list[TopicCounts]:
+        return sorted(self.topics.values(), key=lambda topic: (-topic.log_bytes, topic.topic))
+
+    def as_json(self) -> dict[str, Any]:
+        """What every build's JSON object holds about what was read."""
+        return {
+            "segments": self.segments,
+            "log_bytes": self.log_bytes,
+            "batches": self.batches,
+            "by_status": self.by_status,
+            "by_published": self.by_published,
+            "aborted_transactions": self.aborted_transactions,
+            "by_transaction_index": self.by_transaction_index,
+            "kept": self.kept,
+            "topics": [
+                {name: getattr(topic, name) for name in TopicCounts.__dataclass_fields__}
+                for topic in self.largest_topics()
+            ],
+            "not_well_count": self.problem_count,
+            "not_well": [asdict(segment) for segment in self.problems],
+        }
+
+    def _sum(self, name: str, start: _Sum) -> _Sum:
+        """The sum of a number over all topics. A counter is without what came to nothing."""
+        return reduce(operator.add, (getattr(topic, name) for topic in self.topics.values()), start)

@@ -1,0 +1,39 @@
+"""What one commit changes in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+#: Rows that a run has found, by their kind, as `kidxlib.catalog.results` has them.
+Found = Mapping[str, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """Rows to write and rows to remove.
+
+    Attributes:
+        inserts: whole rows, in the table's own schema, whose keys are not in the table.
+        updates: the same of rows that each take the place of the row with their key.
+        deletes: the keys of rows to remove.
+        counted: how many rows a run reports as added or changed.
+    """
+
+    inserts: pa.Table
+    updates: pa.Table
+    deletes: pa.Table
+    counted: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be committed."""
+        return not (self.inserts.num_rows or self.updates.num_rows or self.deletes.num_rows)
+
+
+#: Says what rows that were found change, given the rows that the table has: all of those with a key that was found, and
+#: perhaps others. It depends on nothing else, so it is asked again where another writer was faster, and it may be asked
+#: for each partition alone.
+Change = Callable[[pa.Table, Found], TableChange]

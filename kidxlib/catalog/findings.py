@@ -1,0 +1,111 @@
+"""The tables `findings` and `accepted`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.rows import Row, Table, row, view_of
+from kidxlib.catalog.segment_key import PARTITION, SEGMENT_KEY, SOURCE, TOPIC, PartitionOfSource, SegmentKey
+
+_FILE_OFFSET: Final = "the offset in the file's name; of the leader epochs the first segment's"
+
+
+@row
+class FindingRow(Row):
+    """What each run of verify_index found: a row for each log, index file and auxiliary file that it checked."""
+
+    audit_id: str = column("id of the run")
+    source: str = column(SOURCE)
+    topic: str = column(TOPIC)
+    partition: Int32 = column(PARTITION)
+    base_offset: int = column(_FILE_OFFSET)
+    file: str = column("its suffix, or leader-epoch-checkpoint")
+    verdict: str = column("identical, safe or broken; of a log whole, safe, torn or broken")
+    reason: str | None = column("a short word for why; null where it is identical or whole")
+    position: int | None = column("the first byte of the file that is wrong or different; null: missing, or none is")
+    detail: str | None = column("what was found there, and what recovery would have written")
+    consequence: str | None = column("what that does, or why it does nothing")
+    action: str | None = column(
+        "of a log: what a broker does with the segment at its next start; null of other files, as all up to path"
+    )
+    kept_bytes: int | None = column("bytes of the log that are left then")
+    lost_bytes: int | None = column("bytes that it drops; where it drops none, what recovery would. null: not known")
+    lost_batches: int | None = column("batches in them; null: cannot be counted for certain")
+    lost_records: int | None = column("records in them; null: cannot be counted for certain")
+    path: str = column("the file")
+    file_bytes: int | None = column("of a file that is torn or broken: its size; null: it was not there")
+    file_mtime_ns: int | None = column("of a file that is torn or broken: its modification time, ns since the epoch")
+    file_inode: int | None = column(
+        "of a file that is torn or broken: its inode number; null of an object, which has none"
+    )
+    audited_at: datetime = column("when the run started (its --now)")
+
+
+FINDINGS: Final = Table(
+    name="findings",
+    row=FindingRow,
+    key=("audit_id", *SEGMENT_KEY, "file"),
+    cluster_by=("audit_id",),
+)
+
+
+@view_of(FindingRow)
+class FileFinding(SegmentKey):
+    """A finding as an audit makes it: it is of a run once that is recorded."""
+
+    file: str
+    verdict: str
+    reason: str | None
+    position: int | None
+    detail: str | None
+    consequence: str | None
+    action: str | None
+    kept_bytes: int | None
+    lost_bytes: int | None
+    lost_batches: int | None
+    lost_records: int | None
+    path: str
+    file_bytes: int | None
+    file_mtime_ns: int | None
+    file_inode: int | None
+
+
+@view_of(FindingRow)
+class JudgedFile(SegmentKey):
+    """What a repair goes by."""
+
+    file: str
+    verdict: str
+    path: str
+
+
+@row
+class AcceptedRow(PartitionOfSource):
+    """Damage that somebody has looked at and accepted: a row for each finding. It holds until the file, or what is
+    found in it, is another.
+    """
+
+    base_offset: int = column(_FILE_OFFSET)
+    file: str = column("suffix of the damaged file, or leader-epoch-checkpoint; .log: the segment")
+    reason: str = column("the reason, as in segments or findings")
+    position: int | None = column("the byte at which it was found; null: none in particular")
+    found: str = column("the segment's status, or the audit's verdict on the file")
+    detail: str | None = column("what was found there, and what was expected")
+    consequence: str | None = column("as in findings; null where a build has found it")
+    file_bytes: int | None = column("size of the file; null: it was not there, or could not be looked at")
+    file_mtime_ns: int | None = column("its modification time, ns since the epoch")
+    file_inode: int | None = column("its inode number; null of an object, which has none")
+    path: str = column("the file")
+    accepted_by: str = column("who accepted it")
+    accepted_at: datetime = column("when (the --now of accept)")
+    accepted_reason: str = column("why")
+
+
+ACCEPTED: Final = Table(
+    name="accepted",
+    row=AcceptedRow,
+    key=(*SEGMENT_KEY, "file", "reason"),
+    cluster_by=(),
+)

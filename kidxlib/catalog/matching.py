@@ -1,0 +1,114 @@
+"""Rows of two tables matched by their keys, and compared, a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+#: Positions of rows in a table; −1 where there is none.
+Positions = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+#: An array or a chunked array. pyarrow's stubs do not know all that nested and chunked ones have.
+Values: TypeAlias = Any
+
+
+def positions_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Positions:
+    """For each row, where the row with the same key stands in `others`: the first; −1 where there is none.
+
+    Args:
+        key: names of columns of text or of whole numbers, in both tables and never null.
+    """
+    packed, packed_others = _packed_keys(rows, others, key)
+    found: Values = pc.index_in(packed, value_set=packed_others)
+    positions: Positions = found.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    return positions
+
+
+def differing(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Flags:
+    """Which rows differ in some columns from the rows at the same position of `others`. Two nulls are equal, and so are
+    two NaN.
+
+    Args:
+        names: columns of the same types in both tables, lists, maps and structs of such types among them.
+    """
+    found = np.zeros(rows.num_rows, np.bool_)
+    for name in names:
+        found |= ~_equal(rows[name].combine_chunks(), others[name].combine_chunks())
+    return found
+
+
+def _packed_keys(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> tuple[Values, Values]:
+    """The keys of both as bytes of one width. Text becomes a number that both tables share."""
+    numbers = []
+    for name in key:
+        both: Values = pa.chunked_array([*rows[name].chunks, *others[name].chunks], rows.schema.field(name).type)
+        if not pa.types.is_integer(both.type):
+            both = pa.chunked_array(
+                [chunk.indices for chunk in both.dictionary_encode().unify_dictionaries().chunks], pa.int32()
+            )
+        numbers.append(both.to_numpy().astype(np.int64))
+    packed = np.column_stack(numbers) if numbers else np.empty((0, 0), np.int64)
+    width = 8 * len(key)
+    of_bytes = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(packed), [None, pa.py_buffer(packed.tobytes())]
+    )
+    return of_bytes.slice(0, rows.num_rows), of_bytes.slice(rows.num_rows)
+
+
+def _equal(some: Values, others: Values) -> Flags:
+    """Row by row."""
+    both_null = _numpy(pc.and_(some.is_null(), others.is_null()))
+    both_valid = _numpy(pc.and_(some.is_valid(), others.is_valid()))
+    if pa.types.is_struct(some.type):
+        inside = np.ones(len(some), np.bool_)
+        for number in range(some.type.num_fields):
+            # `field` leaves out nulls of the struct itself; these rows are decided above.
+            inside &= _equal(some.field(number), others.field(number))
+        return both_null | (both_valid & inside)
+    if pa.types.is_list(some.type) or pa.types.is_map(some.type):
+        return both_null | _lists_equal(some, others, both_valid)
+    equal: Values = pc.equal(some, others)
+    equal = equal.fill_null(False)
+    if pa.types.is_floating(some.type):
+        both_nan: Values = pc.and_(some.is_nan(), others.is_nan())
+        equal = pc.or_(equal, both_nan.fill_null(False))
+    return both_null | _numpy(equal)
+
+
+def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
+    """Whether lists or maps are equal, row by row; false where one is null. Maps are equal if their entries are, in
+    order.
+    """
+    lengths = _lengths(some)
+    comparable: Flags = both_valid & (lengths == _lengths(others))
+    equal = comparable.copy()
+    filled = np.flatnonzero(comparable & (lengths > 0))
+    if len(filled):
+        elements = [_elements(side.take(pa.array(filled))) for side in (some, others)]
+        starts = np.concatenate([[0], np.cumsum(lengths[filled])[:-1]])
+        equal[filled] = np.logical_and.reduceat(_equal(*elements), starts)
+    return equal
+
+
+def _lengths(lists: Values) -> NDArray[np.int64]:
+    """The length of each list or map; 0 of a null."""
+    offsets: NDArray[np.int64] = lists.offsets.to_numpy().astype(np.int64)
+    return np.where(_numpy(lists.is_valid()), np.diff(offsets), 0)
+
+
+def _elements(lists: Values) -> Values:
+    """What is in lists or maps without nulls, one after the other."""
+    if pa.types.is_map(lists.type):
+        first, last = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
+        return pa.StructArray.from_arrays([lists.keys, lists.items], ["key", "value"])[first:last]
+    return lists.flatten()
+
+
+def _numpy(flags: Values) -> Flags:
+    found: Flags = flags.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found

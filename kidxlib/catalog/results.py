@@ -1,0 +1,95 @@
+"""The rows that tasks of a build, of retention and of compaction give: columns of tables, and what was published."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.retention_plans import RETENTION_PLANS
+from kidxlib.catalog.rows import Row, columns_of, kinds_of, row, view_of
+from kidxlib.catalog.segment_key import PartitionOfSource, SegmentKey
+from kidxlib.catalog.segment_views import SegmentToFinish
+from kidxlib.catalog.segments import EndFacts, FinishedFacts, IndexFacts, LogVersion, ScannedSegmentRow, SegmentRow
+from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
+
+
+@row
+class PublishedSegmentRow(ScannedSegmentRow):
+    """A segment that was read, and what publishing its indexes did in this run."""
+
+    published: str = column("written, unchanged, kept or none")
+
+
+@view_of(PublishedSegmentRow)
+class Publishing(Row):
+    """What publishing did."""
+
+    published: str
+
+
+@row
+class KeptFile(Row):
+    """A file of a partition that was not written."""
+
+    path: str = column("a snapshot or checkpoint that stays as it is")
+
+
+@row
+class CompactedFile(PartitionOfSource):
+    """What compaction changes, or would: a row for each file, or for both indexes of a segment."""
+
+    base_offset: int | None = column("the segment's base offset; null of a file of a partition that is of no segment")
+    action: str = column("trim, coarsen, densify or remove")
+    outcome: str = column("planned, written, unchanged, removed or kept")
+    reason: str | None = column("why it goes, or stays")
+    path: str = column("the file; of both indexes the .index")
+    log_dir: str | None = column("the Kafka log dir, where it stands beside logs")
+    bytes_before: int = column("of the file, or of both")
+    bytes_after: int | None = column("of the file, or of both, once it is changed")
+    interval_before: Int32 | None = column("the interval that the indexes have")
+    scan_mean_before: int | None = column("bytes of log that a lookup walks through, on average")
+    scan_most_before: int | None = column("bytes of log that a lookup walks through at most")
+    scan_mean_after: int | None = column("the same average, by the new index")
+    scan_most_after: int | None = column("the same maximum, by the new index")
+
+
+#: Of segments that were read: the facts and what publishing did; and what producers did in them.
+SCANNED: Final = kinds_of(segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns)
+
+#: What partitions are finished from: a row for each segment, whose position is −1, and after it one for each of its
+#: events.
+TO_FINISH: Final = pa.schema(
+    [
+        *(column_.field for column_ in SegmentKey.columns()),
+        pa.field("position", pa.int64(), nullable=False),
+        *kinds_of(
+            segment=SegmentToFinish.columns(),
+            event=[column_ for column_ in PRODUCER_EVENTS.columns if column_.name not in SegmentKey.names()],
+        ),
+    ]
+)
+
+#: Of partitions that were finished. The status and its reason are null where they stay.
+FINISHED: Final = kinds_of(
+    segment=(*SegmentKey.columns(), *FinishedFacts.columns(), *EndFacts.columns(), *Publishing.columns()),
+    aborted=ABORTED_TRANSACTIONS.columns,
+    kept=KeptFile.columns(),
+)
+
+#: Of partitions whose retention was planned: rows of the table, as yet of no plan.
+PLANNED: Final[pa.Schema] = RETENTION_PLANS.schema(
+    set(RETENTION_PLANS.column_names) - {"plan_id", "planned_at", "policy_file", "what_if"}
+)
+
+#: Of files that were compacted; what is new of a segment is null of a file that is none of its indexes.
+COMPACTED: Final[pa.Schema] = pa.schema(
+    [
+        *(column_.field for column_ in CompactedFile.columns()),
+        *(
+            column_.field.with_nullable(True)
+            for column_ in columns_of(SegmentRow, (*IndexFacts.names(), *LogVersion.names()))
+        ),
+    ]
+)

@@ -1,0 +1,168 @@
+"""How a table of the catalog is declared: a frozen dataclass, whose fields are the columns and say what they mean.
+
+Arrow's schema, Spark's, the tables in Delta and `docs/catalog.md` follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import numpy as np
+import pyarrow as pa
+
+from kidxlib.catalog.columns import Column, column, declared_columns
+
+_R = TypeVar("_R", bound="Row")
+
+
+class Row:
+    """A row of a table, or some of its columns: a frozen dataclass by `row` or `view_of`."""
+
+    __slots__ = ()
+    _columns: ClassVar[tuple[Column, ...]] = ()
+    #: Of these columns the words, by which values become members of their enum.
+    _words: ClassVar[tuple[tuple[str, type[StrEnum]], ...]] = ()
+
+    @classmethod
+    def columns(cls) -> tuple[Column, ...]:
+        """The columns, in order."""
+        return cls._columns
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in cls._columns)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """A row of some values; other columns are null.
+
+        Raises:
+            TypeError: a column that is never null has no value, or a value has no column.
+        """
+        return cls(**{**{column.name: None for column in cls._columns if column.nullable}, **values})
+
+    @classmethod
+    def of_arrow(cls, rows: pa.Table | pa.RecordBatch) -> list[Self]:
+        """The rows of a table that has these columns, and perhaps others."""
+        return [cls.of_dict(values) for values in rows.select(list(cls.names())).to_pylist()]
+
+    @classmethod
+    def of_dict(cls, values: Mapping[str, Any]) -> Self:
+        """A row as Arrow and Spark give one, with a value for each column and no other."""
+        words = {name: kind(values[name]) for name, kind in cls._words if values[name] is not None}
+        return cls(**{**values, **words})
+
+    def values(self) -> dict[str, Any]:
+        """The columns' values by name, as `pyarrow.Table.from_pylist` takes them."""
+        return {name: getattr(self, name) for name in self.names()}
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(column,))
+def row(cls: type[_R]) -> type[_R]:
+    """Make a class the row of a table: every field is a `column`.
+
+    Raises:
+        TypeError: a field does not say what it means, or its type is none of a column.
+    """
+    made = _made(cls)
+    for column_ in made._columns:
+        if not column_.comment:
+            raise TypeError(f"{cls.__name__}.{column_.name}: no column(…) with what it means")
+    return made
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def view_of(whole: type[Row]) -> Callable[[type[_R]], type[_R]]:
+    """Make a class some of the columns of a row, by their names and types.
+
+    Raises:
+        TypeError: where it is applied: the row has no such column, or one of another type.
+    """
+    known = {column.name: column for column in whole.columns()}
+
+    def view(cls: type[_R]) -> type[_R]:
+        made = _made(cls)
+        for seen in made._columns:
+            column = known.get(seen.name)
+            if column is None or (seen.arrow_type, seen.nullable) != (column.arrow_type, column.nullable):
+                raise TypeError(f"{cls.__name__}.{seen.name}: {whole.__name__} has {column}, not {seen}")
+        return made
+
+    return view
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the catalog; the docstring of its rows says what it holds.
+
+    Attributes:
+        key: rows are unique by these columns.
+        cluster_by: files are clustered by these.
+    """
+
+    name: str
+    row: type[Row]
+    key: tuple[str, ...]
+    cluster_by: tuple[str, ...]
+
+    @property
+    def comment(self) -> str:
+        """What the table holds, in one line."""
+        return " ".join((self.row.__doc__ or "").split())
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """In order."""
+        return self.row.columns()
+
+    @property
+    def column_names(self) -> list[str]:
+        """In order."""
+        return list(self.row.names())
+
+    def schema(self, names: Collection[str] | None = None) -> pa.Schema:
+        """Arrow's schema of some of its columns, in their order here; None: of all."""
+        return pa.schema([column.field for column in self.columns if names is None or column.name in names])
+
+
+def columns_of(whole: type[Row], names: Collection[str]) -> tuple[Column, ...]:
+    """Some of the columns of a row, in their order there."""
+    return tuple(column for column in whole.columns() if column.name in names)
+
+
+def kinds_of(**kinds: Sequence[Column]) -> pa.Schema:
+    """The schema of rows of several kinds that come from one pass over the data: each has one column filled, which
+    says its kind. In it any field may be null, as a kind that is not filled is.
+    """
+    return pa.schema(
+        [pa.field(kind, pa.struct([pa.field(c.name, c.arrow_type) for c in of])) for kind, of in kinds.items()]
+    )
+
+
+def rows_of_columns(columns: Mapping[str, Any], count: int, schema: pa.Schema) -> pa.Table:
+    """Rows whose columns are there by name, as Arrow or NumPy has them; a column that is left out is null.
+
+    Raises:
+        TypeError: there is no such column, or one that is never null is left out.
+    """
+    unknown = columns.keys() - set(schema.names)
+    missing = {field.name for field in schema if not field.nullable} - columns.keys()
+    if unknown or missing:
+        raise TypeError(f"no such column: {sorted(unknown)}; never null, and left out: {sorted(missing)}")
+    nothing = pa.nulls(count)
+    return pa.table([_as_column(columns.get(field.name, nothing), field.type) for field in schema], schema=schema)
+
+
+def _as_column(values: Any, kind: pa.DataType) -> Any:
+    return pa.array(values, kind) if isinstance(values, np.ndarray) else values.cast(kind)
+
+
+def _made(cls: type[_R]) -> type[_R]:
+    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    made._columns = declared_columns(made)
+    made._words = tuple((column.name, column.words) for column in made._columns if column.words is not None)
+    return made

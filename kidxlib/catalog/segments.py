@@ -1,0 +1,189 @@
+"""The table `segments`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Self, TypedDict
+
+from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.rows import Row, Table, row, view_of
+from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
+from kidxlib.index.file import IndexFile
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.storage.file_version import FileVersion
+
+
+class LeaderEpochEntry(TypedDict):
+    """A batch with a leader epoch above all before it in the segment; its position in bytes."""
+
+    epoch: Int32
+    start_offset: int
+    position: int
+
+
+class IntervalSource(StrEnum):
+    """Who chose the interval that a segment's indexes have."""
+
+    SETTINGS = "settings"
+    COMPACTION = "compaction"
+
+
+@row
+class ScannedSegmentRow(SegmentKey):
+    """What a build knows of a segment once its log was read and its indexes were published."""
+
+    topic_id: str | None = column("topic id from partition.metadata; null where that file is absent")
+    next_offset: int | None = column("last offset of the last valid batch + 1; the base offset where there is no batch")
+    status: Status = column("ok, truncated, quarantined, changed, unreadable, gone or deleted")
+    reason: str | None = column("why the scan ended before the end of the log; null where it did not")
+    reason_position: int | None = column("byte of the log at which it ended; null where reason is null")
+    reason_detail: str | None = column("what was found there, and what was expected")
+    active: bool = column("highest base offset of its partition in this source: a broker may still write to it")
+    log_bytes: int | None = column("size of the .log")
+    valid_bytes: int | None = column("bytes of the .log up to the end of the last valid batch")
+    batches: int | None = column("record batches (magic 2) and messages, wrappers included (magic 0 and 1)")
+    records: int | None = column("records in them; null where compressed magic 0 or 1 wrappers hide their count")
+    max_timestamp_ms: int | None = column("largest batch timestamp, ms since the epoch, as Kafka keeps it; -1: none")
+    offset_of_max_timestamp: int | None = column("last offset of the first batch with that timestamp; null: none")
+    first_leader_epoch: Int32 | None = column("leader epoch of the first batch that carries one")
+    last_leader_epoch: Int32 | None = column("leader epoch of the last batch that carries one")
+    magics: Sequence[Int32] | None = column("message formats seen, ascending; -1: not one of 0 to 62")
+    codecs: Sequence[str] | None = column("compression codecs seen")
+    transactional_batches: int | None = column("batches with the transactional attribute, markers included")
+    control_batches: int | None = column("batches with the control attribute")
+    interval_bytes: Int32 = column("index.interval.bytes that the indexes were built with")
+    max_index_bytes: Int32 = column("segment.index.bytes that the indexes were built with")
+    interval_source: IntervalSource = column("who chose the interval: settings (or an option), or compaction")
+    crc_checked: bool = column("whether every batch's checksum was verified")
+    offset_index_entries: int | None = column("entries in the .index; null where it was not published")
+    offset_index_bytes: int | None = column("size of the .index")
+    offset_index_crc32c: int | None = column("CRC-32C of the .index")
+    time_index_entries: int | None = column("entries in the .timeindex; null where it was not published")
+    time_index_bytes: int | None = column("size of the .timeindex")
+    time_index_crc32c: int | None = column("CRC-32C of the .timeindex")
+    map_end_offset: int | None = column(
+        "last offset of the last batch of magic 2 + 1, by which a snapshot of the producers is named"
+    )
+    leader_epochs: Sequence[LeaderEpochEntry] | None = column(
+        "batches with a leader epoch above all before them in the segment"
+    )
+    offsets_increase: bool | None = column(
+        "each batch's last offset is above that of the batch before it; null where catalog version 3 or older wrote "
+        "the row"
+    )
+    log_mtime_ns: int | None = column("modification time of the .log, ns since the epoch")
+    log_inode: int | None = column("inode number of the .log; null of an object, which has none")
+    log_path: str = column("the .log")
+    index_folder: str = column("directory of the .index and .timeindex")
+    read_requests: int | None = column(
+        "requests that reading the .log took, less those that the store's client repeats; null of a file"
+    )
+    read_bytes: int | None = column("bytes of the .log that they gave; null of a file")
+    catalog_version: Int32 = column("version of the catalog's columns that this row was made with")
+
+
+@row
+class SegmentRow(ScannedSegmentRow):
+    """One row per segment of each source: what its log holds, how its scan ended, and its index files."""
+
+    producer_state: str | None = column(
+        "where the state of producers at the base offset comes from: log-start, snapshot or unknown"
+    )
+    aborted_transactions: int | None = column("transactions aborted in the segment: entries for its .txnindex")
+    transaction_index_bytes: int | None = column("size of the .txnindex; null where there is none")
+    transaction_index_crc32c: int | None = column("CRC-32C of the .txnindex")
+    transaction_index_kept: bool | None = column(
+        "the .txnindex that was there before stays, as producer_state is unknown"
+    )
+    max_timestamp: datetime | None = column("max_timestamp_ms as a timestamp; null for -1 and outside years 1-9999")
+    log_mtime: datetime | None = column("log_mtime_ns as a timestamp")
+    build_id: str = column("the build that found this row's facts; later builds that found the same left it")
+    deleted_at: datetime | None = column("when retention deleted it, as a plan said; else null")
+
+
+SEGMENTS: Final = Table(
+    name="segments",
+    row=SegmentRow,
+    key=SEGMENT_KEY,
+    cluster_by=("topic", "partition", "base_offset"),
+)
+
+
+@view_of(SegmentRow)
+class LogVersion(Row):
+    """What tells one state of a log from another."""
+
+    log_bytes: int | None
+    log_mtime_ns: int | None
+    log_inode: int | None
+
+    @classmethod
+    def of_file(cls, version: FileVersion) -> Self:
+        """The state of the log as it was found."""
+        return cls(log_bytes=version.size, log_mtime_ns=version.mtime_ns, log_inode=version.inode)
+
+
+@view_of(SegmentRow)
+class EndFacts(Row):
+    """How the scan of its log ended, or why Kafka fails on it."""
+
+    status: Status
+    reason: str | None
+    reason_position: int | None
+    reason_detail: str | None
+
+    @classmethod
+    def of_end(cls, end: ScanEnd) -> Self:
+        position = None if end.reason is None else end.position
+        return cls(status=end.status, reason=end.reason, reason_position=position, reason_detail=end.detail)
+
+
+@view_of(SegmentRow)
+class IndexFacts(Row):
+    """What is known of a segment's indexes, which compaction changes."""
+
+    interval_bytes: Int32
+    offset_index_entries: int | None
+    offset_index_bytes: int | None
+    offset_index_crc32c: int | None
+    time_index_entries: int | None
+    time_index_bytes: int | None
+    time_index_crc32c: int | None
+
+    @classmethod
+    def of_files(cls, interval_bytes: int, offset_index: IndexFile | None, time_index: IndexFile | None) -> Self:
+        """What is known of indexes as they were published, or are to be; None stands for one that is not."""
+        return cls(
+            interval_bytes=interval_bytes,
+            offset_index_entries=None if offset_index is None else offset_index.entries,
+            offset_index_bytes=None if offset_index is None else offset_index.size,
+            offset_index_crc32c=None if offset_index is None else offset_index.crc32c,
+            time_index_entries=None if time_index is None else time_index.entries,
+            time_index_bytes=None if time_index is None else time_index.size,
+            time_index_crc32c=None if time_index is None else time_index.crc32c,
+        )
+
+
+@view_of(SegmentRow)
+class FinishedFacts(Row):
+    """What finishing a segment's partition adds; null until then."""
+
+    producer_state: str | None
+    aborted_transactions: int | None
+    transaction_index_bytes: int | None
+    transaction_index_crc32c: int | None
+    transaction_index_kept: bool | None
+
+
+@view_of(SegmentRow)
+class ReadCost(Row):
+    """What a scan took, which says nothing of what it found."""
+
+    read_requests: int | None
+    read_bytes: int | None
+
+
+#: What is null of a segment that was just read.
+LATER_NAMES: Final = (*FinishedFacts.names(), "deleted_at")

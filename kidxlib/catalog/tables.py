@@ -1,0 +1,22 @@
+"""The tables of a catalog, and the version of their columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.retention_plans import RETENTION_PLANS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
+
+#: Raised by one with every column that a release adds; the tables carry it as a property.
+CATALOG_VERSION: Final = 6
+#: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
+FACTS_VERSION: Final = 2
+
+TABLES: Final = (
+    *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS),
+    *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED),
+)

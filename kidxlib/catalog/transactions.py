@@ -1,0 +1,53 @@
+"""The tables `producer_events` and `aborted_transactions`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.rows import Table, row
+from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
+
+
+@row
+class ProducerEventRow(SegmentKey):
+    """What producers did in each segment: a row for each marker, and one for data batches of a producer with none
+    of its markers between them. Later builds derive transactions from it without reading old logs.
+    """
+
+    position: int = column("byte of the log at which the (first) batch starts")
+    producer_id: int = column("the producer")
+    kind: str = column("data, transactional-data, commit, abort or empty-control (a compacted marker)")
+    producer_epoch: Int32 = column("the producer's epoch in the last batch, as all that follows")
+    first_offset: int = column("base offset of the first batch")
+    last_offset: int = column("last offset")
+    offset_delta: Int32 = column("last offset less base offset; -1 for a marker")
+    last_sequence: Int32 = column("last sequence number; -1: none")
+    timestamp_ms: int = column("largest timestamp of the batch, or a marker's own, ms since the epoch")
+    coordinator_epoch: Int32 = column("a marker's transaction coordinator epoch; -1: none")
+
+
+PRODUCER_EVENTS: Final = Table(
+    name="producer_events",
+    row=ProducerEventRow,
+    key=(*SEGMENT_KEY, "position"),
+    cluster_by=("topic", "partition", "base_offset"),
+)
+
+
+@row
+class AbortedTransactionRow(SegmentKey):
+    """One row per aborted transaction, with the segment that holds its abort marker: what .txnindex files hold."""
+
+    producer_id: int = column("the producer")
+    first_offset: int = column("base offset of the transaction's first batch")
+    last_offset: int = column("offset of the abort marker")
+    last_stable_offset: int = column("last stable offset when the marker was applied")
+
+
+ABORTED_TRANSACTIONS: Final = Table(
+    name="aborted_transactions",
+    row=AbortedTransactionRow,
+    key=(*SEGMENT_KEY, "last_offset"),
+    cluster_by=("topic", "partition", "base_offset"),
+)

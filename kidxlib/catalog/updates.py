@@ -1,0 +1,230 @@
+"""What the results of a run change in the catalog: pure functions of the rows that it has and the rows that were found.
+
+Each is a `Change` once its further arguments are given. Rows that would say the same as before are left out, so that a
+run that finds nothing new commits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog.change import Found, TableChange
+from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segments import (
+    LATER_NAMES,
+    SEGMENTS,
+    FinishedFacts,
+    IndexFacts,
+    IntervalSource,
+    LogVersion,
+    ReadCost,
+)
+from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
+from kidxlib.recovery.outcome import Status
+
+#: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
+_SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
+#: What a scan finds, but for what it took.
+_SCAN_FACTS: Final = tuple(
+    name
+    for name in SEGMENTS.column_names
+    if name not in (*SEGMENTS.key, *LATER_NAMES, *ReadCost.names(), "build_id", "max_timestamp", "log_mtime")
+)
+#: A segment that finishing quarantines loses these, as its index files were withdrawn.
+_OF_INDEXES: Final = tuple(name for name in SEGMENTS.column_names if name.startswith(("offset_index_", "time_index_")))
+_OUTCOME: Final = ("status", "reason", "reason_position", "reason_detail")
+
+
+def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
+    """Segments that were read: those that are new, and those that differ in what a scan finds.
+
+    What finishing had added to a row becomes null: its partition is to be finished again.
+
+    Args:
+        found: `SCANNED`; rows of `segment`.
+    """
+    # A log that vanished before it was read is marked by the next listing, which keeps its facts.
+    segments = found["segment"].filter(pc.field("status") != Status.GONE.value)
+    later = {**_timestamps(segments), "build_id": build_id, **dict.fromkeys(LATER_NAMES)}
+    return _rows_change(SEGMENTS, known, _columns(SEGMENTS, segments, later), _SCAN_FACTS)
+
+
+def events(known: pa.Table, found: Found) -> TableChange:
+    """What producers did in segments that were read, which is all that is known of these.
+
+    Args:
+        known: rows of `producer_events`.
+        found: `SCANNED`; rows of `segment` and `event`.
+    """
+    return _replaced(PRODUCER_EVENTS, known, found["segment"].select(SEGMENTS.key), found["event"])
+
+
+def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
+    """Segments whose partitions were finished: those that differ in what that adds.
+
+    Those that this build had changed before are not counted again.
+
+    Args:
+        found: `FINISHED`; rows of `segment`, whose status and reason are null where they stay.
+    """
+    segments, rows = _matched(SEGMENTS, found["segment"], known)
+    failed = segments["status"].is_valid()
+    values: dict[str, Any] = {name: segments[name] for name in FinishedFacts.names()}
+    values |= {name: pc.if_else(failed, segments[name], rows[name]) for name in _OUTCOME}
+    values |= {name: pc.if_else(failed, pa.scalar(None, rows[name].type), rows[name]) for name in _OF_INDEXES}
+    new = _columns(SEGMENTS, rows, {**values, "build_id": build_id})
+    changed = differing(new, rows, FinishedFacts.names()) | (_flags(failed) & differing(new, rows, ("status",)))
+    counted = changed & _flags(pc.not_equal(rows["build_id"], pa.scalar(build_id)))
+    return _updates(SEGMENTS, new.filter(changed), int(counted.sum()))
+
+
+def aborted(known: pa.Table, found: Found) -> TableChange:
+    """The aborted transactions of partitions that were finished, which are all that there are of these.
+
+    Args:
+        known: rows of `aborted_transactions`.
+        found: `FINISHED`; rows of `segment` and `aborted`.
+    """
+    scope = found["segment"].select(PARTITIONS.key).group_by(list(PARTITIONS.key)).aggregate([])
+    return _replaced(ABORTED_TRANSACTIONS, known, scope, found["aborted"])
+
+
+def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
+    """Segments of which a listing alone shows that they are missing, moved, or active or not by now.
+
+    Args:
+        found: rows of `mark`: by key, `active`, `log_path` and `status`; null where it stays.
+    """
+    marks, rows = _matched(SEGMENTS, found["mark"], known)
+    values = {name: pc.coalesce(marks[name], rows[name]) for name in ("active", "log_path", "status")}
+    return _updates(SEGMENTS, _columns(SEGMENTS, rows, {**values, "build_id": build_id}))
+
+
+def coarsened(known: pa.Table, found: Found) -> TableChange:
+    """Segments whose indexes compaction has replaced, where their logs are what they were.
+
+    Args:
+        found: rows of `compacted`: `COMPACTED`, of segments whose indexes are in place.
+    """
+    changes, rows = _matched(SEGMENTS, found["compacted"], known)
+    values: dict[str, Any] = {name: changes[name] for name in IndexFacts.names()}
+    new = _columns(SEGMENTS, rows, {**values, "interval_source": IntervalSource.COMPACTION.value})
+    return _updates(SEGMENTS, new.filter(~differing(changes, rows, LogVersion.names())))
+
+
+def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
+    """Segments that retention deleted. Those that are marked so already stay as they are.
+
+    Args:
+        found: rows of `segment`, their keys.
+    """
+    _, rows = _matched(SEGMENTS, found["segment"], known)
+    rows = rows.filter(pc.field("status") != Status.DELETED.value)
+    values = {"status": Status.DELETED.value, "active": False, "deleted_at": pa.scalar(now, pa.timestamp("us", "UTC"))}
+    return _updates(SEGMENTS, _columns(SEGMENTS, rows, values))
+
+
+def written(known: pa.Table, found: Found, *, table: Table) -> TableChange:
+    """Whole rows, which replace those with their keys.
+
+    Args:
+        found: rows of `row`.
+    """
+    compared = [name for name in table.column_names if name not in table.key]
+    return _rows_change(table, known, found["row"].select(table.column_names).cast(table.schema()), compared)
+
+
+def not_overtaken(found: Found, before: pa.Table, now: pa.Table, build_id: str) -> Found:
+    """What a run found, but for segments of which another run has recorded a later state of the log meanwhile.
+
+    Args:
+        found: `SCANNED`.
+        before: rows of `segments` at the version that the run compared its listing with.
+        now: the same rows at the version that it would change.
+    """
+    segments = found["segment"]
+    recorded_by = _at(before["build_id"], positions_in(now, before, SEGMENTS.key))
+    changed = _flags(pc.not_equal(now["build_id"], pa.scalar(build_id)))
+    changed &= ~_flags(pc.equal(now["build_id"], recorded_by).fill_null(False))
+    others = now.filter(changed)
+    theirs = _at(others["log_mtime_ns"], positions_in(segments, others, SEGMENTS.key))
+    later = _flags(pc.greater(theirs, segments["log_mtime_ns"]).fill_null(False))
+    overtaken = segments.filter(later).select(SEGMENTS.key)
+    return {kind: rows.filter(positions_in(rows, overtaken, SEGMENTS.key) < 0) for kind, rows in found.items()}
+
+
+def _matched(table: Table, found: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows that were found and are known, and beside each the known one."""
+    at = positions_in(found, known, table.key)
+    return found.filter(at >= 0), known.take(at[at >= 0])
+
+
+def _replaced(table: Table, known: pa.Table, scope: pa.Table, found: pa.Table) -> TableChange:
+    """Make `found` all that there is of a table within `scope`, which has some columns of its key."""
+    compared = [name for name in table.column_names if name not in table.key]
+    change = _rows_change(table, known, found.select(table.column_names).cast(table.schema()), compared)
+    within = positions_in(known, scope, scope.column_names) >= 0
+    gone = known.filter(within & (positions_in(known, found, table.key) < 0)).select(table.key)
+    return TableChange(change.inserts, change.updates, gone, change.counted + gone.num_rows)
+
+
+def _rows_change(table: Table, known: pa.Table, rows: pa.Table, compared: Sequence[str]) -> TableChange:
+    """Rows that are new by their key, and rows that differ in some columns from those with their key."""
+    at = positions_in(rows, known, table.key)
+    old, before = rows.filter(at >= 0), known.take(at[at >= 0])
+    inserts, updates = rows.filter(at < 0), old.filter(differing(old, before, compared))
+    return TableChange(inserts, updates, _no_keys(table), inserts.num_rows + updates.num_rows)
+
+
+def _updates(table: Table, rows: pa.Table, counted: int | None = None) -> TableChange:
+    return TableChange(
+        table.schema().empty_table(), rows, _no_keys(table), rows.num_rows if counted is None else counted
+    )
+
+
+def _no_keys(table: Table) -> pa.Table:
+    return table.schema(table.key).empty_table()
+
+
+def _columns(table: Table, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
+    """All columns of a table: some with other values, a column's or one for all rows; the rest as in `rows`."""
+    columns = []
+    for field in table.schema():
+        value: Values = values.get(field.name, rows[field.name] if field.name not in values else None)
+        if not isinstance(value, pa.Array | pa.ChunkedArray):
+            scalar: Any = value if isinstance(value, pa.Scalar) else pa.scalar(value, field.type)
+            value = pa.repeat(scalar, rows.num_rows)
+        columns.append(value.cast(field.type))
+    return pa.table(columns, schema=table.schema())
+
+
+def _timestamps(found: pa.Table) -> dict[str, Values]:
+    """Kafka's milliseconds and the file system's nanoseconds as timestamps of SQL; null where no calendar has them."""
+    milliseconds, utc = found["max_timestamp_ms"], pa.timestamp("us", "UTC")
+    least, most = (pa.scalar(bound, pa.int64()) for bound in _SQL_TIMESTAMP_MS)
+    is_shown = pc.and_(pc.greater_equal(milliseconds, least), pc.less_equal(milliseconds, most))
+    is_shown = pc.and_(is_shown, pc.not_equal(milliseconds, pa.scalar(-1, pa.int64())))  # Kafka's "none"
+    shown = pc.if_else(is_shown, milliseconds, pa.scalar(None, pa.int64()))
+    return {
+        "max_timestamp": pc.multiply(shown, pa.scalar(1000, pa.int64())).cast(utc),
+        "log_mtime": pc.divide(found["log_mtime_ns"], pa.scalar(1000, pa.int64())).cast(utc),
+    }
+
+
+def _at(column: Values, at: Positions) -> Values:
+    """The values at some positions; null for −1."""
+    places: Values = pa.array(at, mask=at < 0)
+    return column.take(places)
+
+
+def _flags(column: Values) -> Flags:
+    flags: Flags = column.to_numpy().astype(np.bool_)
+    return flags

@@ -1,0 +1,87 @@
+"""The items of a dump as JSON, one object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
+from kidxlib.dump.record_lines import timestamp_type
+from kidxlib.dump.value_formats import RecordFormat, as_json_text
+from kidxlib.format import layouts as formats
+
+
+def as_json(item: DumpItem, file: str, record_format: RecordFormat) -> str:
+    """An item as one JSON object in one line; `docs/dump.md` has its fields.
+
+    Args:
+        file: its path, as the user gave it.
+    """
+    head = {"file": file, "type": item.kind}
+    if isinstance(item, DumpedBatch):
+        return json.dumps({**head, **_batch_object(item)})
+    if isinstance(item, DumpedRecord):
+        return _record_object(item, head, record_format)
+    return json.dumps({**head, **{field.name: getattr(item, field.name) for field in fields(item)}})
+
+
+def _batch_object(dumped: DumpedBatch) -> dict[str, Any]:
+    batch = dumped.batch
+    v2: Callable[[Any], Any] = (lambda value: value) if batch.is_v2 else (lambda value: None)
+    return {
+        "position": batch.position,
+        "bytes": batch.size,
+        "magic": batch.magic,
+        "base_offset": v2(batch.offset_field),
+        "last_offset": batch.last_offset,
+        "records": v2(batch.records_count),
+        "timestamp_type": timestamp_type(batch),
+        "max_timestamp_ms": batch.max_timestamp,
+        "codec": formats.CODECS[batch.codec],
+        "leader_epoch": v2(batch.partition_leader_epoch),
+        "producer_id": v2(batch.producer_id),
+        "producer_epoch": v2(batch.producer_epoch),
+        "base_sequence": v2(batch.base_sequence),
+        "last_sequence": v2(dumped.last_sequence),
+        "transactional": batch.is_transactional,
+        "control": batch.is_control,
+        "delete_horizon_ms": batch.delete_horizon_ms,
+        "crc": batch.crc,
+        "crc_valid": dumped.crc_valid,
+    }
+
+
+def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: RecordFormat) -> str:
+    batch = record.batch
+    what: dict[str, Any] = {**head, "batch_position": batch.position, "offset": record.offset}
+    if record_format.metadata:
+        what |= {
+            "timestamp_type": timestamp_type(batch),
+            "timestamp_ms": record.timestamp,
+            "key_bytes": record.key_size,
+            "value_bytes": record.value_size,
+            "sequence": record.sequence if batch.is_v2 else None,
+            "header_keys": [header.key for header in record.headers],
+            "crc": record.crc,
+            "crc_valid": record.crc_valid,
+            "control": None if record.control is None else _control_object(record),
+        }
+    line = json.dumps(what)
+    if record.contents is None:
+        return line
+    headers = ", ".join(
+        f'{{"key": {json.dumps(header.key)}, "value": {as_json_text(header.value, record_format.values)}}}'
+        for header in record.headers
+    )
+    return (
+        f'{line[:-1]}, "key": {as_json_text(record.contents.key, record_format.keys)}, '
+        f'"value": {as_json_text(record.contents.value, record_format.values)}, "headers": [{headers}]}}'
+    )
+
+
+def _control_object(record: DumpedRecord) -> dict[str, Any]:
+    control = record.control
+    assert control is not None
+    return {"type_id": control.type_id, "name": control.name, "fields": control.fields}

@@ -1,0 +1,156 @@
+"""Which file a dump is of, what an index is compared with, and what is wanted of them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import UsageError
+from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.topic_partition import parse_partition_directory
+
+MAX_MESSAGE_SIZE_DEFAULT: Final = 5 * 1024 * 1024
+
+
+class FileKind(enum.Enum):
+    """What a file is, by its name."""
+
+    LOG = segment_files.LOG_SUFFIX
+    OFFSET_INDEX = segment_files.OFFSET_INDEX_SUFFIX
+    TIME_INDEX = segment_files.TIME_INDEX_SUFFIX
+    TRANSACTION_INDEX = segment_files.TRANSACTION_INDEX_SUFFIX
+    SNAPSHOT = segment_files.SNAPSHOT_SUFFIX
+    LEADER_EPOCHS = LEADER_EPOCH_CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """
+    Attributes:
+        deep: look at the records in the batches, not only at the batches.
+        contents: look at keys and values, too; `deep` goes with it.
+        metadata: look at what records say besides key and value; control records say nothing else.
+        max_bytes: of a log, only the batches that lie in so many bytes; None for all.
+        verify_only: of an index, give only the findings.
+        sanity_only: of an index, only do what a broker did before it used one (`sanityCheck`).
+        max_message_size: no batch that an offset index names is larger, in bytes.
+    """
+
+    deep: bool = False
+    contents: bool = False
+    metadata: bool = True
+    max_bytes: int | None = None
+    verify_only: bool = False
+    sanity_only: bool = False
+    max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class DumpSource:
+    """A file to dump.
+
+    Attributes:
+        path: the file.
+        kind: what it is.
+        log: of an index, the log that its entries are compared with; None of other files, and where `missing` says
+            that something for the comparison is not there.
+        missing: the file without which an index is shown as it stands; None where none is missing.
+    """
+
+    path: Path
+    kind: FileKind
+    log: Path | None = None
+    missing: Path | None = None
+
+
+#: No file system has longer names; `int` refuses texts that are longer than 4,300 digits.
+_NAME_MAX: Final = 255
+_KINDS: Final = {kind.value: kind for kind in FileKind if kind is not FileKind.LEADER_EPOCHS}
+
+
+def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -> DumpSource:
+    """What is to be dumped of a file, by its name.
+
+    Args:
+        log_dir: where the log of an index lies: a log dir, or that partition's directory. None for beside the index.
+
+    Raises:
+        UsageError: it cannot be dumped; it is not there, or its name does not begin with an offset; `log_dir` does not
+            hold the log; or the comparison is all that was asked for, and its log is not there.
+    """
+    kind = FileKind.LEADER_EPOCHS if path.name == LEADER_EPOCH_CHECKPOINT else _KINDS.get(path.suffix)
+    if kind is None:
+        raise UsageError(
+            f"{path}: not a file that can be dumped, expected {', '.join(_KINDS)} or {LEADER_EPOCH_CHECKPOINT}"
+        )
+    if kind not in (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS):
+        base_offset(path)
+    if not _is_file(path):
+        raise UsageError(f"{path}: not a regular file")
+    if kind not in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX) or options.sanity_only:
+        return DumpSource(path, kind)
+    log = beside(path, FileKind.LOG) if log_dir is None else _log_in(log_dir, path)
+    needed = (log,) if kind is FileKind.OFFSET_INDEX else (log, beside(path, FileKind.OFFSET_INDEX))
+    missing = next((file for file in needed if not _is_there(file)), None)
+    if missing is None:
+        return DumpSource(path, kind, log)
+    if log_dir is not None and missing == log:
+        raise UsageError(f"--log-dir {log_dir}: no {missing} there, which {path} would be compared with")
+    if options.verify_only:
+        raise UsageError(
+            f"{path}: its entries are compared with {missing.name}, which is not there; --log-dir DIR names another "
+            "place for logs"
+        )
+    return DumpSource(path, kind, missing=missing)
+
+
+def _log_in(log_dir: Path, index: Path) -> Path:
+    """The log of an index: in the directory that is called as the index's own."""
+    directory = index.absolute().parent.name
+    name = beside(index, FileKind.LOG).name
+    if parse_partition_directory(directory) is None:  # nothing says of which partition it is
+        return log_dir / name
+    return (log_dir if log_dir.absolute().name == directory else log_dir / directory) / name
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # of a NUL
+        raise UsageError(f"{path}: {error}") from error
+    return path.is_file()
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def base_offset(path: Path) -> int:
+    """What Kafka takes for it: all up to the first dot.
+
+    Raises:
+        UsageError: the name does not begin with an offset.
+    """
+    text = path.name.partition(".")[0]
+    is_number = text.removeprefix("-").isdecimal() and text.isascii() and len(text) <= _NAME_MAX
+    offset = int(text) if is_number else None
+    if offset is None or not -(2**63) <= offset < 2**63:
+        raise UsageError(
+            f"{path}: its name has to begin with an offset, as {segment_files.segment_file(0, path.suffix)}"
+        )
+    return offset
+
+
+def beside(path: Path, kind: FileKind) -> Path:
+    """The file of another kind of the same segment, in the same directory."""
+    return path.with_name(path.name.partition(".")[0] + kind.value)

@@ -1,0 +1,36 @@
+"""What an operation asks of an engine."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
+from kidxlib.terminal.phase import Done
+
+
+class Engine(Protocol):
+    """Workers that do units of work at the same time."""
+
+    @property
+    def cores(self) -> int:
+        """How many units are done at a time."""
+
+    def stopping(self) -> AbstractContextManager[None]:
+        """While the context lasts, work that was begun comes to its end where the run is interrupted, and no other is
+        begun. The interruption is raised at its end, so that what was done can be recorded.
+        """
+
+    def run(self, work: Work[Any]) -> Staged:
+        """Do the units of some work.
+
+        Returns:
+            The rows of the units that were done. They are there as long as the engine is.
+
+        Raises:
+            KidxError: a unit cannot be done; or workers die, though they map no file.
+        """
+
+    def done(self) -> Done:
+        """How much was done in all that was run, as units end."""

@@ -1,0 +1,46 @@
+"""What an engine is given to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRows:
+    """What came of one item.
+
+    Attributes:
+        segments: how many segments it had.
+        log_bytes: of their logs.
+        batches: rows, which go out before the others.
+        rows: further ones.
+    """
+
+    segments: int = 0
+    log_bytes: int = 0
+    batches: Iterable[pa.RecordBatch] = ()
+    rows: Sequence[dict[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[Item]):
+    """Units of work. Each goes to one worker, which does its items one after the other.
+
+    Attributes:
+        name: of the directory in which the rows are put.
+        units: what is done first stands first.
+        do: with the items of a unit, and whether it may map files: a worker may have died of one. It is given to
+            processes by its name, so it is a function of a module. Done twice, it gives the same rows and files.
+        schema: of the rows that it gives.
+    """
+
+    name: str
+    units: Sequence[Sequence[Item]]
+    do: Callable[[Iterable[Item], bool], Iterator[ItemRows]]
+    schema: pa.Schema

@@ -1,0 +1,48 @@
+"""Where the two checksums of Kafka's log come from: for the compiled loop, C functions of Intel's ISA-L, which the
+wheel `isal` brings along and which pick what the processor can do; for a few bytes in Python, google-crc32c and zlib.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from importlib import metadata
+from typing import Final
+
+import google_crc32c
+
+from kidxlib.errors import MissingLibraryError
+
+
+def _isal() -> ctypes.CDLL:
+    """The extension module of `isal` that takes least time to load, and has all of ISA-L's checksums in it."""
+    for file in metadata.files("isal") or ():
+        if file.name.startswith("igzip_lib.") and hasattr(library := ctypes.CDLL(str(file.locate())), "crc32_iscsi"):
+            return library
+    raise MissingLibraryError(
+        "no crc32_iscsi in the files of isal; expected its binary wheel (Linux glibc or macOS): reinstall it with pip, "
+        "without --no-binary"
+    )
+
+
+_ISAL: Final = _isal()
+#: `unsigned int crc32_iscsi(unsigned char *buffer, int len, unsigned int init_crc)`: CRC-32C, not inverted at its start
+#: nor at its end, as protocols do it.
+CRC32C: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_iscsi
+#: `uint32_t crc32_gzip_refl(uint32_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-32, as zlib's.
+CRC32: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_gzip_refl
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC-32C of some bytes."""
+    return int(google_crc32c.value(data))
+
+
+def extend_crc32c(crc: int, data: bytes) -> int:
+    """The CRC-32C of what `crc` covers (0: nothing) followed by `data`."""
+    return int(google_crc32c.extend(crc, data))
+
+
+def extend_crc32(crc: int, data: bytes) -> int:
+    """The CRC-32 of what `crc` covers (0: nothing) followed by `data`."""
+    return zlib.crc32(data, crc)

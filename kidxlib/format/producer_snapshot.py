@@ -1,0 +1,39 @@
+"""The bytes of a `.snapshot`: the producers that a broker knows at an offset (`ProducerStateManager`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import SnapshotError
+from kidxlib.format import layouts as formats
+from kidxlib.format.checksums import crc32c
+
+CRC_COVERS_FROM: Final = formats.field_position(formats.SNAPSHOT_HEADER, "entries")
+
+#: No snapshot that Kafka writes is larger: 46 bytes for each of a million producers. A larger file is none.
+SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+def read_snapshot(data: bytes) -> NDArray[np.void]:
+    """The entries of a `.snapshot` in its order (`ProducerStateManager.readSnapshot`), of dtype
+    `formats.SNAPSHOT_ENTRY`.
+
+    Raises:
+        SnapshotError: version, length or checksum are wrong.
+    """
+    if len(data) < formats.SNAPSHOT_HEADER.itemsize:
+        raise SnapshotError(f"a producer snapshot of {len(data)} bytes, expected 10 or more")
+    header = np.frombuffer(data, formats.SNAPSHOT_HEADER, count=1)[0]
+    expected = formats.SNAPSHOT_HEADER.itemsize + int(header["entries"]) * formats.SNAPSHOT_ENTRY.itemsize
+    if header["version"] != formats.SNAPSHOT_VERSION or len(data) != expected:
+        raise SnapshotError(
+            f"a producer snapshot of version {header['version']} and {len(data)} bytes, expected version "
+            f"{formats.SNAPSHOT_VERSION} and {expected} bytes for its {header['entries']} entries"
+        )
+    computed = crc32c(data[CRC_COVERS_FROM:])
+    if computed != header["crc"]:
+        raise SnapshotError(f"a producer snapshot with checksum {computed:#010x}, it says {header['crc']:#010x}")
+    return np.frombuffer(data, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)

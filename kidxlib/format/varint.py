@@ -1,0 +1,106 @@
+"""How compiled loops read numbers from bytes: big-endian ones, and the zig-zag varints of records (`ByteUtils`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kidxlib.jit.compiler import njit
+
+UNDERFLOW: Final = -1
+TOO_LONG: Final = -2
+
+
+@njit(inline="always")
+def uint8(data, at):
+    """The byte at a position. The position is made unsigned: of a signed one the compiler would ask first whether it is
+    negative.
+    """
+    return data[np.uintp(at)]
+
+
+@njit(inline="always")
+def int16(data, at):
+    return np.int16((np.uint16(uint8(data, at)) << 8) | uint8(data, at + 1))
+
+
+@njit(inline="always")
+def int32(data, at):
+    value = (
+        (np.uint32(uint8(data, at)) << 24)
+        | (np.uint32(uint8(data, at + 1)) << 16)
+        | (np.uint32(uint8(data, at + 2)) << 8)
+        | uint8(data, at + 3)
+    )
+    return np.int32(value)
+
+
+@njit(inline="always")
+def int64(data, at):
+    high = np.int64(int32(data, at))
+    return (high << 32) | np.int64(np.uint32(int32(data, at + 4)))
+
+
+@njit
+def varint(data, at, end):
+    """`ByteUtils.readVarint`: the value and the byte after it; `UNDERFLOW` or `TOO_LONG` in place of that byte."""
+    value = np.uint32(0)
+    for number in range(5):
+        if at >= end:
+            return np.int64(0), np.int64(UNDERFLOW)
+        byte = np.uint32(data[at])
+        at += 1
+        if number == 4:
+            if byte >= 128:
+                return np.int64(0), np.int64(TOO_LONG)
+            value |= byte << np.uint32(28)
+            break
+        value |= (byte & np.uint32(127)) << np.uint32(7 * number)
+        if byte < 128:
+            break
+    return np.int64(np.int32((value >> np.uint32(1)) ^ (np.uint32(0) - (value & np.uint32(1))))), np.int64(at)
+
+
+@njit
+def varlong(data, at, end):
+    """`ByteUtils.readVarlong`: the value and the byte after it; `UNDERFLOW` or `TOO_LONG` in place of that byte."""
+    value = np.uint64(0)
+    for number in range(10):
+        if at >= end:
+            return np.int64(0), np.int64(UNDERFLOW)
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(127)) << np.uint64(7 * number)
+        if byte < 128:
+            return np.int64((value >> np.uint64(1)) ^ (np.uint64(0) - (value & np.uint64(1)))), np.int64(at)
+    return np.int64(0), np.int64(TOO_LONG)
+
+
+@njit
+def skip_bytes(data, at, end):
+    """A length and as many bytes: the length, where they start, and the byte after them or an error below 0."""
+    size, start = varint(data, at, end)
+    if start < 0:
+        return size, start, start
+    if size > end - start:
+        return size, start, np.int64(UNDERFLOW)
+    return size, start, start + max(size, 0)
+
+
+@njit
+def skip_headers(data, at, end):
+    """The headers of a record (`DefaultRecord.readHeaders`): the byte after them, or an error below 0."""
+    headers, at = varint(data, at, end)
+    if at < 0:
+        return at
+    if headers < 0 or headers > end - at:
+        return np.int64(UNDERFLOW)
+    for _ in range(headers):
+        key_bytes, _, at = skip_bytes(data, at, end)
+        if at < 0 or key_bytes < 0:
+            return np.int64(UNDERFLOW)
+        _, _, at = skip_bytes(data, at, end)
+        if at < 0:
+            return at
+    return at

@@ -1,0 +1,69 @@
+"""The columns of an index's entries: their numbers, and compiled loops that read them and say whether they increase."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.varint import int32, int64
+from kidxlib.jit.compiler import njit
+
+#: What is searched: a column of an index, by number. Kafka's KEY and VALUE of an `OffsetIndex` and of a `TimeIndex`.
+OFFSET: Final = 0
+POSITION: Final = 1
+TIMESTAMP: Final = 2
+OFFSET_OF_TIMESTAMP: Final = 3
+
+OFFSET_ENTRY_BYTES: Final = formats.OFFSET_INDEX_ENTRY.itemsize
+TIME_ENTRY_BYTES: Final = formats.TIME_INDEX_ENTRY.itemsize
+_POSITION_AT: Final = formats.field_position(formats.OFFSET_INDEX_ENTRY, "position")
+_OFFSET_OF_TIMESTAMP_AT: Final = formats.field_position(formats.TIME_INDEX_ENTRY, "relative_offset")
+
+BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
+TARGETS: Final = types.Array(types.int64, 1, "C", readonly=True)
+OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
+
+
+@njit(inline="always")
+def _sum(base_offset, relative):
+    """The sum, which wraps as Java's does. Of signed numbers the compiler takes for granted that sums do not."""
+    return np.int64(np.uint64(base_offset) + np.uint64(relative))
+
+
+@njit(inline="always")
+def value_at(data, slot, column, base_offset):
+    """What stands in a column of an entry."""
+    if column == OFFSET:
+        return _sum(base_offset, np.int64(int32(data, slot * OFFSET_ENTRY_BYTES)))
+    if column == POSITION:
+        return np.int64(int32(data, slot * OFFSET_ENTRY_BYTES + _POSITION_AT))
+    if column == TIMESTAMP:
+        return int64(data, slot * TIME_ENTRY_BYTES)
+    return _sum(base_offset, np.int64(int32(data, slot * TIME_ENTRY_BYTES + _OFFSET_OF_TIMESTAMP_AT)))
+
+
+@njit(types.boolean(BYTES, types.int64, types.int64, types.int64), **OPTIONS)
+def increases(data, entries, column, base_offset):
+    """Whether each entry's value in a column is above the one before it. Arguments as of `search.slot`."""
+    for slot in range(1, entries):
+        if value_at(data, slot, column, base_offset) <= value_at(data, slot - 1, column, base_offset):
+            return False
+    return True
+
+
+@njit(
+    types.void(BYTES, types.int64, types.int64, TARGETS, types.int64, types.int64, types.Array(types.int64, 2, "C")),
+    **OPTIONS,
+)
+def entries_at(data, key_column, base_offset, slots, key_of_none, value_of_none, found):
+    """Write keys and values of the entries at `slots` into the columns of `found`, and what stands for slot −1."""
+    for number in range(len(slots)):
+        slot = slots[number]
+        if slot < 0:
+            found[number, 0], found[number, 1] = key_of_none, value_of_none
+        else:
+            found[number, 0] = value_at(data, slot, key_column, base_offset)
+            found[number, 1] = value_at(data, slot, key_column + 1, base_offset)

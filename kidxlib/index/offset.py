@@ -1,0 +1,116 @@
+"""`.index`: offset → position. Kafka's `OffsetIndex`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import CorruptIndexError, InvalidOffsetError
+from kidxlib.format import layouts as formats
+from kidxlib.index import columns, search
+from kidxlib.index.mutable import MutableIndex
+from kidxlib.java import as_int, as_long
+
+_ENTRY: Final = formats.as_struct(formats.OFFSET_INDEX_ENTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPosition:
+    """An entry of an offset index.
+
+    Attributes:
+        offset: the last offset of a batch.
+        position: the byte of the log at which that batch starts.
+    """
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(MutableIndex[OffsetPosition]):
+    """Where in a segment's log some of its batches start."""
+
+    entry_bytes: ClassVar[int] = _ENTRY.size
+    _key: ClassVar[int] = columns.OFFSET
+    _offset: ClassVar[int] = columns.OFFSET
+    _found: ClassVar[np.dtype[Any]] = np.dtype([("offset", "i8"), ("position", "i8")])
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry that is not above an offset; the base offset at position 0 where there is none.
+
+        The batch that holds the offset starts at that position or after it.
+        """
+        memory = self._memory
+        if memory is None:
+            memory = self._bytes()
+        slot = search.slot(memory, self._entries, columns.OFFSET, self.base_offset, offset, False)
+        return self._entry(memory, slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def fetch_upper_bound(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
+        """An entry that a fetch of so many bytes does not reach; None where the index has none.
+
+        That is the first entry at `start.position + fetch_bytes` or after it, but never the first entry of the index
+        if it stands exactly there (see `kidxlib.index.search`). Kafka computes that sum in 32 bits
+        (`fetchUpperBoundOffset`): a fetch that would end past 2 GiB gives the first entry.
+        """
+        memory = self._bytes()
+        end = as_int(start.position + fetch_bytes)
+        slot = search.slot(memory, self._entries, columns.POSITION, self.base_offset, end, True)
+        return self._entry(memory, slot) if slot >= 0 else None
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """The last entry; the base offset at position 0 where there is none."""
+        count = len(self)
+        return self._entry(self._bytes(), count - 1) if count else OffsetPosition(self.base_offset, 0)
+
+    @property
+    def last_offset(self) -> int:
+        """The last entry's offset; the base offset where there is none."""
+        return self.last_entry.offset
+
+    def sanity_check(self) -> None:
+        """What a broker asks of it before it is used (`OffsetIndex.sanityCheck`). An index of zeros passes.
+
+        Raises:
+            CorruptIndexError: the last offset is below the base offset, or an entry is not whole.
+        """
+        if len(self) and self.last_offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.name}: the last offset is {self.last_offset}, expected {self.base_offset}, the base offset, "
+                "or more: the index is corrupt, rebuild it"
+            )
+        self._check_length()
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry.
+
+        Args:
+            offset: above that of the last entry.
+            position: an int32.
+
+        Raises:
+            IndexFullError: there is no room for it.
+            InvalidOffsetError: the offset is not above the last entry's.
+            OffsetOverflowError: it is too far from the base offset.
+        """
+        if self.is_full:
+            raise self._full("for one more")
+        if len(self) and offset <= self.last_offset:
+            raise InvalidOffsetError(
+                f"{self.name}: offset {offset} for entry {len(self)}, expected one above {self.last_offset}, the last"
+            )
+        self._add(_ENTRY.pack(self.relative_offset(offset), position))
+
+    def _entry(self, memory: NDArray[np.uint8], number: int) -> OffsetPosition:
+        relative, position = _ENTRY.unpack_from(memory.data, number * _ENTRY.size)
+        return OffsetPosition(as_long(self.base_offset + relative), position)
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number).offset
+
+    def _none(self) -> tuple[int, int]:
+        return self.base_offset, 0

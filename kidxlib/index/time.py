@@ -1,0 +1,122 @@
+"""`.timeindex`: timestamp → offset. Kafka's `TimeIndex`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import CorruptIndexError, InvalidOffsetError, InvalidTimestampError
+from kidxlib.format import layouts as formats
+from kidxlib.index import columns, search
+from kidxlib.index.mutable import MutableIndex
+from kidxlib.java import as_long
+
+_ENTRY: Final = formats.as_struct(formats.TIME_INDEX_ENTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOffset:
+    """An entry of a time index.
+
+    Attributes:
+        timestamp: in ms since the epoch; −1 where there is none.
+        offset: up to this one no batch has a larger timestamp.
+    """
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(MutableIndex[TimestampOffset]):
+    """How far the largest timestamp of a segment had come, at some of its batches."""
+
+    entry_bytes: ClassVar[int] = _ENTRY.size
+    _key: ClassVar[int] = columns.TIMESTAMP
+    _offset: ClassVar[int] = columns.OFFSET_OF_TIMESTAMP
+    _found: ClassVar[np.dtype[Any]] = np.dtype([("timestamp", "i8"), ("offset", "i8")])
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry that is not above a timestamp; no timestamp (−1) at the base offset where there is none.
+
+        The first record at this timestamp or later has that offset or a larger one.
+        """
+        memory = self._memory
+        if memory is None:
+            memory = self._bytes()
+        slot = search.slot(memory, self._entries, columns.TIMESTAMP, self.base_offset, timestamp, False)
+        return self._entry(memory, slot) if slot >= 0 else TimestampOffset(formats.NO_TIMESTAMP, self.base_offset)
+
+    @property
+    def last_entry(self) -> TimestampOffset:
+        """The last entry; no timestamp (−1) at the base offset where there is none."""
+        count = len(self)
+        return self._entry(self._bytes(), count - 1) if count else TimestampOffset(*self._none())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `maybe_append` refuses: the last slot is kept for the entry that a segment gets when it is closed."""
+        return len(self) >= self.max_entries - 1
+
+    def sanity_check(self) -> None:
+        """What a broker asks of it before it is used (`TimeIndex.sanityCheck`).
+
+        Raises:
+            CorruptIndexError: the last timestamp is below the first, the last offset is below the base offset, or an
+                entry is not whole.
+        """
+        last = self.last_entry
+        if len(self) and last.timestamp < self.entry(0).timestamp:
+            raise CorruptIndexError(
+                f"{self.name}: the last timestamp is {last.timestamp}, expected {self.entry(0).timestamp}, the first, "
+                "or more: the index is corrupt, rebuild it"
+            )
+        if len(self) and last.offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.name}: the last offset is {last.offset}, expected {self.base_offset}, the base offset, or "
+                "more: the index is corrupt, rebuild it"
+            )
+        self._check_length()
+
+    def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
+        """Add an entry if its timestamp is above the last entry's; −1 and below is no timestamp.
+
+        A refused entry changes nothing. In Kafka one whose offset is too far from the base offset leaves a part.
+
+        Args:
+            skip_full_check: take the last slot too, as Kafka does when it closes a segment.
+
+        Raises:
+            IndexFullError: there is no room for it. Without `skip_full_check` also where it would not be added.
+            InvalidOffsetError: the offset is below the last entry's.
+            InvalidTimestampError: the timestamp is below the last entry's.
+            OffsetOverflowError: the offset is too far from the base offset.
+        """
+        if not skip_full_check and self.is_full:
+            raise self._full("for one more and one in reserve")
+        last = self.last_entry
+        if len(self) and offset < last.offset:
+            raise InvalidOffsetError(
+                f"{self.name}: offset {offset} for entry {len(self)}, expected {last.offset}, the last, or more"
+            )
+        if len(self) and timestamp < last.timestamp:
+            raise InvalidTimestampError(
+                f"{self.name}: timestamp {timestamp} for entry {len(self)}, expected {last.timestamp}, the last, or "
+                "more"
+            )
+        if timestamp > last.timestamp:
+            if len(self) >= self.max_entries:
+                raise self._full("for one more")
+            self._add(_ENTRY.pack(timestamp, self.relative_offset(offset)))
+
+    def _entry(self, memory: NDArray[np.uint8], number: int) -> TimestampOffset:
+        timestamp, relative = _ENTRY.unpack_from(memory.data, number * _ENTRY.size)
+        return TimestampOffset(timestamp, as_long(self.base_offset + relative))
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number).offset
+
+    def _none(self) -> tuple[int, int]:
+        return formats.NO_TIMESTAMP, self.base_offset

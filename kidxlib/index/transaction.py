@@ -1,0 +1,205 @@
+"""`.txnindex`: the transactions that were aborted in a segment. Kafka's `TransactionIndex`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike, fspath
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import CorruptIndexError, InvalidOffsetError, NoSuchEntryError, UnknownVersionError
+from kidxlib.format import layouts as formats
+from kidxlib.index.aborted_transaction import AbortedInRange, AbortedTransaction, transactions_of
+from kidxlib.index.base import IN_MEMORY
+from kidxlib.index.mapped_file import map_file
+from kidxlib.storage.location import location
+
+_ENTRY_BYTES: Final = formats.ABORTED_TRANSACTION.itemsize
+#: What is written, and the highest that is read.
+_VERSION: Final = 0
+
+
+class TransactionIndex:
+    """The transactions that were aborted in a segment, in the order of their markers.
+
+    A file that holds a part of an entry at its end is read up to there. Changes are made to a copy in memory, which
+    `to_bytes` gives. The three methods that make them stand here and not in `kidxlib.index.mutable`: they share nothing
+    with those of the other two indexes, which have room for entries to come and store relative offsets.
+
+    Attributes:
+        name: the file, or whatever it is called in messages.
+        base_offset: of the segment.
+    """
+
+    def __init__(self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str) -> None:
+        self.name = name
+        self.base_offset = base_offset
+        self._read = read
+        self._memory: NDArray[np.uint8] | None = None  # the whole file
+        self._last_offset: int | None = None  # of what was appended here
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], base_offset: int) -> Self:
+        """An index that stands in a file, which is opened and mapped when it is first used; empty where there is none.
+
+        Raises (when first used):
+            OSError: the file cannot be read.
+        """
+        return cls(lambda: _map_if_there(fspath(path)), base_offset, fspath(path))
+
+    @classmethod
+    def from_bytes(
+        cls,
+        content: bytes | bytearray | memoryview | NDArray[np.uint8] = b"",
+        base_offset: int = 0,
+        *,
+        name: str = IN_MEMORY,
+    ) -> Self:
+        """An index in memory; not copied, and never changed."""
+        return cls(lambda: np.frombuffer(content, np.uint8), base_offset, name)
+
+    def __len__(self) -> int:
+        """How many entries it has."""
+        return len(self._bytes()) // _ENTRY_BYTES
+
+    def to_bytes(self) -> bytes:
+        """The whole file."""
+        return self._bytes().tobytes()
+
+    def entry(self, number: int) -> AbortedTransaction:
+        """An entry, counted from 0.
+
+        Raises:
+            NoSuchEntryError: it has not as many.
+            UnknownVersionError: it is of a version that Kafka refuses.
+        """
+        if not 0 <= number < len(self):
+            raise NoSuchEntryError(f"{self.name}: no entry {number}, expected 0 to below {len(self)}, its entries")
+        entries = self._entries()
+        self._check_versions(entries[number : number + 1], number)
+        return transactions_of(entries[number : number + 1])[0]
+
+    @property
+    def last_entry(self) -> AbortedTransaction | None:
+        """The last entry; None where there is none."""
+        return self.entry(len(self) - 1) if len(self) else None
+
+    def all(self) -> tuple[AbortedTransaction, ...]:
+        """All entries (`allAbortedTxns`).
+
+        Raises:
+            UnknownVersionError: one is of a version that Kafka refuses.
+        """
+        entries = self._entries()
+        self._check_versions(entries)
+        return transactions_of(entries)
+
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> AbortedInRange:
+        """The aborted transactions that have offsets from `fetch_offset` to below `upper_bound`.
+
+        Kafka stops at the first entry whose last stable offset is not below `upper_bound`: what is aborted later
+        starts after it (`collectAbortedTxns`). That entry is still among the answers if it fits.
+
+        Raises:
+            UnknownVersionError: an entry up to there is of a version that Kafka refuses.
+        """
+        entries = self._entries()
+        not_below = entries["last_stable_offset"] >= upper_bound
+        complete = bool(not_below.any())
+        if complete:
+            entries = entries[: int(not_below.argmax()) + 1]
+        self._check_versions(entries)
+        meets = (entries["last_offset"] >= fetch_offset) & (entries["first_offset"] < upper_bound)
+        return AbortedInRange(transactions_of(entries[meets]), complete)
+
+    def sanity_check(self) -> None:
+        """What a broker asks of it before it is used (`TransactionIndex.sanityCheck`).
+
+        Raises:
+            CorruptIndexError: an entry's last offset is below the base offset.
+            UnknownVersionError: an entry before that is of a version that Kafka refuses, and fails on.
+        """
+        entries = self._entries()
+        below = entries["last_offset"] < self.base_offset
+        if not below.any():
+            self._check_versions(entries)
+            return
+        number = int(below.argmax())
+        self._check_versions(entries[: number + 1])
+        raise CorruptIndexError(
+            f"{self.name}: the last offset of entry {number} is {entries['last_offset'][number]}, expected "
+            f"{self.base_offset}, the base offset, or more: the index is corrupt, rebuild it"
+        )
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add an entry at the end of the file. A part of an entry that stands there stays, and spoils what follows.
+
+        Raises:
+            InvalidOffsetError: its last offset is not above that of the entry appended last. What the file held when
+                it was opened does not count.
+        """
+        if self._last_offset is not None and transaction.last_offset <= self._last_offset:
+            raise InvalidOffsetError(
+                f"{self.name}: an aborted transaction with last offset {transaction.last_offset}, expected one above "
+                f"{self._last_offset}, the last"
+            )
+        entry = np.array(
+            [
+                (
+                    _VERSION,
+                    transaction.producer_id,
+                    transaction.first_offset,
+                    transaction.last_offset,
+                    transaction.last_stable_offset,
+                )
+            ],
+            formats.ABORTED_TRANSACTION,
+        )
+        self._memory = np.concatenate([self._bytes(), entry.view(np.uint8)])
+        self._last_offset = transaction.last_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries from the first one on whose last offset is not below this one.
+
+        Raises:
+            UnknownVersionError: an entry up to there is of a version that Kafka refuses.
+        """
+        entries = self._entries()
+        not_below = entries["last_offset"] >= offset
+        if not not_below.any():
+            self._check_versions(entries)
+            return
+        keep = int(not_below.argmax())
+        self._check_versions(entries[: keep + 1])
+        self._memory = self._bytes()[: keep * _ENTRY_BYTES]
+        self._last_offset = int(entries["last_offset"][keep - 1]) if keep else None
+
+    def reset(self) -> None:
+        """Remove all entries."""
+        self._memory = np.empty(0, np.uint8)
+        self._last_offset = None
+
+    def _bytes(self) -> NDArray[np.uint8]:
+        if self._memory is None:
+            self._memory = self._read()
+        return self._memory
+
+    def _entries(self) -> NDArray[np.void]:
+        memory = self._bytes()
+        return memory[: len(memory) // _ENTRY_BYTES * _ENTRY_BYTES].view(formats.ABORTED_TRANSACTION)
+
+    def _check_versions(self, entries: NDArray[np.void], first: int = 0) -> None:
+        """Kafka looks at the higher byte of the version alone (`AbortedTxn.version`), as a signed one."""
+        newer = entries["version"] >> 8 > _VERSION
+        if newer.any():
+            number = int(newer.argmax())
+            raise UnknownVersionError(
+                f"{self.name}: entry {first + number} is of version {entries['version'][number]}, expected {_VERSION}: "
+                "the index is corrupt or newer than Kafka 4.3, rebuild it"
+            )
+
+
+def _map_if_there(path: str) -> NDArray[np.uint8]:
+    return map_file(path) if location(path).exists() else np.empty(0, np.uint8)

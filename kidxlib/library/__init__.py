@@ -1,0 +1,1 @@
+"""The calls that `import kidxlib` gives besides classes: each does in one process what the commands do."""

@@ -1,0 +1,134 @@
+"""A log dir's logs and index files, audited by one process: `kidx verify` as a function."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from kidxlib.audit.finding import SegmentFinding, Verdict
+from kidxlib.audit.partition import audit_partition
+from kidxlib.audit.plan import PartitionAudit, partition_audits
+from kidxlib.audit.segment import SegmentForPartition, audit_segment
+from kidxlib.audit.startup.simulation import StartupSimulation
+from kidxlib.audit.tiering import NotReady
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.source import source_at
+from kidxlib.build.tasks import ScanTask
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.library.recover_directory import ensure_listable
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.terminal.options.directories import existing_index_dir
+from kidxlib.terminal.options.sources import parse_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFindings:
+    """What is to be said of one partition.
+
+    Attributes:
+        topic_partition: its topic and number.
+        directory: where its logs are.
+        index_directory: where its index files are; may be the same.
+        findings: on its logs and other files, by base offset and file; those on files of the partition as a whole stand
+            at its first base offset.
+        simulation: what a broker would do with it at its next start.
+        not_ready: segments that are not ready for tiered storage; None where nobody asked.
+    """
+
+    topic_partition: TopicPartition
+    directory: str
+    index_directory: str
+    findings: tuple[SegmentFinding, ...]
+    simulation: StartupSimulation
+    not_ready: tuple[NotReady, ...] | None
+
+    @property
+    def worst(self) -> Verdict:
+        """The worst of the verdicts in its findings; `whole` where there are none."""
+        return max((each.finding.verdict for each in self.findings), key=_severity, default=Verdict.WHOLE)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedDirectory:
+    """What is to be said of a log dir, or of one partition's directory.
+
+    Attributes:
+        partitions: by topic and number.
+        notes: what a person should know of the listing, and of files of the log dir as a whole.
+    """
+
+    partitions: tuple[PartitionFindings, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> Verdict:
+        """The worst of the verdicts in all findings."""
+        return max((partition.worst for partition in self.partitions), key=_severity, default=Verdict.WHOLE)
+
+
+def audit_directory(
+    directory: str | os.PathLike[str],
+    index_dir: str | os.PathLike[str] | None = None,
+    *,
+    topics: str = ".*",
+    options: RecoverOptions | None = None,
+    deep: bool = False,
+    tiering: bool = False,
+    clean_shutdown: bool | None = None,
+) -> AuditedDirectory:
+    """Say of each log in a directory whether it is whole, of each index file whether it is right, and what a broker
+    would do with them at its next start. Nothing is written. All logs are read, one after the other, on one core;
+    `kidx verify` takes all cores.
+
+    Damage is no error: it is a finding, with its consequence.
+
+    Args:
+        directory: a log dir or one partition's directory, here or in `s3://<bucket>/<prefix>`.
+        index_dir: the tree with the index files, as `recover_directory` makes it; None for beside the logs.
+        topics: a regular expression for the full names of topics.
+        options: what a broker that starts would make indexes with; None for Kafka's defaults.
+        deep: look at the records in the batches, too.
+        tiering: say which segments are not ready for tiered storage.
+        clean_shutdown: whether the broker stopped cleanly; None for what the log dir says.
+
+    Raises:
+        UsageError: a directory is missing, cannot be listed or is not what it should be, or holds no segment of these
+            topics.
+        OSError: a directory cannot be listed any more.
+    """
+    source = source_at(os.fspath(directory))
+    like = options or RecoverOptions()
+    place = None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir))
+    target = Target(index_dir=place, by_source=False)
+    wanted = parse_topics(topics, "topics")
+    plan = find_segments((source,), wanted, target, lambda topic: like)
+    ensure_listable(plan)
+    audits, notes = partition_audits(
+        plan, lambda topic: like, clean_shutdown=clean_shutdown, tiering=tiering, topics=wanted
+    )
+    tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
+    found = [_audited(audit, tasks.get(key, []), deep) for key, audit in audits.items()]
+    return AuditedDirectory(
+        tuple(sorted(found, key=lambda partition: partition.topic_partition)), (*plan.warnings, *notes)
+    )
+
+
+def _audited(audit: PartitionAudit, tasks: list[ScanTask], deep: bool) -> PartitionFindings:
+    clean_shutdown = audit.last_stop.clean_shutdown
+    segments = [audit_segment(task, use_mmap=False, deep=deep, clean_shutdown=clean_shutdown) for task in tasks]
+    audited = audit_partition(audit, map(SegmentForPartition.of, segments))
+    of_segments = [SegmentFinding(segment.base_offset, each) for segment in segments for each in segment.findings]
+    findings = sorted([*of_segments, *audited.findings], key=lambda found: (found.base_offset, found.finding.file))
+    return PartitionFindings(
+        topic_partition=audit.topic_partition,
+        directory=str(audit.directory),
+        index_directory=str(audit.index_directory),
+        findings=tuple(findings),
+        simulation=audited.simulation,
+        not_ready=None if audited.not_ready is None else tuple(audited.not_ready),
+    )
+
+
+def _severity(verdict: Verdict) -> int:
+    return verdict.severity

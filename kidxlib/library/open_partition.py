@@ -1,0 +1,61 @@
+"""A partition's directory, opened for lookups with indexes that nobody vouches for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
+from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.log.log import Log
+from kidxlib.lookup.checked_segment import CheckedSegment
+from kidxlib.storage.checkpoints import read_offset_checkpoint
+from kidxlib.storage.location import Location, given_location
+
+
+def open_partition(
+    directory: str | os.PathLike[str],
+    index_dir: str | os.PathLike[str] | None = None,
+    *,
+    log_start_offset: int | None = None,
+) -> Log:
+    """The log of one partition, to be asked as a broker is asked: by offset, by time, by leader epoch.
+
+    The directories are listed and the small checkpoint files are read at once. A log or an index is opened when an
+    answer needs it. An index is checked as a broker checks it; where it cannot be right, or is not there, the segment's
+    log is scanned, and the indexes that recovery would write are used, in memory.
+
+    Args:
+        directory: the partition's directory, `<topic>-<partition>` in a log dir or in an archive, here or in
+            `s3://<bucket>/<prefix>`.
+        index_dir: the tree with its indexes, as `recover_directory` makes it; None for beside the logs.
+        log_start_offset: nothing below is answered; None for what the log dir's checkpoint file says, and 0 where it
+            says nothing.
+
+    Raises:
+        UsageError: a URL is of another form.
+        NoSegmentsError: no segment is in the directory.
+        CheckpointError: a checkpoint file is malformed.
+        OSError: the directory cannot be listed, or a file cannot be looked at.
+    """
+    place = _place(directory)
+    return Log.open(
+        place,
+        None if index_dir is None else _place(index_dir) / place.name,
+        log_start_offset=_checkpointed(place) if log_start_offset is None else log_start_offset,
+        segment_type=CheckedSegment,
+    )
+
+
+def _place(path: str | os.PathLike[str]) -> Location:
+    text = os.fspath(path)
+    return given_location("", text) or Path(os.path.realpath(text))
+
+
+def _checkpointed(directory: Location) -> int:
+    """The log start offset that the log dir above knows of a partition; 0 where it knows none."""
+    partition = parse_partition_directory(directory.name)
+    if partition is None:
+        return 0
+    known = read_offset_checkpoint(directory.parent / LOG_START_OFFSET_CHECKPOINT) or {}
+    return known.get(partition, 0)

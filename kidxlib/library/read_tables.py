@@ -1,0 +1,175 @@
+"""Batches and records of one log, or of a partition from one offset to another, as Arrow tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import OFFSET_MAX
+from kidxlib.library.segment_log import segment_log
+from kidxlib.log.log import Log
+from kidxlib.records.arrow.batches import BATCHES, batch_rows
+from kidxlib.records.arrow.parts import OffsetRange
+from kidxlib.records.arrow.records import record_rows
+from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.batch import Batch
+from kidxlib.records.header_walk import batches
+from kidxlib.records.reader import base_offset
+from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.log_bytes import LogBytes
+
+#: The path of a segment's log, or a partition that was opened.
+LogSource: TypeAlias = str | os.PathLike[str] | Log
+
+
+def read_batches(source: LogSource, start_offset: int | None = None, end_offset: int | None = None) -> pa.Table:
+    """The batches of a log, a row for each, of what its header says. Nothing is decompressed.
+
+    Args:
+        source: the path of a `.log`, here or `s3://<bucket>/<key>`, or what `open_partition` gave.
+        start_offset: batches that end below it are left out. None for all of a file, and for a partition from its log
+            start offset on.
+        end_offset: nothing from the first batch on that begins there or after; None for no limit.
+
+    Returns:
+        A table with a row for each batch, in the order of the log. Its columns, each named as `kidx dump --json` names
+        it:
+
+        - `segment_base_offset`, `position`, `bytes`: int64; the segment, the batch's first byte in its log, its size.
+        - `magic`: int8; the version of the format.
+        - `base_offset`: int64; null of a compressed message of magic 0 or 1, within which it stands.
+        - `last_offset`: int64.
+        - `records`: int32; null as `base_offset`.
+        - `timestamp_type`: string; `NoTimestampType`, `CreateTime` or `LogAppendTime`.
+        - `max_timestamp_ms`: int64; ms since the epoch.
+        - `codec`: string.
+        - `leader_epoch`: int32; `producer_id`: int64; `producer_epoch`: int16; `base_sequence`, `last_sequence`: int32.
+        - `transactional`, `control`: bool.
+        - `delete_horizon_ms`: int64; null where compaction has set none.
+        - `crc`: uint32; the checksum that the batch carries.
+
+        Of numbers −1 is none. Bytes after the last whole batch of a segment are passed over: `recover_file` tells of
+        them.
+
+    Raises:
+        UsageError: the file is not named as a segment's log, or the range ends before it begins.
+        MalformedRecordsError: a size that no batch can have, or a negative magic.
+        OSError, KidxError: a file cannot be read, or is not as it should be.
+    """
+    wanted = _range(source, start_offset, end_offset)
+    rows = [batch_rows(first, found) for _, first, found in _segments(source, wanted)]
+    return pa.Table.from_batches(rows, BATCHES)
+
+
+def read_records(
+    source: LogSource,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    columns: Iterable[str] | None = None,
+) -> pa.Table:
+    """The records of a log, a row for each.
+
+    They are all that the log holds: markers of transactions, which `control` tells, and records of transactions that
+    were aborted. Checksums are not looked at.
+
+    Args:
+        source, start_offset, end_offset: as for `read_batches`; here they hold for each record.
+        columns: these alone, in this order; None for all. Without `key`, `value` and `headers` it is several times
+            faster.
+
+    Returns:
+        A table with a row for each record, in the order of the log. It is in memory as a whole: `stream_records` is
+        not. Its columns, of which `columns` chooses:
+
+        - `offset`: int64.
+        - `timestamp_ms`: int64; ms since the epoch. `timestamp_type`: string; `NoTimestampType` of magic 0, else
+          `CreateTime` or `LogAppendTime`.
+        - `key`, `value`: binary; null is null, and a null value is a tombstone.
+        - `headers`: list of structs of `key` (string) and `value` (binary).
+        - `leader_epoch`: int32; `producer_id`: int64; `producer_epoch`: int16; `sequence`: int32.
+        - `transactional`, `control`: bool; of the record's batch.
+        - `control_type`: string; of a marker `COMMIT`, `ABORT` or one of KRaft's, null of data.
+        - `segment_base_offset`, `batch_position`: int64; the segment, and the byte of its log where the batch starts.
+
+        Of numbers −1 is none.
+
+    Raises:
+        UsageError: as `read_batches`, or there is no such column.
+        MalformedRecordsError: as `read_batches`, or a batch does not hold what it says, or is compressed with a codec
+            that is none, or its compressed bytes are damaged.
+        OSError, KidxError: a file cannot be read, or is not as it should be.
+    """
+    wanted, schema = _range(source, start_offset, end_offset), records_schema(columns)
+    return pa.Table.from_batches(_record_rows(source, wanted, schema), schema)
+
+
+def stream_records(
+    source: LogSource,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    columns: Iterable[str] | None = None,
+) -> pa.RecordBatchReader:
+    """The records of a log, a part of them at a time, so that memory does not depend on the size of the log.
+
+    Args:
+        source, start_offset, end_offset, columns: as for `read_records`.
+
+    Returns:
+        A reader of record batches with the columns of `read_records`. Each has 65,536 records, or 32 MiB of them, at
+        most.
+
+    Raises:
+        UsageError: as `read_records`.
+
+    Raises (while it is read, after all records that stand before the malformed place):
+        MalformedRecordsError, OSError, KidxError: as `read_records`.
+    """
+    wanted, schema = _range(source, start_offset, end_offset), records_schema(columns)
+    return pa.RecordBatchReader.from_batches(schema, _record_rows(source, wanted, schema))
+
+
+def _range(source: LogSource, start_offset: int | None, end_offset: int | None) -> OffsetRange:
+    start = source.log_start_offset if isinstance(source, Log) and start_offset is None else start_offset
+    if start is not None and end_offset is not None and end_offset < start:
+        raise UsageError(f"offsets {start} to {end_offset}: expected an end that is not below the start")
+    return OffsetRange(start, end_offset)
+
+
+def _record_rows(source: LogSource, wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for log, first, found in _segments(source, wanted):
+        yield from record_rows(log, first, found, schema, wanted)
+
+
+def _segments(source: LogSource, wanted: OffsetRange) -> Iterator[tuple[LogBytes, int, Iterator[Batch]]]:
+    """The log, the base offset and the wanted batches of each segment, which is closed again after them."""
+    if wanted.start is not None and wanted.start == wanted.end:
+        return
+    if not isinstance(source, Log):
+        path, first = segment_log(source)
+        file = LogFile(path)
+        try:
+            yield file, first, _batches(file, 0, wanted)
+        finally:
+            file.close()
+        return
+    start = source.log_start_offset if wanted.start is None else wanted.start
+    for segment in source.segments_between(start, OFFSET_MAX if wanted.end is None else wanted.end):
+        try:
+            position = segment.offset_index.lookup(start).position if start > segment.base_offset else 0
+            yield segment.log, segment.base_offset, _batches(segment.log, position, wanted)
+        finally:
+            segment.release()
+
+
+def _batches(log: LogBytes, position: int, wanted: OffsetRange) -> Iterator[Batch]:
+    for batch in batches(log, position):
+        if wanted.start is not None and batch.last_offset < wanted.start:
+            continue
+        # Where a compressed message begins is within it, so that is asked for only where it may be the end.
+        if wanted.end is not None and batch.last_offset >= wanted.end and base_offset(log, batch) >= wanted.end:
+            return
+        yield batch

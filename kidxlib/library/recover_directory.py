@@ -1,0 +1,175 @@
+"""A log dir's index files, made in a tree of their own by one process: `kidx build` as a function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.finish.partition import finish, segment_task
+from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.build.segments import build
+from kidxlib.build.source import source_at
+from kidxlib.build.tasks import BuildTask, SegmentTask
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.recovery.facts import SegmentFacts
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.storage.publisher import Published
+from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
+from kidxlib.terminal.options.sources import parse_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedSegment:
+    """What became of one segment.
+
+    Attributes:
+        base_offset: the offset in its file names.
+        log: the path of its `.log`.
+        end: where and why the scan ended, or where Kafka fails on its producers or leader epochs.
+        facts: what its batches say, up to there; None where the log was not read to its end.
+        published: what was done with its `.index` and `.timeindex`.
+        aborted_transactions: how many are in its `.txnindex`.
+    """
+
+    base_offset: int
+    log: str
+    end: ScanEnd
+    facts: SegmentFacts | None
+    published: Published
+    aborted_transactions: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredPartition:
+    """What became of one partition.
+
+    Attributes:
+        topic_partition: its topic and number.
+        directory: where its logs are.
+        index_directory: where its index files are.
+        segments: by base offset.
+    """
+
+    topic_partition: TopicPartition
+    directory: str
+    index_directory: str
+    segments: tuple[IndexedSegment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredDirectory:
+    """What became of a log dir, or of one partition's directory.
+
+    Attributes:
+        partitions: by topic and number.
+        notes: what a person should know of the listing, such as files that no broker leaves there.
+    """
+
+    partitions: tuple[RecoveredPartition, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def damaged(self) -> tuple[IndexedSegment, ...]:
+        """The segments that are not `ok`: their `end` says why."""
+        segments = (segment for partition in self.partitions for segment in partition.segments)
+        return tuple(segment for segment in segments if segment.end.status is not Status.OK)
+
+
+def recover_directory(
+    directory: str | os.PathLike[str],
+    index_dir: str | os.PathLike[str],
+    *,
+    topics: str = ".*",
+    options: RecoverOptions | None = None,
+    snapshots: bool = False,
+    epochs: bool = False,
+    use_mmap: bool = False,
+) -> RecoveredDirectory:
+    """Write the `.index`, `.timeindex` and `.txnindex` files that Kafka's recovery makes of the logs in a directory
+    into a tree of their own, `<index_dir>/<topic>-<partition>/`. Logs are only read. A file appears whole or not at
+    all, and one that is there with these bytes is not touched.
+
+    It works on one core, one segment after the other. `kidx build` takes all cores, and writes beside the logs, too.
+    A damaged segment is no error and does not stop the others: see `RecoveredDirectory.damaged`. Of one that is
+    truncated the valid prefix is indexed.
+
+    Args:
+        directory: a log dir or one partition's directory, here or in `s3://<bucket>/<prefix>`.
+        index_dir: where the tree is made; not in the log dir, and not around it.
+        topics: a regular expression for the full names of topics.
+        options: what else the indexes depend on; None for Kafka's defaults.
+        snapshots: write producer snapshots too.
+        epochs: write `leader-epoch-checkpoint` files too.
+        use_mmap: as for `recover_file`; the last segment of a partition is never mapped.
+
+    Raises:
+        UsageError: a directory is missing, cannot be listed or is not what it should be, or holds no segment of these
+            topics; nothing was written.
+        PublishError: the tree cannot be written.
+    """
+    source = source_at(os.fspath(directory))
+    place = index_dir_to_write("index_dir", os.fspath(index_dir))
+    ensure_no_overlap(place, None, (source,), option="index_dir")
+    like = options or RecoverOptions()
+    target = Target(index_dir=place, by_source=False)
+    plan = find_segments((source,), parse_topics(topics, "topics"), target, lambda topic: like)
+    ensure_listable(plan)
+    tasks = {
+        listed.key: list(listed.build_tasks(rows, publish_truncated=True))
+        for listed, rows in plan.by_partition(plan.to_read())
+    }
+    recovered = tuple(
+        _recovered(listed, tasks.get(listed.key, []), AuxiliaryFiles(snapshots, epochs), use_mmap)
+        for listed in plan.partitions
+    )
+    return RecoveredDirectory(recovered, tuple(plan.warnings))
+
+
+def ensure_listable(plan: Plan) -> None:
+    """
+    Raises:
+        UsageError: the directory of a partition cannot be listed.
+    """
+    for listed in plan.partitions:
+        if listed.key in plan.unlistable:
+            raise UsageError(f"{listed.directory.path}: cannot be listed; leave its topic out, or make it readable")
+
+
+def _recovered(
+    listed: ListedPartition, tasks: Sequence[BuildTask], auxiliary_files: AuxiliaryFiles, use_mmap: bool
+) -> RecoveredPartition:
+    segments: dict[int, IndexedSegment] = {}
+
+    def scanned() -> Iterator[SegmentTask]:
+        for built in build(tasks, use_mmap):
+            segment = built.task.segment
+            segments[segment.base_offset] = IndexedSegment(
+                base_offset=segment.base_offset,
+                log=segment.path,
+                end=built.end,
+                facts=built.recovered.facts if built.recovered else None,
+                published=built.published,
+            )
+            yield segment_task(built)
+
+    finished = finish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
+    for of_partition in finished:
+        for each in of_partition.segments:
+            segment = segments[each.base_offset]
+            segments[each.base_offset] = replace(
+                segment,
+                end=each.failure or segment.end,
+                published=Published.NONE if each.failure else segment.published,
+                aborted_transactions=len(each.aborted),
+            )
+    return RecoveredPartition(
+        topic_partition=listed.directory.topic_partition,
+        directory=str(listed.directory.path),
+        index_directory=str(listed.index_directory),
+        segments=tuple(segments.values()),
+    )

@@ -1,0 +1,231 @@
+"""A partition's segments, asked as a broker asks them: Kafka's `UnifiedLog` over its `LocalLog`, without tiering.
+
+It is the log as it stands in its files: what a broker would truncate or rebuild when it starts is not. What a fetch
+gets of it is in `kidxlib.log.fetch`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from os import PathLike
+from typing import Final, Self
+
+from kidxlib.errors import NoSegmentsError, OffsetOutOfRangeError, UsageError
+from kidxlib.format import segment_files
+from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
+from kidxlib.log.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    TimestampAndOffset,
+)
+from kidxlib.log.positions import BatchPosition
+from kidxlib.log.segment import LogSegment
+from kidxlib.storage.checkpoints import read_leader_epochs
+from kidxlib.storage.location import as_location
+
+_NOT_TIERED: Final = TimestampAndOffset(-1, -1, -1)
+
+
+class Log:
+    """One partition's segments in the order of their base offsets.
+
+    Attributes:
+        name: what it is called in messages.
+        segments: all of them; the last is the active one.
+        log_start_offset: nothing below is given; the first base offset, or above it.
+        log_end_offset: the offset that the next record gets.
+    """
+
+    def __init__(
+        self,
+        segments: Iterable[LogSegment],
+        *,
+        name: str = "log",
+        log_start_offset: int = 0,
+        log_end_offset: int | None = None,
+        leader_epochs: LeaderEpochs | None = None,
+    ) -> None:
+        """
+        Args:
+            log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
+            log_end_offset: None to read it from the last segment, as a broker does when it starts after a clean stop.
+            leader_epochs: what the `leader-epoch-checkpoint` says; None for none.
+
+        Raises:
+            NoSegmentsError: there are none.
+        """
+        self.name = name
+        self.segments = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+        if not self.segments:
+            raise NoSegmentsError(f"{name}: no segment in it, expected <base offset>.log files")
+        self._base_offsets = [segment.base_offset for segment in self.segments]
+        self.log_start_offset = max(log_start_offset, self._base_offsets[0])
+        self._log_end_offset = log_end_offset
+        self._leader_epochs = leader_epochs
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | PathLike[str],
+        index_directory: str | PathLike[str] | None = None,
+        *,
+        log_start_offset: int = 0,
+        segment_type: type[LogSegment] = LogSegment,
+    ) -> Self:
+        """The log in a partition's directory. Its `leader-epoch-checkpoint` is read at once. Other files are opened
+        when they are needed.
+
+        Args:
+            directory: the partition's directory, here or in `s3://<bucket>/<prefix>`.
+            index_directory: where indexes lie, and perhaps the `leader-epoch-checkpoint`, which is else looked for
+                beside the logs; None for all beside the logs.
+            log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
+
+        Raises:
+            NoSegmentsError: there are none.
+            CheckpointError: the `leader-epoch-checkpoint` is malformed.
+            OSError: a directory cannot be listed, or a file cannot be looked at.
+        """
+        logs = as_location(directory)
+        indexes = None if index_directory is None else as_location(index_directory)
+        epochs = None if indexes is None else read_leader_epochs(indexes)
+        found = [segment_files.parse_segment_log(path.name) for path in logs.iterdir()]
+        return cls(
+            [segment_type.open(logs, offset, indexes) for offset in found if offset is not None],
+            name=str(logs),
+            log_start_offset=log_start_offset,
+            leader_epochs=read_leader_epochs(logs) if epochs is None else epochs,
+        )
+
+    @property
+    def log_end_offset(self) -> int:
+        if self._log_end_offset is None:
+            self._log_end_offset = self.segments[-1].next_offset()
+        return self._log_end_offset
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The leader epochs of its offsets: a broker drops what lies outside when it starts."""
+        if self._leader_epochs is None:
+            return LeaderEpochs()
+        return self._leader_epochs.within(self.log_start_offset, self.log_end_offset)
+
+    @property
+    def leader_epoch_cache(self) -> LeaderEpochCache:
+        """`leader_epochs`, to be asked for the epoch of an offset and for the end of an epoch."""
+        return LeaderEpochCache(self.leader_epochs.entries)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
+        """Where a leader epoch ends in this log (`endOffsetForEpoch`), as `LeaderEpochCache.end_offset_for` says."""
+        return self.leader_epoch_cache.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # ---- by offset ----
+
+    def floor_segment(self, offset: int) -> LogSegment | None:
+        """The last segment whose base offset is not above an offset; None where all are."""
+        at = bisect_right(self._base_offsets, offset) - 1
+        return self.segments[at] if at >= 0 else None
+
+    def higher_segments(self, base_offset: int) -> tuple[LogSegment, ...]:
+        """The segments whose base offsets are above this one."""
+        return self.segments[bisect_right(self._base_offsets, base_offset) :]
+
+    def check_range(self, offset: int) -> None:
+        """
+        Raises:
+            OffsetOutOfRangeError: the offset is below the log start offset or above the log end offset.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.name}: offset {offset}, expected {self.log_start_offset}, the log start offset, to "
+                f"{self.log_end_offset}, the log end offset"
+            )
+
+    def segments_from(self, offset: int) -> tuple[LogSegment, ...]:
+        """The floor segment of an offset and those after it; all where all base offsets are above it."""
+        return self.segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
+
+    def segments_between(self, start_offset: int, end_offset: int) -> tuple[LogSegment, ...]:
+        """The segments in which offsets from one to below another may lie (`logSegments`): from the last that begins at
+        `start_offset` or before it, or the first of all where none does, to the last that begins before `end_offset`.
+
+        Raises:
+            UsageError: the range ends before it begins.
+        """
+        if end_offset < start_offset:
+            raise UsageError(f"{self.name}: offsets {start_offset} to {end_offset}, expected an end that is not below")
+        if start_offset == end_offset:
+            return ()
+        first = max(bisect_right(self._base_offsets, start_offset) - 1, 0)
+        return self.segments[first : bisect_left(self._base_offsets, end_offset)]
+
+    def non_active_segments_from(self, start_offset: int) -> tuple[LogSegment, ...]:
+        """The segments in which offsets from one on may lie, without the active one (`nonActiveLogSegmentsFrom`)."""
+        active = self._base_offsets[-1]
+        return () if start_offset > active else self.segments_between(start_offset, active)
+
+    def translate_offset(self, offset: int) -> tuple[LogSegment, BatchPosition] | None:
+        """The first batch that a consumer at an offset gets, and its segment: of the floor segment, or where that ends
+        below the offset, as after compaction, of a later one.
+
+        Returns:
+            None where no batch reaches so far.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is below the log start offset or above the log end offset.
+            MalformedRecordsError: as `LogSegment.translate_offset`.
+        """
+        self.check_range(offset)
+        for segment in self.segments_from(offset):
+            batch = segment.translate_offset(offset)
+            if batch is not None:
+                return segment, batch
+        return None
+
+    # ---- by time ----
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """What `ListOffsets` answers (`UnifiedLog.fetchOffsetByTimestamp`): the first record, in the order of offsets,
+        with at least this timestamp.
+
+        The first segment is searched whose largest timestamp is not below it, and no other. A segment without
+        timestamps counts as being as old as its file: it may be the one, and nothing is found.
+
+        Args:
+            timestamp: ms since the epoch; or −1 for the log end offset, −2 and −4 for the log start offset, −3 for the
+                record with the largest timestamp, −5 and −6 for −1, as the log is not tiered.
+
+        Returns:
+            None where there is none.
+
+        Raises:
+            MalformedRecordsError: as `LogSegment.find_offset_by_timestamp`.
+        """
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            first = self.leader_epochs.first
+            epoch = first.epoch if first is not None and first.start_offset <= self.log_start_offset else None
+            return TimestampAndOffset(-1, self.log_start_offset, epoch)
+        if timestamp == LATEST:
+            last = self.leader_epochs.last
+            return TimestampAndOffset(-1, self.log_end_offset, None if last is None else last.epoch)
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return _NOT_TIERED
+        if timestamp == MAX_TIMESTAMP:
+            return self.latest_timestamp_segment.find_max_timestamp()
+        segment = self.segment_of_timestamp(timestamp)
+        return None if segment is None else segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
+
+    def segment_of_timestamp(self, timestamp: int) -> LogSegment | None:
+        """The segment in which a timestamp is looked for; None where all are older."""
+        return next((segment for segment in self.segments if segment.largest_timestamp >= timestamp), None)
+
+    @property
+    def latest_timestamp_segment(self) -> LogSegment:
+        """The first of those with the largest timestamp in their time indexes."""
+        return max(self.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)

@@ -1,0 +1,1 @@
+"""A build: listed, compared with the catalog, read, finished, recorded and reported."""

@@ -1,0 +1,64 @@
+"""Segments that a worker reads and indexes: a row of facts for each, and one for each event of a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any, Final
+
+from kidxlib.build.results import BuiltSegment
+from kidxlib.build.segments import build
+from kidxlib.build.tasks import BuildTask
+from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
+from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.engine.work import ItemRows
+from kidxlib.operations.events import event_batches, from_leader_epochs
+from kidxlib.recovery.facts import SegmentFacts
+from kidxlib.recovery.partition import NO_EVENTS
+
+
+def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
+    """Rows of `SCANNED`. Done again, it gives the same files and the same rows, but for `published`."""
+    for built in build(tasks, use_mmap):
+        events = built.recovered.producer_events if built.recovered else NO_EVENTS
+        yield ItemRows(
+            segments=1,
+            log_bytes=built.task.log_bytes,
+            batches=event_batches(built.task.segment, events, SCANNED),
+            rows=[{"segment": _result_row(built).values()}],
+        )
+
+
+_FACT_NAMES: Final = {fact.name for fact in fields(SegmentFacts)} & set(PublishedSegmentRow.names())
+
+
+def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
+    """What became of a segment."""
+    segment, options, recovered = built.task.segment, built.task.options, built.recovered
+    known: dict[str, Any] = {
+        "source": segment.source,
+        "topic": segment.topic_partition.topic,
+        "partition": segment.topic_partition.partition,
+        "base_offset": segment.base_offset,
+        "topic_id": built.task.topic_id,
+        **EndFacts.of_end(built.end).values(),
+        "active": segment.active,
+        **IndexFacts.of_files(options.interval_bytes, built.offset_index, built.time_index).values(),
+        "max_index_bytes": options.max_index_bytes,
+        "interval_source": built.task.interval_source,
+        "crc_checked": options.verify_crc,
+        "log_path": segment.path,
+        "index_folder": str(built.task.index_directory),
+        "catalog_version": CATALOG_VERSION,
+        **Publishing(published=built.published.value).values(),
+    }
+    if built.version is not None:
+        known |= LogVersion.of_file(built.version).values()
+    if built.reads is not None:
+        known |= ReadCost(read_requests=built.reads.requests, read_bytes=built.reads.read_bytes).values()
+    if recovered is not None:
+        # Facts have the names of their columns.
+        known |= {name: getattr(recovered.facts, name) for name in _FACT_NAMES}
+        known["leader_epochs"] = from_leader_epochs(recovered.leader_epochs)
+    return PublishedSegmentRow.of(known)

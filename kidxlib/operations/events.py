@@ -1,0 +1,92 @@
+"""Producer events and leader epochs between the arrays of the library and the rows of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.build.source import SegmentFile
+from kidxlib.catalog.segments import LeaderEpochEntry
+from kidxlib.recovery.partition import NO_EVENTS
+from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
+
+_ROWS_PER_ARROW_BATCH: Final = 50_000
+#: How the table calls each kind, by its number.
+_KINDS: Final = pa.array([kind.name.lower().replace("_", "-") for kind in sorted(EventKind)])
+_FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not in ("kind", "timestamp"))
+
+
+def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The events of a segment, of dtype `scan_events.PRODUCER_EVENT`, as rows of `schema` that have `event` filled."""
+    event_type = schema.field("event").type
+    for start in range(0, len(events), _ROWS_PER_ARROW_BATCH):
+        part = events[start : start + _ROWS_PER_ARROW_BATCH]
+        columns = {
+            "source": pa.repeat(segment.source, len(part)),
+            "topic": pa.repeat(segment.topic_partition.topic, len(part)),
+            "partition": pa.repeat(segment.topic_partition.partition, len(part)),
+            "base_offset": pa.repeat(segment.base_offset, len(part)),
+            "kind": _KINDS.take(pa.array(part["kind"])),
+            "timestamp_ms": pa.array(part["timestamp"]),
+            **{name: pa.array(np.ascontiguousarray(part[name])) for name in _FIELDS},
+        }
+        arrays = [columns[field.name].cast(field.type) for field in event_type]
+        struct = pa.StructArray.from_arrays(arrays, fields=list(event_type))
+        filled = [struct if field.name == "event" else pa.nulls(len(part), field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays(filled, schema=schema)
+
+
+def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
+    """Rows of the table (structs), without its key, as an array of `scan_events.PRODUCER_EVENT`."""
+    assert isinstance(rows, pa.StructArray)
+    events = np.empty(len(rows), PRODUCER_EVENT)
+    columns = dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
+    for name in _FIELDS:
+        events[name] = columns[name].to_numpy(zero_copy_only=False)
+    events["timestamp"] = columns["timestamp_ms"].to_numpy(zero_copy_only=False)
+    events["kind"] = pc.index_in(columns["kind"], _KINDS).to_numpy(zero_copy_only=False)
+    return events
+
+
+def with_events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], NDArray[np.void]]]:
+    """Each row that is of a segment (its `position` is −1), with the events in the rows that follow it."""
+    head: dict[str, Any] | None = None
+    events: list[NDArray[np.void]] = []
+    for batch in batches:
+        is_head = batch.column("position").to_numpy() == -1
+        start = 0
+        for place, next_head in zip(np.flatnonzero(is_head).tolist(), batch.filter(is_head).to_pylist(), strict=True):
+            events += _events(batch, start, place)
+            if head is not None:
+                yield head, _all(events)
+            head, events, start = next_head, [], place + 1
+        events += _events(batch, start, len(batch))
+    if head is not None:
+        yield head, _all(events)
+
+
+def _events(batch: pa.RecordBatch, start: int, end: int) -> list[NDArray[np.void]]:
+    return [_to_events(batch.column("event").slice(start, end - start))] if start < end else []
+
+
+def _all(events: list[NDArray[np.void]]) -> NDArray[np.void]:
+    return np.concatenate(events) if events else NO_EVENTS
+
+
+def to_leader_epochs(rows: Sequence[LeaderEpochEntry] | None) -> NDArray[np.void]:
+    """A value of the column `leader_epochs` as an array of `scan_events.LEADER_EPOCH`."""
+    epochs = [(epoch["epoch"], epoch["start_offset"], epoch["position"]) for epoch in rows or ()]
+    return np.array(epochs, LEADER_EPOCH)
+
+
+def from_leader_epochs(leader_epochs: NDArray[np.void]) -> list[LeaderEpochEntry]:
+    """The value of that column."""
+    return [
+        {"epoch": epoch, "start_offset": start_offset, "position": position}
+        for epoch, start_offset, position in leader_epochs.tolist()
+    ]

@@ -1,0 +1,155 @@
+"""A batch of a log as its header tells it.
+
+Offsets and timestamps are Java longs: sums wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.errors import MalformedRecordsError
+from kidxlib.format import layouts as formats
+from kidxlib.format.batch_header import MAGIC_AT
+from kidxlib.format.byte_stream import CHUNK_BYTES, ByteStream
+from kidxlib.java import as_long
+from kidxlib.storage.log_bytes import LogBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The header of a v2 batch, or of a v0 or v1 message, which is a batch of its own; a compressed one is a wrapper.
+
+    Attributes:
+        position: of its first byte in the file.
+        size: all its bytes.
+        magic: the version of its format: 0, 1, or 2 and above, which all are read as 2.
+        attributes: bits, see `formats`.
+        crc: the checksum that it carries.
+        offset_field: the offset that it starts with: of a v2 batch its base offset, of a wrapper the offset of the last
+            record in it.
+        last_offset: of the last record in it; compaction may have removed that record.
+        max_timestamp: the largest in it, as it says itself, in ms since the epoch; −1 of magic 0.
+        partition_leader_epoch: −1 is none, as it always is below magic 2.
+        base_timestamp: what the timestamps of the records of a v2 batch count from.
+        producer_id, producer_epoch: of the producer; −1 is none.
+        base_sequence: of the first record; −1 is none.
+        records_count: None of a wrapper, which has to be decompressed to know.
+    """
+
+    position: int
+    size: int
+    magic: int
+    attributes: int
+    crc: int
+    offset_field: int
+    last_offset: int
+    max_timestamp: int
+    partition_leader_epoch: int = formats.NO_LEADER_EPOCH
+    base_timestamp: int = formats.NO_TIMESTAMP
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = formats.NO_SEQUENCE
+    records_count: int | None = None
+
+    @property
+    def is_v2(self) -> bool:
+        return self.magic >= formats.MAGIC_V2
+
+    @property
+    def codec(self) -> int:
+        """An index of `formats.CODECS`."""
+        return self.attributes & formats.ATTRIBUTE_CODEC
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether a broker's clock gave its records their timestamp, which is `max_timestamp`; never of magic 0."""
+        return self.magic != 0 and self.attributes & formats.ATTRIBUTE_LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.is_v2 and self.attributes & formats.ATTRIBUTE_TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its records are markers that consumers never see."""
+        return self.is_v2 and self.attributes & formats.ATTRIBUTE_CONTROL != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop its tombstones and markers, in ms since the epoch; None where not yet set."""
+        has_one = self.is_v2 and self.attributes & formats.ATTRIBUTE_DELETE_HORIZON
+        return self.base_timestamp if has_one else None
+
+    @property
+    def next_position(self) -> int:
+        return self.position + self.size
+
+
+def parse_batch(position: int, size: int, head: bytes) -> Batch:
+    magic = int.from_bytes(head[MAGIC_AT : MAGIC_AT + 1], signed=True)
+    if magic < formats.MAGIC_V2:
+        offset, _size, crc, _magic, attributes, timestamp = _MESSAGE_V1.unpack_from(head)
+        return Batch(
+            position=position,
+            size=size,
+            magic=magic,
+            attributes=attributes,
+            crc=crc,
+            offset_field=offset,
+            last_offset=offset,
+            max_timestamp=formats.NO_TIMESTAMP if magic == 0 else timestamp,
+            records_count=1 if attributes & formats.ATTRIBUTE_CODEC == formats.CODEC_NONE else None,
+        )
+    if len(head) < formats.BATCH_V2_BYTES_MIN:
+        raise too_small(position, size, magic)
+    (
+        base_offset,
+        _length,
+        leader_epoch,
+        _magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        records_count,
+    ) = _BATCH_V2.unpack(head)
+    return Batch(
+        position=position,
+        size=size,
+        magic=magic,
+        attributes=attributes,
+        crc=crc,
+        offset_field=base_offset,
+        last_offset=as_long(base_offset + last_offset_delta),
+        max_timestamp=max_timestamp,
+        partition_leader_epoch=leader_epoch,
+        base_timestamp=base_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        records_count=records_count,
+    )
+
+
+_BATCH_V2: Final = formats.as_struct(formats.BATCH_V2)
+_MESSAGE_V1: Final = formats.as_struct(formats.MESSAGE_V1)
+
+
+def too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
+    return MalformedRecordsError(position, f"{size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {magic}")
+
+
+def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
+    """A section of the file, read as it is taken."""
+
+    def chunks() -> Iterator[bytes]:
+        for start in range(position, end, CHUNK_BYTES):
+            yield log.read(start, min(CHUNK_BYTES, end - start))
+
+    return ByteStream(chunks())

@@ -1,0 +1,69 @@
+"""The offsets and timestamps of all records of a batch at once; one that is too large for that is said to be so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import MalformedError, MalformedRecordsError
+from kidxlib.records import batch as records
+from kidxlib.records import reader, v2_batch
+from kidxlib.records.column_kernel import read_records
+from kidxlib.storage.log_bytes import LogBytes
+
+_Longs: TypeAlias = NDArray[np.int64]
+
+#: More decompressed bytes of one batch than anybody sends; what has more is read record by record.
+_CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsIn:
+    """What is in a batch.
+
+    Attributes:
+        offsets, timestamps: of its records, of shape (n,).
+        complete: these are all; if not, a malformed one follows.
+    """
+
+    base_offset: int
+    offsets: _Longs
+    timestamps: _Longs
+    complete: bool
+
+
+def records_in(log: LogBytes, batch: records.Batch) -> RecordsIn | None:
+    """Offsets and timestamps of the records of a batch; None where it is too large, or malformed from its beginning.
+
+    Raises:
+        OSError, LogChangedError: the log cannot be read.
+    """
+    if not batch.is_v2:
+        try:
+            found = [(record.offset, record.timestamp) for record in reader.records(log, batch)]
+        except MalformedRecordsError:
+            return None
+        both = np.array(found, np.int64).reshape(-1, 2)
+        return RecordsIn(found[0][0], both[:, 0], both[:, 1], True)
+    count = batch.records_count or 0
+    try:
+        content = v2_batch.content(log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""
+    except MalformedError:
+        return None
+    if not 0 <= count <= len(content) or len(content) == _CONTENT_BYTES_MAX:
+        return None
+    offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
+    well_formed = read_records(
+        np.frombuffer(content, np.uint8),
+        count,
+        batch.offset_field,
+        batch.base_timestamp,
+        batch.is_log_append_time,
+        batch.max_timestamp,
+        offsets,
+        timestamps,
+    )
+    return RecordsIn(batch.offset_field, offsets[:well_formed], timestamps[:well_formed], well_formed == count)

@@ -1,0 +1,155 @@
+"""Walks over the batches of a log for many searches at once, compiled: the loops of `LogSegment.translate_offset` and
+`find_offset_by_timestamp` over headers.
+
+A search starts at the position that an index gave it and goes from header to header. It sees one window of the log at
+a time; all that it carries from window to window is in its `WALK` record. What a header does not tell, because the
+batch has to be decompressed or is malformed, is left to the methods themselves.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+from numba import from_dtype, types
+from numpy.typing import NDArray
+
+from kidxlib.format.varint import int64
+from kidxlib.jit.compiler import njit
+from kidxlib.records.header_kernel import (
+    BYTES,
+    ENDS,
+    LEAVES_WINDOW,
+    OPTIONS,
+    UNDETERMINED,
+    last_offset_of,
+    max_timestamp_of,
+    next_size,
+)
+from kidxlib.storage.log_bytes import LogBytes
+
+
+class SearchOutcome(enum.IntEnum):
+    """How a walk stands."""
+
+    UNDECIDED = 0
+    FOUND = 1
+    NONE = 2  # the log ends, or a batch that is not whole follows
+    NOT_IN_HEADERS = 3
+
+
+#: A search on its way.
+WALK: Final = np.dtype(
+    [
+        ("target", "i8"),  # offset, or timestamp in ms since the epoch
+        ("position", "i8"),  # file position of the next batch, or of the one that was found
+        ("outcome", "i8"),
+        ("bytes_read", "i8"),  # of headers
+        # The batch that was found, and the one before the next: its last offset, where there is one.
+        ("base_offset", "i8"),
+        ("leader_epoch", "i8"),
+        ("previous_position", "i8"),  # −1: none
+        ("previous_base_offset", "i8"),
+        ("previous_last_offset", "i8"),
+        ("previous_leader_epoch", "i8"),
+    ]
+)
+_WALKS: Final = types.Array(from_dtype(WALK), 1, "C")
+_STEP: Final = types.int64(BYTES, types.int64, types.int64, _WALKS, types.int64)
+
+
+@njit(inline="always")
+def _previous_reaches(walk):
+    """Whether the batch before the next holds the target; if so it is the one that was looked for."""
+    if walk.previous_position < 0 or walk.previous_last_offset < walk.target:
+        return False
+    walk.outcome = SearchOutcome.FOUND
+    walk.position = walk.previous_position
+    walk.base_offset = walk.previous_base_offset
+    walk.leader_epoch = walk.previous_leader_epoch
+    return True
+
+
+@njit(_STEP, **OPTIONS)
+def step_to_offsets(window, window_position, log_bytes, walks, number):
+    """`FileRecords.searchForOffsetFromPosition` for each walk from one on: the number of the first that leaves the
+    window, or how many walks there are.
+    """
+    while number < len(walks):
+        walk = walks[number]
+        while walk.outcome == SearchOutcome.UNDECIDED:
+            size = next_size(window, window_position, log_bytes, walk)
+            if size == LEAVES_WINDOW:
+                return number
+            if size == UNDETERMINED:
+                walk.outcome = SearchOutcome.NOT_IN_HEADERS
+                break
+            if size == ENDS:
+                if not _previous_reaches(walk):
+                    walk.outcome = SearchOutcome.NONE
+                break
+            at = walk.position - window_position
+            first_offset = int64(window, at)
+            last_offset, epoch, is_wrapper = last_offset_of(window, at)
+            if is_wrapper and last_offset >= walk.target:
+                walk.outcome = SearchOutcome.NOT_IN_HEADERS  # where it starts is inside it
+                break
+            if first_offset >= walk.target:
+                if first_offset == walk.target or not _previous_reaches(walk):
+                    walk.outcome = SearchOutcome.FOUND
+                    walk.base_offset, walk.leader_epoch = first_offset, epoch
+                break
+            walk.previous_position, walk.previous_base_offset = walk.position, first_offset
+            walk.previous_last_offset, walk.previous_leader_epoch = last_offset, epoch
+            walk.position += size
+        number += 1
+    return number
+
+
+@njit(_STEP, **OPTIONS)
+def step_to_timestamps(window, window_position, log_bytes, walks, number):
+    """Step each walk to the first batch that claims this timestamp or a later one. Its offsets are not returned. Return
+    values are those of `step_to_offsets`.
+    """
+    while number < len(walks):
+        walk = walks[number]
+        while walk.outcome == SearchOutcome.UNDECIDED:
+            size = next_size(window, window_position, log_bytes, walk)
+            if size == LEAVES_WINDOW:
+                return number
+            if size == UNDETERMINED:
+                walk.outcome = SearchOutcome.NOT_IN_HEADERS
+                break
+            if size == ENDS:
+                walk.outcome = SearchOutcome.NONE
+                break
+            if max_timestamp_of(window, walk.position - window_position) >= walk.target:
+                walk.outcome = SearchOutcome.FOUND
+                break
+            walk.position += size
+        number += 1
+    return number
+
+
+Step: TypeAlias = Callable[[NDArray[np.uint8], int, int, NDArray[np.void], int], int]
+
+
+def new_walks(targets: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.void]:
+    """Walks that start at these positions, of dtype `WALK`; both arrays have shape (n,)."""
+    walks = np.zeros(len(targets), WALK)
+    walks["target"], walks["position"], walks["previous_position"] = targets, positions, -1
+    return walks
+
+
+def walk(log: LogBytes, walks: NDArray[np.void], step: Step) -> None:
+    """Take each walk to its end. Fastest where their positions increase.
+
+    Raises:
+        OSError, LogChangedError: the log cannot be read.
+    """
+    log_bytes, number = log.size, 0
+    window_position, window = 0, np.empty(0, np.uint8)
+    while (number := step(window, window_position, log_bytes, walks, number)) < len(walks):
+        window_position, window = log.window(int(walks[number]["position"]))

@@ -1,0 +1,94 @@
+"""Scans a large segment: several threads compute the checksums of its sections, and then one scan reads its headers.
+
+This helps if batches are large. If they are small, the headers alone take as long as all the bytes: each header says
+where the next one is, so the scan must wait for memory.
+
+A section need not start with a batch. It counts only if it starts where the section before it ended; the scan checks
+all others itself. So the result is that of `recover`, whatever the positions between sections are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format import layouts as formats
+from kidxlib.recovery import check_kernel
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.log_bytes import LogBytes
+
+#: A thread is not worth its start for less.
+_SECTION_BYTES_MIN: Final = 64 * 1024 * 1024
+#: Where batches are smaller on average, a second pass over their headers costs more than several threads save.
+BATCH_BYTES_MIN: Final = 8 * 1024
+#: How many batches are taken for the average.
+_SAMPLE: Final = 64
+#: A batch is looked for in so many bytes; Kafka's have 1 MiB at most by default.
+_PROBE_BYTES: Final = 4 * 1024 * 1024
+
+
+def recover_in_sections(
+    log: LogBytes,
+    base_offset: int,
+    options: RecoverOptions,
+    threads: int,
+    offset_index: bytes | None = None,
+    section_bytes_min: int = _SECTION_BYTES_MIN,
+    batch_bytes_min: int = BATCH_BYTES_MIN,
+) -> RecoveredSegment:
+    """Do what `recover` does, with several threads if that is faster: the log and its batches are large, and the log is
+    wholly in memory and to be checked.
+
+    Args:
+        threads: how many, at most.
+        offset_index: an `.index` of this log, whose entries tell where batches start; it may be damaged, or another's.
+            If it is missing or its entries are wrong, the search for a batch of magic 2 finds the sections.
+
+    Raises:
+        LogChangedError: see `recover`.
+    """
+    sections = min(threads, log.size // section_bytes_min)
+    if sections < 2 or not options.verify_crc:
+        return recover(log, base_offset, options)
+    _, data = log.window(0)
+    if len(data) < log.size or _average_batch_bytes(data) < batch_bytes_min:
+        return recover(log, base_offset, options)
+    starts = [0, *_starts(data, [log.size * number // sections for number in range(1, sections)], offset_index)]
+    with ThreadPoolExecutor(len(starts)) as pool:
+        ends = list(pool.map(check_kernel.check_batches, repeat(data), starts, [*starts[1:], log.size]))
+    checked_to = 0
+    for start, end in zip(starts, ends, strict=True):
+        if start != checked_to:
+            break
+        checked_to = end
+    return recover(log, base_offset, options, checked_to)
+
+
+def _average_batch_bytes(data: NDArray[np.uint8]) -> float:
+    position, batches = 0, 0
+    while batches < _SAMPLE and (end := check_kernel.check_batches(data, position, position + 1)) > position:
+        position, batches = end, batches + 1
+    return position / max(batches, 1)
+
+
+def _starts(data: NDArray[np.uint8], wanted: list[int], offset_index: bytes | None) -> Iterator[int]:
+    """Where batches seem to start at or after each wanted position. A position without one after it is left out."""
+    indexed = _positions(offset_index or b"")
+    for position, stop in zip(wanted, [*wanted[1:], len(data)], strict=True):
+        near = indexed[np.searchsorted(indexed, position) :][:1]
+        if len(near) and near[0] < stop and check_kernel.check_batches(data, int(near[0]), int(near[0]) + 1) > near[0]:
+            yield int(near[0])
+        elif (found := check_kernel.find_batch(data, position, min(stop, position + _PROBE_BYTES))) >= 0:
+            yield found
+
+
+def _positions(offset_index: bytes) -> NDArray[np.int64]:
+    whole = len(offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize * formats.OFFSET_INDEX_ENTRY.itemsize
+    positions = np.frombuffer(offset_index[:whole], formats.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
+    return np.unique(positions[positions >= 0])

@@ -1,0 +1,129 @@
+"""`apply_events`: `LogSegment.updateProducerState` over the events of a segment, and the states of producers."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import numpy as np
+from numba import from_dtype, types
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.batch_header import NO_SEQUENCE
+from kidxlib.jit.compiler import njit
+from kidxlib.recovery.scan_events import PRODUCER_EVENT, EventKind
+
+
+class ProducerFailure(enum.IntEnum):
+    """Why Kafka fails on a producer's batch. What each means stands in `kidxlib.recovery.producers`."""
+
+    NONE = 0
+    NOT_TRANSACTIONAL = 1
+    ABORT_NOT_INCREASING = 2
+    TRANSACTION_NOT_STARTED = 3
+
+
+#: What is known of a producer: Kafka's `ProducerStateEntry`, in a snapshot's order and words.
+PRODUCER_STATE: Final = np.dtype(
+    [(name, formats.SNAPSHOT_ENTRY[name].newbyteorder("=")) for name in formats.SNAPSHOT_ENTRY.names or ()]
+    + [("in_transaction", "i1"), ("known", "i1")]
+)
+
+#: `ProducerStateManager.ongoingTxns`: the first offset, which is the key, and whose it is.
+ONGOING_TRANSACTION: Final = np.dtype([("first_offset", "i8"), ("producer_id", "i8")])
+
+#: An entry of a `.txnindex` in this machine's byte order.
+ABORTED_TRANSACTION: Final = formats.ABORTED_TRANSACTION.newbyteorder("=")
+
+
+@njit(
+    types.UniTuple(types.int64, 4)(  # type: ignore[no-untyped-call]
+        types.Array(from_dtype(PRODUCER_EVENT), 1, "C", readonly=True),
+        types.Array(types.int64, 1, "C"),
+        types.Array(from_dtype(PRODUCER_STATE), 1, "C"),
+        types.Array(from_dtype(ONGOING_TRANSACTION), 1, "C"),
+        types.int64,
+        types.Array(from_dtype(ABORTED_TRANSACTION), 1, "C"),
+    ),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def apply_events(events, producers, states, ongoing, ongoing_count, aborted):
+    """Bring producer states forward by the events of a segment: `LogSegment.updateProducerState`.
+
+    Args:
+        events: in the order of their positions.
+        producers: for each event, which of `states` is its producer's.
+        states: `known` is 0 for producers that had no state before.
+        ongoing: open transactions; the first `ongoing_count` are filled, and there is room for one more an event that
+            may open one.
+        aborted: room for one entry per abort.
+
+    Returns:
+        How many entries `aborted` has now, and `ongoing`; the first event that Kafka fails on, or how many there are;
+        which `ProducerFailure` that is.
+    """
+    aborted_count = np.int64(0)
+    for number in range(len(events)):
+        event, state = events[number], states[producers[number]]
+        if event.kind <= EventKind.TRANSACTIONAL_DATA:
+            # ProducerAppendInfo.appendDataBatch
+            if state.in_transaction and event.kind == EventKind.DATA:
+                return aborted_count, ongoing_count, number, np.int64(ProducerFailure.NOT_TRANSACTIONAL)
+            state.producer_epoch = np.int16(event.producer_epoch)
+            state.last_sequence = event.last_sequence
+            state.last_offset = event.last_offset
+            state.offset_delta = event.offset_delta
+            state.timestamp = event.timestamp
+            if event.kind == EventKind.TRANSACTIONAL_DATA and not state.in_transaction:
+                state.in_transaction = 1
+                state.current_transaction_first_offset = event.first_offset
+                place = 0
+                while place < ongoing_count and ongoing[place].first_offset != event.first_offset:
+                    place += 1
+                ongoing[place].first_offset = event.first_offset
+                ongoing[place].producer_id = event.producer_id
+                ongoing_count = max(ongoing_count, place + 1)
+        elif event.kind != EventKind.EMPTY_CONTROL:
+            # ProducerAppendInfo.appendEndTxnMarker
+            if state.producer_epoch != event.producer_epoch:
+                state.producer_epoch = np.int16(event.producer_epoch)
+                state.last_sequence = np.int32(NO_SEQUENCE)
+                state.last_offset = -1
+                state.offset_delta = np.int32(0)
+            state.coordinator_epoch = event.coordinator_epoch
+            state.timestamp = event.timestamp
+            if state.in_transaction:
+                first_offset = state.current_transaction_first_offset
+                state.in_transaction = 0
+                state.current_transaction_first_offset = -1
+                if event.kind == EventKind.ABORT:
+                    # TransactionIndex.append
+                    if aborted_count > 0 and event.first_offset <= aborted[aborted_count - 1].last_offset:
+                        return aborted_count, ongoing_count, number, np.int64(ProducerFailure.ABORT_NOT_INCREASING)
+                    # ProducerStateManager.lastStableOffset
+                    last_stable_offset, found = event.first_offset + 1, False
+                    for place in range(ongoing_count):
+                        other = ongoing[place]
+                        if other.producer_id != event.producer_id and (
+                            not found or other.first_offset < last_stable_offset
+                        ):
+                            last_stable_offset, found = other.first_offset, True
+                    entry = aborted[aborted_count]
+                    entry.version = np.int16(0)
+                    entry.producer_id = event.producer_id
+                    entry.first_offset = first_offset
+                    entry.last_offset = event.first_offset
+                    entry.last_stable_offset = last_stable_offset
+                    aborted_count += 1
+                # ProducerStateManager.completeTxn
+                place = 0
+                while place < ongoing_count and ongoing[place].first_offset != first_offset:
+                    place += 1
+                if place == ongoing_count:
+                    return aborted_count, ongoing_count, number, np.int64(ProducerFailure.TRANSACTION_NOT_STARTED)
+                ongoing_count -= 1
+                ongoing[place] = ongoing[ongoing_count]
+        state.known = 1
+    return aborted_count, ongoing_count, len(events), np.int64(ProducerFailure.NONE)

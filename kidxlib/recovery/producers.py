@@ -1,0 +1,157 @@
+"""A partition's producers: what Kafka's `ProducerStateManager` knows of them, updated segment by segment.
+
+The state of a producer is what a `.snapshot` stores of it. Kafka keeps up to five batches of each producer in memory,
+but only the last one decides what is written. Producers never expire here. A broker that loads a snapshot drops those
+without an open transaction that were last active `producer.id.expiration.ms` ago.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.checksums import crc32c
+from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
+from kidxlib.recovery import producer_kernel
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.producer_kernel import ProducerFailure
+from kidxlib.recovery.scan_events import EventKind
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedEvents:
+    """What the events of a segment led to.
+
+    Attributes:
+        aborted: the transactions that were aborted, of dtype `formats.ABORTED_TRANSACTION`: the `.txnindex` as Kafka
+            writes it.
+        failure: where Kafka fails, and why; None where it does not.
+    """
+
+    aborted: NDArray[np.void]
+    failure: ScanEnd | None
+
+
+#: What each failure is called in the catalog, and the detail, filled with the producer, and offset of its batch.
+_FAILURES: Final = {
+    ProducerFailure.NOT_TRANSACTIONAL: (
+        "non-transactional-in-transaction",
+        "producer {producer_id} writes outside of its open transaction at offset {offset}; Kafka fails here",
+    ),
+    ProducerFailure.ABORT_NOT_INCREASING: (
+        "abort-not-increasing",
+        "producer {producer_id} aborts at offset {offset}, which is not above the abort before it; Kafka fails here",
+    ),
+    ProducerFailure.TRANSACTION_NOT_STARTED: (
+        "transaction-not-started",
+        "producer {producer_id} ends a transaction at offset {offset} that began at the same offset as another one, "
+        "which has ended; Kafka fails here",
+    ),
+}
+
+_NO_STATES: Final = np.empty(0, producer_kernel.PRODUCER_STATE)
+_NO_TRANSACTIONS: Final = np.empty(0, producer_kernel.ONGOING_TRANSACTION)
+_NOTHING: Final = AppliedEvents(np.empty(0, formats.ABORTED_TRANSACTION), None)
+_SNAPSHOT_FIELDS: Final = formats.SNAPSHOT_ENTRY.names or ()
+
+
+class Producers:
+    """The producers of one partition up to some offset; at first none."""
+
+    def __init__(self) -> None:
+        self._states: NDArray[np.void] = _NO_STATES  # by producer id
+        self._ongoing: NDArray[np.void] = _NO_TRANSACTIONS
+
+    @classmethod
+    def from_snapshot(cls, data: bytes) -> Self:
+        """The producers in a `.snapshot`.
+
+        Raises:
+            SnapshotError: version, length or checksum are wrong.
+        """
+        entries = read_snapshot(data)
+        producers = cls()
+        states = _new_states(entries["producer_id"])
+        for field in _SNAPSHOT_FIELDS:
+            states[field] = entries[field]
+        states["in_transaction"] = entries["current_transaction_first_offset"] >= 0
+        states["known"] = 1
+        states = states[np.argsort(states["producer_id"], kind="stable")]
+        producers._states = states
+        in_transaction = states[states["in_transaction"] == 1]
+        producers._ongoing = np.empty(len(in_transaction), producer_kernel.ONGOING_TRANSACTION)
+        producers._ongoing["first_offset"] = in_transaction["current_transaction_first_offset"]
+        producers._ongoing["producer_id"] = in_transaction["producer_id"]
+        return producers
+
+    @property
+    def ongoing(self) -> list[int]:
+        """First offsets of the ongoing transactions."""
+        first_offsets: list[int] = self._ongoing["first_offset"].tolist()
+        return first_offsets
+
+    def snapshot(self) -> bytes:
+        """The bytes of a `.snapshot` (`ProducerStateManager.writeSnapshot`), entries by producer id.
+
+        Kafka's come in the order of a hash map, which depends on how they got into it; readers do not mind.
+        """
+        entries = np.empty(len(self._states), formats.SNAPSHOT_ENTRY)
+        for field in _SNAPSHOT_FIELDS:
+            entries[field] = self._states[field]
+        header = np.zeros(1, formats.SNAPSHOT_HEADER)
+        header["version"], header["entries"] = formats.SNAPSHOT_VERSION, len(entries)
+        covered = header.tobytes()[CRC_COVERS_FROM:] + entries.tobytes()
+        header["crc"] = crc32c(covered)
+        return header.tobytes()[:CRC_COVERS_FROM] + covered
+
+    def apply(self, events: NDArray[np.void]) -> AppliedEvents:
+        """Update the producers with the events of one segment (`LogSegment.updateProducerState`).
+
+        Args:
+            events: of dtype `scan_events.PRODUCER_EVENT`, in the order of their positions.
+        """
+        if len(events) == 0:  # as in most segments of most topics
+            return _NOTHING
+        ids = events["producer_id"]
+        new = np.setdiff1d(ids, self._states["producer_id"])
+        if len(new):
+            states = np.concatenate([self._states, _new_states(new)])
+            self._states = states[np.argsort(states["producer_id"], kind="stable")]
+        kinds = events["kind"]
+        may_open = np.count_nonzero(kinds == EventKind.TRANSACTIONAL_DATA)
+        ongoing = np.concatenate([self._ongoing, np.empty(may_open, producer_kernel.ONGOING_TRANSACTION)])
+        aborted = np.empty(np.count_nonzero(kinds == EventKind.ABORT), producer_kernel.ABORTED_TRANSACTION)
+        aborted_count, ongoing_count, applied, failure = producer_kernel.apply_events(
+            events,
+            np.searchsorted(self._states["producer_id"], ids),
+            self._states,
+            ongoing,
+            len(self._ongoing),
+            aborted,
+        )
+        self._ongoing = ongoing[:ongoing_count]
+        self._states = self._states[self._states["known"] == 1]
+        return AppliedEvents(
+            aborted[:aborted_count].astype(formats.ABORTED_TRANSACTION),
+            _scan_end(ProducerFailure(failure), events[applied]) if failure else None,
+        )
+
+
+def _new_states(producer_ids: NDArray[np.int64]) -> NDArray[np.void]:
+    """The states of producers of which nothing is known (`ProducerStateEntry.empty`)."""
+    states = np.zeros(len(producer_ids), producer_kernel.PRODUCER_STATE)
+    for field in _SNAPSHOT_FIELDS:
+        states[field] = -1
+    states["producer_id"] = producer_ids
+    states["offset_delta"] = 0
+    return states
+
+
+def _scan_end(failure: ProducerFailure, event: np.void) -> ScanEnd:
+    reason, detail = _FAILURES[failure]
+    detail = detail.format(producer_id=int(event["producer_id"]), offset=int(event["first_offset"]))
+    return ScanEnd(Status.QUARANTINED, reason, int(event["position"]), detail)

@@ -1,0 +1,391 @@
+"""`scan`: `LogSegment.recover` (Kafka 4.3.1) as one loop over the bytes of a segment.
+
+It walks the batch headers, checks the CRC, applies the interval rule, and folds the facts that the catalog keeps. It
+sees one chunk of the file at a time; all that it carries from chunk to chunk is in one `SCAN_STATE` record.
+`tests.model.recover` says the same in plain Python.
+
+What recovery does with producers and leader epochs depends on earlier segments, so `scan` only notes it down:
+`PRODUCER_EVENT`s, with ordinary batches of one producer collapsed into one, and `LEADER_EPOCH`s.
+
+Checksums come from ISA-L, called through its C symbols: as fast as memory gives the bytes, where a Python call per
+batch would cost more than the checksum.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import from_dtype, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.batch_header import (
+    ATTRIBUTE_CODEC,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_V2_BYTES_MIN,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SIZE_AT,
+    V1_ATTRIBUTES_AT,
+    V1_CRC_AT,
+    V1_TIMESTAMP_AT,
+    V2_ATTRIBUTES_AT,
+    V2_BASE_SEQUENCE_AT,
+    V2_CRC_AT,
+    V2_EPOCH_AT,
+    V2_LAST_OFFSET_DELTA_AT,
+    V2_MAX_TIMESTAMP_AT,
+    V2_PRODUCER_EPOCH_AT,
+    V2_PRODUCER_ID_AT,
+    V2_RECORDS_COUNT_AT,
+)
+from kidxlib.format.checksums import CRC32, CRC32C
+from kidxlib.format.varint import int16, int32, int64
+from kidxlib.jit.compiler import njit
+from kidxlib.recovery.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch
+from kidxlib.recovery.scan_events import LEADER_EPOCH, OPEN_EVENT_SLOTS, PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan_state import OFFSET_ENTRY, SCAN_STATE, TIME_ENTRY, EndReason
+
+# A compiled function loaded from numba's cache calls these symbols by name, so they must be known before any is loaded.
+binding.add_symbol("kidx_crc32c", ctypes.cast(CRC32C, ctypes.c_void_p).value)
+binding.add_symbol("kidx_crc32", ctypes.cast(CRC32, ctypes.c_void_p).value)
+_iscsi_crc32c = types.ExternalFunction("kidx_crc32c", types.uint32(types.uintp, types.int32, types.uint32))
+_gzip_crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, types.uintp, types.uint64))
+_HEADER_SIZE_UP_TO_MAGIC: Final = formats.HEADER_SIZE_UP_TO_MAGIC
+_ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
+_RELATIVE_OFFSET_MAX: Final = formats.RELATIVE_OFFSET_MAX
+_INT32_MAX: Final = 2**31 - 1
+_CACHE_LINE_BYTES: Final = 64
+#: How far ahead of a small batch memory is asked for, and up to which size that pays.
+_PREFETCH_BYTES: Final = 4096
+_SMALL_BATCH_BYTES: Final = 2048
+
+
+@njit(inline="always")
+def stored_checksum(data, at, magic):
+    """What the header of a batch says; zero-extended, as the computed one."""
+    return np.int64(np.uint32(int32(data, at + (V2_CRC_AT if magic >= MAGIC_V2 else V1_CRC_AT))))
+
+
+@njit(inline="always")
+def checksum(address, batch_bytes, magic):
+    """The checksum of a whole batch at an address: CRC-32C from magic 2 on, CRC-32 before."""
+    if magic >= MAGIC_V2:
+        covered, size = np.uintp(address + V2_ATTRIBUTES_AT), np.int32(batch_bytes - V2_ATTRIBUTES_AT)
+        return np.int64(~_iscsi_crc32c(covered, size, np.uint32(0xFFFFFFFF)))
+    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(address + MAGIC_AT), np.uint64(batch_bytes - MAGIC_AT)))
+
+
+@intrinsic
+def _prefetch(_context, address):
+    """Ask the processor to bring the cache line at an address nearer; the address need not be one of this process."""
+
+    def generate(context, builder, _signature, arguments):
+        number = cgutils.int32_t
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        to_read, to_all_caches, data = number(0), number(3), number(1)
+        builder.call(function, [builder.inttoptr(arguments[0], cgutils.voidptr_t), to_read, to_all_caches, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@njit(inline="always")
+def _append_time(states, time_entries, base_offset):
+    """`TimeIndex.maybeAppend` of the largest timestamp so far; False where its offset is below the last entry's."""
+    state = states[0]
+    count = state.time_entries
+    if count > 0 and state.offset_of_max_timestamp < state.last_time_entry_offset:
+        state.found, state.expected = state.offset_of_max_timestamp, state.last_time_entry_offset
+        return False
+    if state.max_timestamp > state.last_time_entry_timestamp:
+        time_entries[count].timestamp = state.max_timestamp
+        time_entries[count].relative_offset = np.int32(state.offset_of_max_timestamp - base_offset)
+        state.time_entries = count + 1
+        state.last_time_entry_timestamp = state.max_timestamp
+        state.last_time_entry_offset = state.offset_of_max_timestamp
+    return True
+
+
+@njit
+def _note_producer(
+    states, events, open_events, kind, coordinator_epoch, marker_timestamp, data, at, position, last_offset
+):
+    """Add a producer's batch to the events, or to one of them."""
+    state = states[0]
+    producer_id = int64(data, at + V2_PRODUCER_ID_AT)
+    slot = producer_id & (OPEN_EVENT_SLOTS - 1)
+    number = open_events[slot] - 1
+    collapses = number >= 0 and events[number].producer_id == producer_id
+    if kind == EventKind.EMPTY_CONTROL and collapses:
+        return  # it says that there is such a producer, which is known
+    if kind > EventKind.TRANSACTIONAL_DATA:
+        open_events[slot] = 0
+    if kind > EventKind.TRANSACTIONAL_DATA or not collapses or events[number].kind != kind:
+        number = state.producer_events
+        state.producer_events = number + 1
+        event = events[number]
+        event.position = position
+        event.producer_id = producer_id
+        event.kind = kind
+        event.first_offset = int64(data, at)
+        if kind <= EventKind.TRANSACTIONAL_DATA:
+            open_events[slot] = number + 1
+    event = events[number]
+    event.producer_epoch = np.int32(int16(data, at + V2_PRODUCER_EPOCH_AT))
+    event.last_offset = last_offset
+    event.coordinator_epoch = np.int32(coordinator_epoch)
+    event.timestamp = marker_timestamp
+    event.offset_delta = np.int32(-1)
+    event.last_sequence = np.int32(NO_SEQUENCE)
+    if kind <= EventKind.TRANSACTIONAL_DATA:
+        delta = int32(data, at + V2_LAST_OFFSET_DELTA_AT)
+        event.offset_delta = delta
+        event.timestamp = int64(data, at + V2_MAX_TIMESTAMP_AT)
+        sequence = int32(data, at + V2_BASE_SEQUENCE_AT)
+        if sequence != NO_SEQUENCE:  # DefaultRecordBatch.incrementSequence, in Java's 32 bits
+            sequence = np.int64(sequence)
+            if sequence > np.int64(np.int32(_INT32_MAX - np.int64(delta))):
+                sequence = np.int64(delta) - (_INT32_MAX - sequence) - 1
+            else:
+                sequence += delta
+            event.last_sequence = np.int32(sequence)
+
+
+@njit(
+    types.void(
+        types.Array(types.uint8, 1, "C", readonly=True),
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        types.Array(from_dtype(SCAN_STATE), 1, "C"),
+        types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
+        types.Array(from_dtype(TIME_ENTRY), 1, "C"),
+        types.Array(from_dtype(PRODUCER_EVENT), 1, "C"),
+        types.Array(types.int64, 1, "C"),
+        types.Array(from_dtype(LEADER_EPOCH), 1, "C"),
+    ),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def scan(
+    chunk,
+    chunk_position,
+    file_size,
+    base_offset,
+    interval_bytes,
+    max_offset_entries,
+    max_time_entries,
+    trusted_to,
+    states,
+    offset_entries,
+    time_entries,
+    producer_events,
+    open_events,
+    leader_epochs,
+):
+    """Go on with a scan through one chunk of a segment: the inner loop of `LogSegment.recover`.
+
+    Args:
+        chunk: bytes of the file from `chunk_position` on, read-only uint8.
+        chunk_position: file position of the chunk's first byte; at most `state.position`.
+        file_size: bytes of the whole file.
+        base_offset: the segment's base offset.
+        interval_bytes: `index.interval.bytes`.
+        max_offset_entries, max_time_entries: entries that Kafka's index files have room for.
+        trusted_to: the checksums of batches that start before this file position are trusted, not computed.
+        states: one `SCAN_STATE`; on return its `end` is an `EndReason`. `NEEDS_BYTES`: call again with a chunk that
+            holds `needed` bytes from `position` on, or (unless `needs_whole_batch`) with the checksum of that one batch
+            in `checked_*`. `NEEDS_ROOM`: call again with more room in `producer_events` and `leader_epochs`.
+        offset_entries, time_entries: the index entries found so far; written from the state's counts on. They have
+            room for every entry that the file can give.
+        producer_events, leader_epochs: the events and epochs found so far; `NEEDS_ROOM` asks for more room.
+        open_events: `OPEN_EVENT_SLOTS` zeros at first.
+    """
+    state = states[0]
+    position = state.position
+    chunk_end = chunk_position + len(chunk)
+    address = np.int64(chunk.ctypes.data)
+    end = EndReason.NEEDS_BYTES
+
+    while True:
+        if state.producer_events == len(producer_events) or state.leader_epochs == len(leader_epochs):
+            state.needed = 0
+            end = EndReason.NEEDS_ROOM
+            break
+        # FileLogInputStream.nextBatch
+        if position >= file_size - _HEADER_SIZE_UP_TO_MAGIC:
+            state.found = file_size - position
+            end = EndReason.END_OF_FILE if position == file_size else EndReason.TRAILING_BYTES
+            break
+        if position + _HEADER_SIZE_UP_TO_MAGIC > chunk_end:
+            state.needed, state.needs_whole_batch = min(BATCH_V2_BYTES_MIN, file_size - position), 0
+            break
+        at = position - chunk_position
+        size = np.int64(int32(chunk, at + SIZE_AT))
+        if size < _ENTRY_SIZE_MIN:
+            state.found, state.expected = size, _ENTRY_SIZE_MIN
+            end = EndReason.SIZE_TOO_SMALL
+            break
+        batch_bytes = LOG_OVERHEAD + size
+        if position > file_size - batch_bytes:
+            state.found, state.expected = file_size - position, batch_bytes
+            end = EndReason.BATCH_OVERRUNS_FILE
+            break
+        magic = np.int64(np.int8(chunk[at + MAGIC_AT]))
+        if batch_bytes <= _SMALL_BATCH_BYTES:
+            # Each header says where the next one is, so the processor alone would wait for memory at every one of them.
+            for line in range(0, batch_bytes, _CACHE_LINE_BYTES):
+                _prefetch(address + at + _PREFETCH_BYTES + line)  # type: ignore[call-arg]
+
+        # ensureValid
+        if magic >= MAGIC_V2 and batch_bytes < BATCH_V2_BYTES_MIN:
+            state.found, state.expected = batch_bytes, BATCH_V2_BYTES_MIN
+            end = EndReason.BATCH_TOO_SMALL
+            break
+        is_trusted = position < trusted_to
+        crc_known = is_trusted or position == state.checked_position
+        needed = min(batch_bytes, BATCH_V2_BYTES_MIN) if crc_known else batch_bytes
+        if position + needed > chunk_end:
+            state.needed, state.needs_whole_batch = needed, 0
+            break
+        if not is_trusted:
+            stored = stored_checksum(chunk, at, magic)
+            computed = state.checked_crc if crc_known else checksum(address + at, batch_bytes, magic)
+            if computed != stored:
+                state.found, state.expected = computed, stored
+                end = EndReason.CRC_MISMATCH
+                break
+
+        # A control batch of a producer is the only kind that is looked into.
+        is_producers = magic >= MAGIC_V2 and int64(chunk, at + V2_PRODUCER_ID_AT) >= 0
+        is_control = is_producers and (chunk[at + V2_ATTRIBUTES_AT + 1] & ATTRIBUTE_CONTROL) != 0
+        if is_control and batch_bytes <= CONTROL_BATCH_BYTES_MAX and position + batch_bytes > chunk_end:
+            state.needed, state.needs_whole_batch = batch_bytes, 1
+            break
+
+        # The batch's last offset and largest timestamp. A magic below 0 is read as v1, as Kafka does.
+        offset = int64(chunk, at)
+        if magic >= MAGIC_V2:
+            last_offset = offset + np.int64(int32(chunk, at + V2_LAST_OFFSET_DELTA_AT))
+            max_timestamp = int64(chunk, at + V2_MAX_TIMESTAMP_AT)
+        else:
+            last_offset = offset
+            max_timestamp = NO_TIMESTAMP if magic == 0 else int64(chunk, at + V1_TIMESTAMP_AT)
+
+        # ensureOffsetInRange; the subtraction wraps as Java's does
+        relative_offset = last_offset - base_offset
+        if relative_offset < 0 or relative_offset > _RELATIVE_OFFSET_MAX:
+            state.found, state.expected = last_offset, base_offset
+            end = EndReason.OFFSET_OVERFLOW
+            break
+
+        if max_timestamp > state.max_timestamp:
+            state.max_timestamp = max_timestamp
+            state.offset_of_max_timestamp = last_offset
+
+        if position - state.last_index_position > interval_bytes:
+            # OffsetIndex.append
+            count = state.offset_entries
+            if count >= max_offset_entries:
+                state.found, state.expected = count, max_offset_entries
+                end = EndReason.OFFSET_INDEX_FULL
+                break
+            if count > 0 and last_offset <= state.last_indexed_offset:
+                state.found, state.expected = last_offset, state.last_indexed_offset
+                end = EndReason.OFFSET_NOT_INCREASING
+                break
+            offset_entries[count].relative_offset = np.int32(relative_offset)
+            offset_entries[count].position = np.int32(position)
+            state.offset_entries = count + 1
+            state.last_indexed_offset = last_offset
+            # TimeIndex.maybeAppend: the last slot is kept for the entry at the end
+            if state.time_entries >= max_time_entries - 1:
+                state.found, state.expected = state.time_entries, max_time_entries
+                end = EndReason.TIME_INDEX_FULL
+                break
+            if not _append_time(states, time_entries, base_offset):
+                end = EndReason.TIME_INDEX_OFFSET_DECREASING
+                break
+            state.last_index_position = position
+
+        kind, coordinator_epoch, marker_timestamp = np.int64(EventKind.DATA), np.int64(-1), np.int64(-1)
+        if is_control:
+            kind, coordinator_epoch, marker_timestamp = read_control_batch(chunk, at, at + batch_bytes)
+            if kind < 0 and kind != -EndReason.INVALID_CONTROL_RECORD:
+                state.found, state.expected = coordinator_epoch, CONTROL_BATCH_BYTES_MAX
+                end = -kind
+                break
+        elif is_producers and (chunk[at + V2_ATTRIBUTES_AT + 1] & ATTRIBUTE_TRANSACTIONAL) != 0:
+            kind = np.int64(EventKind.TRANSACTIONAL_DATA)
+
+        # A wrapper of magic 0 or 1 does not say where it begins: its first field is the last offset.
+        is_disordered = last_offset < state.next_offset
+        is_odd = is_disordered or offset < state.next_offset or magic < 0 or magic > MAGIC_V2
+        if is_odd and state.odd_position < 0:
+            state.odd_position = position
+        state.disordered += is_disordered
+        state.next_offset = last_offset + 1
+        state.batches += 1
+        state.magics |= np.uint64(1) << np.uint64(magic if 0 <= magic < 63 else 63)
+        if magic >= MAGIC_V2:
+            attributes = np.int64(chunk[at + V2_ATTRIBUTES_AT + 1])  # only the low byte is used
+            state.records += np.int64(int32(chunk, at + V2_RECORDS_COUNT_AT))
+            state.transactional_batches += (attributes & ATTRIBUTE_TRANSACTIONAL) != 0
+            state.control_batches += (attributes & ATTRIBUTE_CONTROL) != 0
+            leader_epoch = np.int64(int32(chunk, at + V2_EPOCH_AT))
+            if leader_epoch >= 0:
+                if state.first_leader_epoch < 0:
+                    state.first_leader_epoch = leader_epoch
+                state.last_leader_epoch = leader_epoch
+            if leader_epoch > state.largest_leader_epoch:
+                state.largest_leader_epoch = leader_epoch
+                leader_epochs[state.leader_epochs].epoch = np.int32(leader_epoch)
+                leader_epochs[state.leader_epochs].start_offset = offset
+                leader_epochs[state.leader_epochs].position = position
+                state.leader_epochs += 1
+            if is_producers and kind >= 0:
+                _note_producer(
+                    states,
+                    producer_events,
+                    open_events,
+                    kind,
+                    coordinator_epoch,
+                    marker_timestamp,
+                    chunk,
+                    at,
+                    position,
+                    last_offset,
+                )
+            if kind >= 0:
+                state.map_end_offset = last_offset + 1
+        else:
+            attributes = np.int64(chunk[at + V1_ATTRIBUTES_AT])
+            state.records += 1
+            state.compressed_messages += (attributes & ATTRIBUTE_CODEC) != 0
+        state.codecs |= np.uint64(1) << np.uint64(attributes & ATTRIBUTE_CODEC)
+        position += batch_bytes
+        if kind < 0:  # Kafka has counted this batch as valid when it looks into it
+            end = EndReason.INVALID_CONTROL_RECORD
+            break
+
+    # The entry that closing a segment writes (skipFullCheck); Kafka fails here too where offsets went back.
+    reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW
+    if reached_end and not _append_time(states, time_entries, base_offset):
+        end = EndReason.TIME_INDEX_OFFSET_DECREASING
+    state.position = position
+    state.end = end

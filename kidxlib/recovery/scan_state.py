@@ -1,0 +1,96 @@
+"""What the compiled scan carries from chunk to chunk of a log, and why it asks for the next one."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+import numpy as np
+
+from kidxlib.format import layouts as formats
+
+
+class EndReason(enum.IntEnum):
+    """Why a scan stopped. What each means to a reader of the catalog stands in `kidxlib.recovery.outcome`."""
+
+    # The caller has to do something, and to call again.
+    NEEDS_BYTES = 0
+    NEEDS_ROOM = 1
+    # Kafka truncates the log here, if anything is left of it.
+    END_OF_FILE = 2
+    TRAILING_BYTES = 3
+    BATCH_OVERRUNS_FILE = 4
+    SIZE_TOO_SMALL = 5
+    BATCH_TOO_SMALL = 6
+    CRC_MISMATCH = 7
+    INVALID_CONTROL_RECORD = 8
+    # Kafka fails.
+    OFFSET_OVERFLOW = 9
+    OFFSET_INDEX_FULL = 10
+    TIME_INDEX_FULL = 11
+    OFFSET_NOT_INCREASING = 12
+    TIME_INDEX_OFFSET_DECREASING = 13
+    UNKNOWN_CONTROL_TYPE = 14
+    MALFORMED_CONTROL_RECORD = 15
+    COMPRESSED_CONTROL_BATCH = 16  # we fail
+    CONTROL_BATCH_TOO_LARGE = 17  # we fail
+    SEGMENT_TOO_LARGE = 18  # found before the loop starts
+
+
+#: What the loop carries from chunk to chunk: Kafka's own variables first, then why it ended, then the facts.
+SCAN_STATE: Final = np.dtype(
+    [
+        ("position", "i8"),  # `validBytes`: file position of the next batch
+        ("last_index_position", "i8"),  # `lastIndexEntry`: file position of the batch indexed last
+        ("max_timestamp", "i8"),  # `maxTimestampAndOffsetSoFar`
+        ("offset_of_max_timestamp", "i8"),
+        ("offset_entries", "i8"),
+        ("last_indexed_offset", "i8"),
+        ("time_entries", "i8"),
+        ("last_time_entry_timestamp", "i8"),
+        ("last_time_entry_offset", "i8"),
+        # Why the loop returned, what it found there and what would have been right; bytes it needs from `position` on.
+        ("end", "i8"),
+        ("found", "i8"),
+        ("expected", "i8"),
+        ("needed", "i8"),
+        ("needs_whole_batch", "i8"),  # of these bytes a checksum alone would not do
+        # The checksum of the one batch that is larger than a chunk, computed by the caller piece by piece.
+        ("checked_position", "i8"),
+        ("checked_crc", "i8"),
+        # Facts.
+        ("next_offset", "i8"),
+        ("batches", "i8"),
+        ("records", "i8"),
+        ("compressed_messages", "i8"),  # v0 and v1 wrappers: how many records they hold is not in their header
+        ("first_leader_epoch", "i8"),
+        ("last_leader_epoch", "i8"),
+        ("transactional_batches", "i8"),
+        ("control_batches", "i8"),
+        ("magics", "u8"),  # bit n: magic n was seen; bit 63: any other
+        ("codecs", "u8"),  # bit n: codec n was seen
+        ("disordered", "i8"),  # batches whose last offset is not above that of the batch before
+        ("odd_position", "i8"),  # the first batch that no broker writes there, by offsets or magic; −1: none
+        # Producers and leader epochs.
+        ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
+        ("largest_leader_epoch", "i8"),
+        ("producer_events", "i8"),
+        ("leader_epochs", "i8"),
+    ]
+)
+
+#: Index entries as the loop writes them: the file layouts in this machine's byte order.
+OFFSET_ENTRY: Final = formats.OFFSET_INDEX_ENTRY.newbyteorder("=")
+TIME_ENTRY: Final = formats.TIME_INDEX_ENTRY.newbyteorder("=")
+
+
+def new_state(base_offset: int) -> np.ndarray[Any, Any]:
+    """The state of a scan that has read nothing of a segment with this base offset: one `SCAN_STATE` record."""
+    state = np.zeros(1, SCAN_STATE)
+    state["max_timestamp"] = state["last_time_entry_timestamp"] = formats.NO_TIMESTAMP
+    state["offset_of_max_timestamp"] = -1
+    state["checked_position"] = state["odd_position"] = -1
+    state["next_offset"] = state["map_end_offset"] = base_offset
+    for field in ("first_leader_epoch", "last_leader_epoch", "largest_leader_epoch"):
+        state[field] = formats.NO_LEADER_EPOCH
+    return state

@@ -1,0 +1,171 @@
+"""Scans one segment's log: its index bytes, the facts for the catalog, and why the scan ended.
+
+`recover` gives byte for byte what `LogSegment.recover` of Kafka 4.3.1 writes into `.index` and `.timeindex`, without
+truncating the log. If Kafka would fail, the scan ends as `quarantined` and its bytes must not be published. What else
+recovery does depends on earlier segments, so `recover` returns the causes as events for `kidxlib.recovery.partition`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format import checksums
+from kidxlib.format import layouts as formats
+from kidxlib.recovery import scan_events, scan_kernel, scan_state
+from kidxlib.recovery.facts import SegmentFacts, facts_of
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import ScanEnd, scan_end
+from kidxlib.recovery.scan_state import EndReason
+from kidxlib.storage.log_bytes import LogBytes
+
+#: Producer events and leader epochs for which a scan has room at first.
+_FIRST_ROOM: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredSegment:
+    """A scanned segment. The index bytes of a quarantined one end at the failure and must not be published.
+
+    Attributes:
+        end: where and why the scan ended, with the segment's status.
+        facts: what the batch headers of the valid prefix say.
+        odd_position: where the first batch of the valid prefix starts that no broker writes there: its offsets are not
+            above those before it, or its magic is none of 0, 1 and 2. Kafka's recovery takes it. None: there is none.
+        offset_index: the bytes of the `.index`.
+        time_index: the bytes of the `.timeindex`.
+        producer_events: what producers did, of shape (n,), in the order of the log, with the fields `position`,
+            `producer_id`, `kind`, `producer_epoch`, `first_offset`, `last_offset`, `offset_delta`, `last_sequence`,
+            `timestamp` and `coordinator_epoch` (`scan_events.PRODUCER_EVENT`).
+        leader_epochs: where leader epochs began, of shape (n,), with the fields `epoch`, `start_offset` and `position`
+            (`scan_events.LEADER_EPOCH`).
+    """
+
+    end: ScanEnd
+    facts: SegmentFacts
+    odd_position: int | None
+    offset_index: bytes
+    time_index: bytes
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
+
+
+def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to: int = 0) -> RecoveredSegment:
+    """Scan a segment's log as `LogSegment.recover` does, without changing it.
+
+    Args:
+        log: the bytes of the `.log`.
+        base_offset: the segment's base offset, from its file name.
+        options: what else the indexes depend on.
+        checked_to: the checksums of all batches that start before this position are known to be right.
+
+    Raises:
+        LogChangedError: the log shrank while it was read in chunks.
+    """
+    states = scan_state.new_state(base_offset)
+    state = states[0]
+    if log.size > formats.SEGMENT_BYTES_MAX:
+        state["end"] = EndReason.SEGMENT_TOO_LARGE
+        state["found"], state["expected"] = log.size, formats.SEGMENT_BYTES_MAX
+    found = _Found.with_room_for(log, options)
+    while state["end"] in (EndReason.NEEDS_BYTES, EndReason.NEEDS_ROOM):
+        if state["end"] == EndReason.NEEDS_ROOM:
+            found.make_room(state)
+        position, chunk = _next_chunk(log, state)
+        scan_kernel.scan(
+            chunk,
+            position,
+            log.size,
+            base_offset,
+            options.interval_bytes,
+            options.max_offset_entries,
+            options.max_time_entries,
+            checked_to if options.verify_crc else log.size,
+            states,
+            found.offset_entries,
+            found.time_entries,
+            found.producer_events,
+            found.open_events,
+            found.leader_epochs,
+        )
+    return RecoveredSegment(
+        end=scan_end(state),
+        facts=facts_of(state),
+        odd_position=int(state["odd_position"]) if state["odd_position"] >= 0 else None,
+        offset_index=found.offset_entries[: state["offset_entries"]].astype(formats.OFFSET_INDEX_ENTRY).tobytes(),
+        time_index=found.time_entries[: state["time_entries"]].astype(formats.TIME_INDEX_ENTRY).tobytes(),
+        producer_events=found.producer_events[: state["producer_events"]].copy(),
+        leader_epochs=found.leader_epochs[: state["leader_epochs"]].copy(),
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """Room for what a scan finds; how much of it is used stands in the scan's state."""
+
+    offset_entries: NDArray[np.void]
+    time_entries: NDArray[np.void]
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
+    open_events: NDArray[np.int64]
+
+    @classmethod
+    def with_room_for(cls, log: LogBytes, options: RecoverOptions) -> Self:
+        """Room for all entries of a log's indexes, and for a few events.
+
+        No index holds more entries than there are intervals in the file, nor than the smallest entries that fit in it.
+        """
+        bytes_per_entry = max(options.interval_bytes + 1, formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN)
+        room = log.size // bytes_per_entry + 1
+        return cls(
+            offset_entries=np.empty(min(room, options.max_offset_entries), scan_state.OFFSET_ENTRY),
+            time_entries=np.empty(min(room + 1, options.max_time_entries), scan_state.TIME_ENTRY),
+            producer_events=np.empty(_FIRST_ROOM, scan_events.PRODUCER_EVENT),
+            leader_epochs=np.empty(_FIRST_ROOM, scan_events.LEADER_EPOCH),
+            open_events=np.zeros(scan_events.OPEN_EVENT_SLOTS, np.int64),
+        )
+
+    def make_room(self, state: np.void) -> None:
+        """For more events, of the kind of which all room is used."""
+        self.producer_events = _with_room(self.producer_events, int(state["producer_events"]))
+        self.leader_epochs = _with_room(self.leader_epochs, int(state["leader_epochs"]))
+
+
+def _next_chunk(log: LogBytes, state: np.void) -> tuple[int, NDArray[np.uint8]]:
+    """The bytes that the scan goes on with, and where they start. Of a batch that is larger than a window, it needs
+    either all bytes or the checksum, which is put into the state.
+    """
+    next_position, needed = int(state["position"]), int(state["needed"])
+    position, chunk = log.window(next_position)
+    if needed <= position + len(chunk) - next_position:
+        return position, chunk
+    if state["needs_whole_batch"]:
+        return next_position, np.frombuffer(log.read(next_position, needed), np.uint8)
+    state["checked_position"] = next_position
+    state["checked_crc"] = batch_checksum(log, next_position, needed)
+    return log.window(next_position)
+
+
+def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:
+    """The items, with room for twice as many where all room is used."""
+    return items if used < len(items) else np.concatenate([items, np.empty_like(items)])
+
+
+def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
+    """The checksum of one batch that is larger than a window, computed in bounded memory."""
+    start, window = log.window(batch_position)
+    magic = int(window[batch_position - start + formats.field_position(formats.BATCH_V2, "magic")].view(np.int8))
+    if magic >= formats.MAGIC_V2:
+        extend, covered = checksums.extend_crc32c, formats.field_position(formats.BATCH_V2, "attributes")
+    else:
+        extend, covered = checksums.extend_crc32, formats.field_position(formats.MESSAGE_V1, "magic")
+    crc, position, end = 0, batch_position + covered, batch_position + batch_bytes
+    while position < end:
+        start, window = log.window(position)
+        piece = window[position - start : end - start]
+        crc = extend(crc, piece.tobytes())
+        position += len(piece)
+    return crc

@@ -1,0 +1,120 @@
+"""Applies a retention plan to an archive: deletes the segments that it names, with their index and auxiliary files.
+
+As in Kafka (`LocalLog.deleteSegmentFiles`) every file is renamed first, the log before the others, and removed some
+time later. Here the log is removed last, so that it exists as long as any file of its segment remains. If a run is
+stopped at any point and run again, the final state is the same. The oldest segments are deleted first, so that the rest
+is always a log without an offset gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kidxlib.errors import PublishError
+from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.retention.deleted_files import outcome_of, remove_files, rename_files
+from kidxlib.retention.outcomes import STOPPING, DeletionOutcome
+from kidxlib.retention.plan import PartitionDeletion, PlannedSegment
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.remover import Remover
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentResult:
+    """What became of a segment; `detail` says what was found if that is not what was planned."""
+
+    key: PartitionKey
+    segment: PlannedSegment
+    outcome: DeletionOutcome
+    detail: str | None = None
+
+
+def apply_deletions(
+    deletions: Sequence[PartitionDeletion], record: Callable[[Sequence[SegmentResult]], None], wait: Callable[[], None]
+) -> list[SegmentResult]:
+    """Rename the files, record the outcomes, wait, and remove the files. The caller locks the log dirs.
+
+    If a file cannot be renamed, its partition keeps the remaining segments; other partitions continue.
+
+    Args:
+        record: called with the outcome of each segment once that is durable, before anything is removed.
+        wait: returns when what was renamed may be removed.
+
+    Raises:
+        PublishError: a file cannot be removed. Run again to continue.
+    """
+    with Remover() as remover:
+        results = [segment for deletion in deletions for segment in _results(remover, deletion)]
+        remover.flush()
+        record(results)
+        deleted = {(found.key, found.segment) for found in results if found.outcome is DeletionOutcome.DELETED}
+        if deleted:
+            wait()
+            remove_files(remover, [(each, s) for each in deletions for s in each.segments if (each.key, s) in deleted])
+        return results
+
+
+def _results(remover: Remover, deletion: PartitionDeletion) -> Iterator[SegmentResult]:
+    try:
+        names = _names(remover, deletion)
+    except PublishError as error:
+        first, *others = deletion.segments
+        yield SegmentResult(deletion.key, first, DeletionOutcome.CHANGED, str(error))
+        for segment in others:
+            yield SegmentResult(deletion.key, segment, DeletionOutcome.AFTER_KEPT)
+        return
+    logs = [parse_segment_log(name) for name in names[deletion.segments_directory]]
+    last = max((base_offset for base_offset in logs if base_offset is not None), default=None)
+    stopped_by: DeletionOutcome | None = None
+    for segment in deletion.segments:
+        if (kept := deletion.kept.get(segment.base_offset)) is not None:
+            outcome, detail = kept.outcome, kept.detail
+        elif stopped_by is not None:
+            outcome, detail = _after_kept(deletion, segment, stopped_by)
+        else:
+            outcome, detail = _delete_segment(remover, deletion, segment, names, last)
+        if stopped_by is None and outcome in STOPPING:
+            stopped_by = outcome
+        yield SegmentResult(deletion.key, segment, outcome, detail)
+    for segment, found in deletion.others:
+        yield SegmentResult(deletion.key, segment, found.outcome, found.detail)
+
+
+def _after_kept(
+    deletion: PartitionDeletion, segment: PlannedSegment, stopped_by: DeletionOutcome
+) -> tuple[DeletionOutcome, str | None]:
+    """The outcome of a segment after one that stays. A segment after the last log was taken away by somebody."""
+    if stopped_by is not DeletionOutcome.LAST:
+        return DeletionOutcome.AFTER_KEPT, None
+    return DeletionOutcome.CHANGED, (
+        f"{deletion.log_path(segment)}: not there as a file, and one before it is: run build_index and plan again"
+    )
+
+
+def _delete_segment(
+    remover: Remover,
+    deletion: PartitionDeletion,
+    segment: PlannedSegment,
+    names: Mapping[Directory, set[str]],
+    last: int | None,
+) -> tuple[DeletionOutcome, str | None]:
+    try:
+        outcome, detail = outcome_of(remover, deletion, segment, last)
+    except PublishError as error:
+        return DeletionOutcome.CHANGED, str(error)
+    if outcome is DeletionOutcome.DELETED:
+        try:
+            rename_files(remover, deletion, segment, names)
+        except PublishError as error:  # where its log was renamed, the next run goes on with its other files
+            return DeletionOutcome.NOT_RENAMED, str(error)
+    return outcome, detail
+
+
+def _names(remover: Remover, deletion: PartitionDeletion) -> dict[Directory, set[str]]:
+    if not remover.is_there(deletion.segments_directory):  # so nobody knows that its segments are missing
+        raise PublishError(
+            f"{deletion.segments_directory}: no such directory; is it mounted? run build_index and plan again"
+        )
+    return {directory: remover.names(directory) for directory in deletion.directories}

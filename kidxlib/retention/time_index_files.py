@@ -1,0 +1,64 @@
+"""Reads what a broker takes for the largest timestamp in a segment when it opens its files after a clean stop.
+
+The broker reads no batch for that. The last entry of the `.timeindex` counts, whatever it is
+(`LogSegment.maxTimestampSoFar`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.index.time import TimeIndex, TimestampOffset
+from kidxlib.retention.reasons import PlanWarning
+from kidxlib.storage.location import location
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """The largest timestamp in a segment's `.timeindex`.
+
+    Attributes:
+        max_timestamp: ms since the epoch; −1 where it has no entry, or is missing: then a broker makes an empty one.
+        warning: what is wrong with it, if its segment is known to have larger timestamps.
+    """
+
+    max_timestamp: int
+    warning: PlanWarning | None
+
+
+def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
+    """The largest timestamp in the time index of a segment, from the first of some directories that has an index file
+    of it.
+
+    Args:
+        known: the largest timestamp in the log.
+
+    Returns:
+        None if there is no `.index`: then a broker rebuilds the indexes, and finds what is known.
+
+    Raises:
+        OSError: the time index cannot be read.
+    """
+    for directory in directories:
+        time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
+        if (location(directory) / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).exists():
+            return _read(time_index, base_offset, known)
+        if location(time_index).exists():
+            return None
+    return None
+
+
+def _read(path: str, base_offset: int, known: int) -> OnDisk:
+    try:
+        last = TimeIndex.open(path, base_offset).last_entry
+    except FileNotFoundError:
+        last = TimestampOffset(formats.NO_TIMESTAMP, base_offset)
+    warning = None
+    if last.timestamp < known:
+        padded = last == TimestampOffset(0, base_offset)
+        warning = PlanWarning.TIME_INDEX_PADDED if padded else PlanWarning.TIME_INDEX_INCOMPLETE
+    return OnDisk(last.timestamp, warning)

@@ -1,0 +1,92 @@
+"""A catalog's place, looked at before Spark is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import TABLES
+from kidxlib.errors import UsageError
+from kidxlib.storage.log_dir import why_not_to_build_in
+
+STAGING: Final = "_staging"
+
+
+def local_path(location: str) -> str:
+    """A `file:` URL as the path that it means; anything else as it is."""
+    return unquote(urlsplit(location).path) if location.startswith("file:") else location
+
+
+def ensure_catalog_exists(path: str) -> None:
+    """Say before Spark is started that no catalog is there, as far as this machine can tell.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if "://" not in path and not _is_there(path):
+        raise no_catalog(f"--catalog {path}")
+
+
+def ensure_usable(path: str) -> None:
+    """Say before Spark is started that a build cannot have its catalog there.
+
+    Raises:
+        UsageError: there is none, and none may be made: something else than a directory stands there, it cannot be
+            written, it holds something else, or it is in a log dir or among index files.
+    """
+    if "://" in path:
+        return
+    _ensure_writable(path)
+    if _is_there(path):
+        return
+    option = f"--catalog {path}"
+    if os.path.isdir(path):
+        try:
+            ensure_known(option, os.listdir(path))
+        except OSError as error:
+            raise UsageError(f"{option}: cannot be listed: {error.strerror}") from error
+    for directory in (Path(path), *Path(path).parents):
+        if (why := why_not_to_build_in(directory)) is not None:
+            raise UsageError(f"{option}: no catalog there, and none is made there: {why}; expected a place of its own")
+
+
+def ensure_known(option: str, found: Iterable[str]) -> None:
+    """No catalog is made among what somebody else has put there.
+
+    Args:
+        found: names of what is in the directory; tables are what a build left that was stopped while it made them.
+
+    Raises:
+        UsageError: something else is among it.
+    """
+    ours = {STAGING, *(table.name for table in TABLES), "lost+found"}
+    others = sorted(name for name in found if name not in ours and not name.startswith("."))
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise UsageError(
+            f"{option}: no catalog there, and it is not empty: it holds {others[0]}{more}; "
+            "expected a catalog, or a new or empty directory"
+        )
+
+
+def _is_there(path: str) -> bool:
+    """Whether a catalog's last table is there. One that is being made may have no version of it as yet."""
+    return os.path.isdir(f"{path}/{SEGMENTS.name}/_delta_log")
+
+
+def no_catalog(option: str) -> UsageError:
+    return UsageError(f"{option}: no catalog there; ./spark-submit.sh build_index makes one")
+
+
+def _ensure_writable(path: str) -> None:
+    nearest = next(directory for directory in (Path(path), *Path(path).parents) if os.path.exists(directory))
+    if not os.path.isdir(nearest):
+        raise UsageError(
+            f"--catalog {path}: {nearest} is a file; expected a directory, or a place where one can be made"
+        )
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UsageError(f"--catalog {path}: {nearest} cannot be written by this user")

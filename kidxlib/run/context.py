@@ -1,0 +1,75 @@
+"""Where a run works: the catalog, the time it is, and the place of Spark's event logs."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+
+from kidxlib.errors import UsageError
+from kidxlib.run.catalog_place import ensure_catalog_exists, local_path
+from kidxlib.run.options import parse_option
+from kidxlib.run.settings import Settings
+from kidxlib.times import parse_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The catalog, the time it is, and the place of Spark's event logs.
+
+    Attributes:
+        catalog: absolute path or URL of its directory; None where `database` names it, or there is none.
+        event_log_dir: absolute path or URL of a directory; None where no logs are wanted.
+    """
+
+    catalog: str | None
+    database: str | None
+    now: datetime
+    event_log_dir: str | None
+
+    @classmethod
+    def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+        """The context that options and settings give. The catalog is that of the options alone, and may be none.
+
+        Raises:
+            UsageError: both name a catalog, or `now` is no time.
+        """
+        if catalog and database:
+            raise UsageError("--catalog and --database: give one of them")
+        return cls(
+            catalog=None if catalog is None else absolute(catalog),
+            database=database,
+            now=datetime.now(UTC) if now is None else parse_option("--now", parse_time, now),
+            event_log_dir=absolute(settings.spark.event_log_dir) if settings.spark.event_log_dir else None,
+        )
+
+    @classmethod
+    def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+        """The context of a run. If options name no catalog, it is the one of the settings."""
+        return cls.given(settings, catalog or (None if database else settings.build.catalog), database, now)
+
+    def run_id(self, digits: str = "") -> str:
+        """What a run is called in the catalog: its time, and eight hexadecimal digits; random ones, or the first given.
+
+        Args:
+            digits: the same for runs that are to have the same id, eight or more.
+        """
+        return f"{self.now:%Y%m%dT%H%M%SZ}-{(digits or uuid.uuid4().hex)[:8]}"
+
+    def with_catalog(self) -> Self:
+        """This context, for a job that makes no catalog.
+
+        Raises:
+            UsageError: there is none, as far as this machine can tell before Spark is started.
+        """
+        if self.catalog is not None:
+            ensure_catalog_exists(self.catalog)
+        return self
+
+
+def absolute(location: str) -> str:
+    """A path as executors know it, whatever directory the command was given in; a URL as it is."""
+    path = local_path(location)
+    return path if "://" in path else os.path.realpath(path)

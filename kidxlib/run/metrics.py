@@ -1,0 +1,109 @@
+"""The file of figures for Prometheus that says how a run ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+from prometheus_client.parser import text_string_to_metric_families
+
+from kidxlib.errors import UsageError
+from kidxlib.run.result import RunResult
+from kidxlib.terminal.console import warn
+from kidxlib.terminal.exit_codes import ExitCode
+
+_LAST_DONE: Final = "kidx_run_last_done_timestamp_seconds"
+_SEGMENTS, _FILES = "kidx_catalog_segments", "kidx_catalog_files"
+_OF_CATALOG: Final = {
+    _SEGMENTS: ("status", "Segments of the catalog."),
+    _FILES: ("verdict", "Files that the last audit of their partition found wrong."),
+}
+
+
+def ensure_collected(metrics_file: Path) -> None:
+    """Refuse a file that node exporter would never read.
+
+    Raises:
+        UsageError: its directory is not there, or its name does not end in `.prom`.
+    """
+    if metrics_file.suffix != ".prom":
+        raise UsageError(
+            f"--metrics-file {metrics_file}: expected a name that ends in .prom; node exporter reads no other"
+        )
+    if not os.path.isdir(metrics_file.parent):
+        raise UsageError(f"--metrics-file {metrics_file}: no directory {metrics_file.parent}; make it first")
+
+
+def write_metrics(path: Path, job: str, seconds: float, result: RunResult) -> None:
+    """Replace the file, as a whole. That it cannot be written does not undo what the run has done."""
+    now = time.time()
+    done = result.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND)
+    registry = CollectorRegistry()
+
+    def gauge(name: str, meaning: str, value: float, **labels: str) -> None:
+        Gauge(name, meaning, ["job", *labels], registry=registry).labels(job, *labels.values()).set(value)
+
+    gauge("kidx_run_timestamp_seconds", "When the last run ended.", now)
+    gauge(
+        "kidx_run_exit_code",
+        "0 no problems, 1 failed, 2 refused, 3 done with problems, 129, 130 or 143 interrupted.",
+        result.code,
+    )
+    gauge("kidx_run_duration_seconds", "How long the last run took.", seconds)
+    gauge("kidx_run_bytes", "Bytes that the last run dealt with.", result.bytes)
+    counted = Gauge("kidx_run_count", "What the last run dealt with.", ["job", "what"], registry=registry)
+    for what, count in result.counts.items():
+        counted.labels(job, what).set(count)
+    try:
+        before = _samples(path, job)
+        last_done = now if done else before.get((_LAST_DONE, "", ""))
+        if last_done is not None:
+            gauge(_LAST_DONE, "When a run last ended with 0 or 3.", last_done)
+        _add_of_catalog(registry, job, before, _SEGMENTS, result.catalog_segments)
+        _add_of_catalog(registry, job, before, _FILES, result.catalog_files)
+        write_to_textfile(str(path), registry)
+    except OSError as error:
+        warn(f"--metrics-file {path}: not written: {error.strerror}")
+
+
+def _add_of_catalog(
+    registry: CollectorRegistry,
+    job: str,
+    before: Mapping[tuple[str, str, str], float],
+    name: str,
+    counts: Mapping[tuple[str, str], int] | None,
+) -> None:
+    """How much the catalog has of each kind. A run that could not ask leaves what the file said: damage is not mended
+    by a run that failed.
+    """
+    values: Mapping[tuple[str, str], float] | None = counts
+    if values is None:
+        values = {(source, kind): value for (each, source, kind), value in before.items() if each == name}
+    if values:
+        label, meaning = _OF_CATALOG[name]
+        gauge = Gauge(name, meaning, ["job", "source", label], registry=registry)
+        for (source, kind), value in values.items():
+            gauge.labels(job, source, kind).set(value)
+
+
+def _samples(path: Path, job: str) -> dict[tuple[str, str, str], float]:
+    """What the file of an earlier run of the job says: values by name, source, and status or verdict."""
+    if not path.exists():
+        return {}
+    try:
+        families = list(text_string_to_metric_families(path.read_text()))
+    except ValueError as error:
+        warn(f"--metrics-file {path}: replaced, as nothing can be kept of it: {error}")
+        return {}
+    found: dict[tuple[str, str, str], float] = {}
+    for family in families:
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            if labels.pop("job", None) == job:
+                kind = labels.get("status") or labels.get("verdict") or ""
+                found[sample.name, labels.get("source", ""), kind] = float(sample.value)
+    return found

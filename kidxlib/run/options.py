@@ -1,0 +1,85 @@
+"""Options that several jobs have, and what is checked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from kidxlib.errors import UsageError
+from kidxlib.run.settings import SETTINGS_FILE
+from kidxlib.terminal.options import shared as of_kidx
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
+
+#: The sources to read, each a directory.
+sources: Final = click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="A Kafka log dir or one partition's directory, or such a prefix s3://BUCKET/PREFIX; repeatable, then with "
+    "a name each. [default: the bundled sample, where no other place is named]",
+)
+sample: Final = click.option("--sample", is_flag=True, help="Read the bundled sample.")
+topics_to_read: Final = click.option(
+    "--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]"
+)
+
+#: The sources of a catalog, each by its name.
+_cataloged_sources: Final = click.option(
+    "--source", "sources", multiple=True, metavar="NAME", help="Only this source; repeatable. [default: all]"
+)
+_cataloged_topics: Final = click.option("--topics", metavar="REGEX", help="Only topics whose full name matches.")
+
+catalog: Final = click.option(
+    "--catalog", metavar="DIR", help="Directory of the catalog's Delta tables. [settings: build.catalog]"
+)
+database: Final = click.option(
+    "--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead."
+)
+
+
+def of_catalog(command: _Command) -> _Command:
+    """Which catalog, and what of it."""
+    return catalog(database(_cataloged_sources(_cataloged_topics(command))))
+
+
+settings_file: Final = click.option(
+    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
+)
+time_to_record: Final = click.option(
+    "--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch."
+)
+accept_truncated: Final = of_kidx.accept_truncated
+as_json: Final = of_kidx.as_json
+
+#: From renaming a file until it is removed (`file.delete.delay.ms`).
+DELETE_DELAY: Final = "60s"
+
+
+def parse_option(option: str, parse: Callable[[str], _Value], text: str) -> _Value:
+    """What a function, as those of `kidxlib.times`, makes of an option's value.
+
+    Raises:
+        UsageError: as that; it names the option.
+    """
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def ensure_parent_exists(option: str, file: Path) -> None:
+    """Refuse a file that cannot be written, before anything is done.
+
+    Raises:
+        UsageError: it is a directory, or there is none that it could be in.
+    """
+    if file.is_dir():
+        raise UsageError(f"{option} {file}: a directory; expected a file's name")
+    if not file.parent.is_dir():
+        raise UsageError(f"{option} {file}: no directory {file.parent}; make it first")

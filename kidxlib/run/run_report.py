@@ -1,0 +1,74 @@
+"""What a run of a job tells who watches from outside, where they ask: a JSON line, and figures for Prometheus."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kidxlib.errors import UsageError
+from kidxlib.run.json_line import STANDARD_ERROR, SUFFIXES, json_line_file, write_json_line
+from kidxlib.run.metrics import ensure_collected, write_metrics
+from kidxlib.run.options import ensure_parent_exists
+from kidxlib.run.result import RunResult
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.progress import end_phases
+from kidxlib.terminal.signals import Interrupted
+
+
+def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
+    """Make a command of a job, to stand below its options: it has `--metrics-file`, `--json-line` and `--verbose`, and
+    its phases end with it.
+    """
+
+    @shared_options.verbose
+    @click.option(
+        "--json-line",
+        is_flag=False,
+        flag_value=STANDARD_ERROR,
+        metavar="[FILE]",
+        callback=json_line_file,
+        help="Say in a line of JSON how the run ended, on standard error, or at the end of FILE: a path with a /, or a "
+        f"name that ends in {', '.join(SUFFIXES)}; - is standard error.",
+    )
+    @click.option(
+        "--metrics-file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write how the run ended for Prometheus: a .prom file where node exporter's textfile collector looks.",
+    )
+    @functools.wraps(job)
+    def command(metrics_file: Path | None, json_line: str | None, **options: Any) -> ExitCode:
+        if metrics_file is not None:
+            ensure_collected(metrics_file)
+        if json_line not in (None, STANDARD_ERROR):
+            ensure_parent_exists("--json-line", Path(json_line))
+        name, began_at, start = job.__name__, datetime.now(UTC), time.monotonic()
+        result, error = RunResult(code=ExitCode.FAILED, counts={}, bytes=0), ""
+        try:
+            result = job(**options)
+        except UsageError:
+            result = RunResult(code=ExitCode.USAGE, counts={}, bytes=0)
+            raise
+        except Interrupted as interrupted:
+            result, error = RunResult(code=ExitCode(interrupted.exit_code), counts={}, bytes=0), str(interrupted)
+            raise
+        except BaseException as raised:
+            error = str(raised).partition("\n")[0] or type(raised).__name__
+            raise
+        finally:
+            seconds = time.monotonic() - start
+            end_phases()
+            if json_line is not None and result.code is not ExitCode.USAGE:  # nothing was done, and one line says why
+                write_json_line(json_line, name, began_at, seconds, result, error)
+            if metrics_file is not None:
+                write_metrics(metrics_file, name, seconds, result)
+        return result.code
+
+    return command

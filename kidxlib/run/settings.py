@@ -1,0 +1,85 @@
+"""The settings file: read once on the driver, checked, then only passed on. Command line options win over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+
+from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+from kidxlib.toml_file import TomlTable, checked, pattern, read_text
+
+_YEAR_SECONDS: Final = 365 * 24 * 3600
+
+#: The checkout, or the directory of a release, in which kidx.zip holds this module.
+PROJECT: Final = next(path for path in Path(__file__).resolve().parents[2:] if path.is_dir())
+SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
+
+
+def _is_pattern(text: str) -> str:
+    pattern(text)
+    return text
+
+
+def _is_place(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError("expected the path of a directory, or a URL")
+    return text
+
+
+Place = Annotated[str, AfterValidator(_is_place)]
+Pattern = Annotated[str, AfterValidator(_is_pattern)]
+#: Bytes, as Kafka checks `index.interval.bytes`; an int32.
+IntervalBytes = Annotated[int, Field(ge=0, le=2**31 - 1)]
+#: Bytes; room for one entry of each index at least.
+MaxIndexBytes = Annotated[int, Field(ge=12, le=2**31 - 1)]
+
+
+class BuildSettings(TomlTable):
+    """`[build]`: what build_index does where no option says otherwise."""
+
+    index_dir: Place = "var/index"
+    catalog: Place = "var/catalog"
+    topics: Pattern = ".*"
+    interval_bytes: IntervalBytes = INTERVAL_BYTES_DEFAULT
+    max_index_bytes: MaxIndexBytes = MAX_INDEX_BYTES_DEFAULT
+    verify_crc: bool = True
+    snapshots: bool = False
+    epochs: bool = False
+    # Both, as neither bounds what the other does. Seconds are what a killed run reads again. Bytes are what is staged
+    # before it is recorded, on a cluster that is fast, and how much a wave has that is sized by a wrong rate.
+    wave_bytes: Annotated[int, Field(ge=1, le=2**63 - 1)] = 256 * 1024**3
+    wave_seconds: Annotated[int, Field(ge=1, le=_YEAR_SECONDS)] = 600
+    longest_run_hours: Annotated[int, Field(ge=1, le=_YEAR_SECONDS // 3600)] = 24
+
+
+class TopicSettings(TomlTable):
+    """`[[topic]]`: what differs for the topics whose full name matches."""
+
+    match: Pattern
+    interval_bytes: IntervalBytes | None = None
+    max_index_bytes: MaxIndexBytes | None = None
+
+
+class SparkSettings(TomlTable):
+    """`[spark]`: what the jobs tell Spark, besides `spark-defaults.conf`."""
+
+    event_log_dir: str = ""
+
+
+class Settings(TomlTable):
+    """The whole file."""
+
+    build: BuildSettings = BuildSettings()
+    spark: SparkSettings = SparkSettings()
+    topic: tuple[TopicSettings, ...] = Field(default=(), strict=False)
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a settings file.
+
+    Raises:
+        UsageError: it cannot be read or parsed, has an unknown key (the nearest known one is named) or a wrong value.
+    """
+    return checked(path, read_text(path, "settings"), Settings)

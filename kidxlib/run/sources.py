@@ -1,0 +1,91 @@
+"""Which sources a job means: those that were named, the bundled sample where that can do no harm, or a catalog's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from kidxlib.build.source import Source
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.errors import CatalogError, UsageError
+from kidxlib.run.settings import PROJECT, BuildSettings
+from kidxlib.terminal.options.sources import parse_sources
+
+SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
+
+_EXPECTED: Final = "name the log dir to read with --source, or give --sample for the bundled one"
+
+
+def chosen_sources(
+    given: tuple[str, ...], *, sample: bool, options: Mapping[str, object], settings: BuildSettings
+) -> tuple[Source, ...]:
+    """The sources of `--source`, or the bundled sample: with `--sample`, or where a first try is all that it can be.
+
+    Who names a place works with something of their own, and has forgotten `--source`.
+
+    Args:
+        options: those that name a place, by what a user calls them; None or False where they were not given.
+
+    Raises:
+        UsageError: the sample was not asked for, and a place is named; a source is no directory, or names are missing
+            or given twice, or a path is no text.
+    """
+    if sample and given:
+        raise UsageError("--sample and --source: give one of them")
+    if not sample and not given:
+        defaults = BuildSettings()
+        named = [option for option, value in options.items() if value]
+        named += [
+            f"build.{name} in the settings"
+            for name in ("index_dir", "catalog")
+            if getattr(settings, name) != getattr(defaults, name)
+        ]
+        if named:
+            raise UsageError(f"no --source, though {named[0]} is given: {_EXPECTED}")
+    sources = parse_sources(given) or (SAMPLE,)
+    for source in sources:
+        if not str(source.path).isprintable():
+            raise UsageError(
+                f"{source.path}: a path that cannot be written as text has no place in a table; use kidx instead"
+            )
+    return sources
+
+
+def ensure_sample_alone(catalog: str) -> None:
+    """The default catalog, too, may be one that somebody works with.
+
+    Raises:
+        UsageError: other sources than the sample are in it.
+    """
+    # Nobody else waits for what this imports.
+    from kidxlib.tables.delta_tables import DeltaTables
+
+    try:
+        rows = DeltaTables(catalog).read(PARTITIONS, ["source"])
+    except CatalogError:  # Spark will say what is wrong with it
+        return
+    others = sorted(set(map(str, rows["source"].to_pylist())) - {SAMPLE.name})
+    if others:
+        raise UsageError(f"no --source, and the catalog {catalog} has {', '.join(others[:3])}: {_EXPECTED}")
+
+
+def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[str, ...]:
+    """The sources that `--source` names, or all of a catalog's.
+
+    Args:
+        known: those that have a segment in it.
+
+    Raises:
+        UsageError: one that is named has none.
+    """
+    for source in named:
+        if source not in known:
+            raise UsageError(f"--source {source}: no segment in the catalog; there are: {', '.join(sorted(known))}")
+    return tuple(named) or tuple(sorted(known))
+
+
+def as_line(sources: tuple[Source, ...]) -> str:
+    """What was read, for the summary."""
+    return ", ".join(
+        str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
+    )

@@ -1,0 +1,125 @@
+"""The lock that a broker takes on its log dir.
+
+Source: `LogManager.lockLogDirs`. Java's `FileChannel.lock` takes a POSIX record lock, and so does `fcntl.lockf`. A lock
+of flock(2), which the package filelock takes, would say nothing to a broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import UsageError
+
+LOCK_FILE: Final = ".lock"
+
+#: As `FileLock` makes it, with the umask that brokers have.
+_LOCK_MODE: Final = 0o644
+
+#: File systems on which a lock of one machine says nothing to another.
+_REMOTE_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.")
+
+
+@contextlib.contextmanager
+def locked(log_dir: Path) -> Iterator[None]:
+    """Hold the lock that a broker takes on its log dir, so that neither works beside the other.
+
+    The lock file is made if it is missing and stays, as a broker leaves it. It belongs to the log dir's owner then:
+    a broker that may not open it does not start.
+
+    Raises:
+        UsageError: another process holds the lock, the directory cannot be written, it is not on a local file system,
+            or a new file cannot be given to whom the log dir belongs.
+    """
+    file_system = _file_system(log_dir)
+    if file_system.startswith(_REMOTE_FILE_SYSTEMS):
+        raise UsageError(
+            f"{log_dir}: on a {file_system} file system, where a lock does not keep a broker on another machine out; "
+            "write to an --index-dir instead"
+        )
+    path = log_dir / LOCK_FILE
+    try:
+        descriptor, is_new = _open_lock(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be locked: {error.strerror}") from error
+    try:
+        is_held = _is_held_by_another(descriptor)
+        if is_new:  # by another run that was faster, it may be held even then
+            _give_to_owner(descriptor, path, may_remove=not is_held)
+        if is_held:
+            raise UsageError(f"{path}: held by another process; stop the broker that uses {log_dir} first")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> tuple[int, bool]:
+    """A descriptor of the lock file, and whether it was made for it. One that is there is never changed."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        with contextlib.suppress(FileExistsError):
+            return os.open(path, flags | os.O_CREAT | os.O_EXCL, _LOCK_MODE), True
+        with contextlib.suppress(FileNotFoundError):  # another run that could not give it away has removed it
+            return os.open(path, flags), False
+
+
+def _is_held_by_another(descriptor: int) -> bool:
+    """Whether another process holds the lock; else it is ours now."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def _give_to_owner(descriptor: int, path: Path, *, may_remove: bool) -> None:
+    """Give a lock file that was just made the owner, group and mode that its broker would have given it.
+
+    Until then a broker does not start in any case, as the lock is held.
+    """
+    whom = "its owner"
+    try:
+        owner = _owner(path.parent)
+        whom = f"user {owner.st_uid}"
+        os.fchmod(descriptor, _LOCK_MODE)  # whatever the umask
+        if owner.st_uid != os.fstat(descriptor).st_uid:
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except OSError as error:
+        if may_remove:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        raise UsageError(
+            f"{path}: cannot be given to {whom}, to whom the log dir belongs, so that its broker can lock "
+            f"it: {error.strerror}; run it as that user, or as root"
+        ) from error
+
+
+def _owner(log_dir: Path) -> os.stat_result:
+    """Whose a log dir is. A mount point may be root's; then it is whose things lie in it."""
+    status = os.stat(log_dir)
+    if status.st_uid == 0:
+        with os.scandir(log_dir) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+                    if (inside := entry.stat(follow_symlinks=False)).st_uid != 0:
+                        return inside
+    return status
+
+
+def _file_system(path: Path) -> str:
+    """The type of the file system that holds `path`; empty where this system does not say."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        device = os.stat(path).st_dev
+    except OSError:
+        return ""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for mount in mounts:
+        fields = mount.split()
+        if fields[2] == wanted:
+            return fields[fields.index("-") + 1]
+    return ""

@@ -1,0 +1,131 @@
+"""The bytes of a segment's log, a window at a time: in memory as a whole, or read in chunks.
+
+Logs are only ever opened for reading.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import LogChangedError
+
+#: Bytes read at a time where a log is not mapped.
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+
+class Access(enum.Enum):
+    """In which order a log's bytes are read, in the words of madvise(2)."""
+
+    NORMAL = enum.auto()
+    #: Only a page here and there: nothing is read ahead.
+    RANDOM = enum.auto()
+    #: Once, from the start to the end. Of a file that is not in memory much is read ahead, and what was read does not
+    #: stay in the page cache.
+    SEQUENTIAL = enum.auto()
+
+
+class LogBytes(Protocol):
+    """The bytes of a log, a window at a time."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        ...
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """A read-only section of the file that holds the byte at `position`, and the position of its first byte.
+
+        It reaches as far as it conveniently can, and is valid until the next call.
+        """
+        ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """A copy of the `size` bytes at `position`, or of as many as there are: for who needs few bytes at a place."""
+        ...
+
+
+class WholeLog:
+    """A log that lies in memory as a whole: mapped, or the bytes of a test."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data = data
+        self._data.setflags(write=False)
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        return 0, self._data
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._data[position : position + size].tobytes()
+
+
+class ChunkedLog:
+    """A log that is read piece by piece into one buffer, so that memory does not depend on its size."""
+
+    def __init__(self, descriptor: int, size: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._buffer = np.empty(min(chunk_bytes, size), np.uint8)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `LogBytes.window`.
+
+        Raises:
+            LogChangedError: the file is shorter than it was when it was opened.
+        """
+        window = self._buffer[: max(self._size - position, 0)]
+        self._fill(window, position)
+        window.setflags(write=False)
+        return position, window
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `LogBytes.read`.
+
+        Raises:
+            LogChangedError: the file is shorter than it was when it was opened.
+        """
+        data = np.empty(min(size, max(self._size - position, 0)), np.uint8)
+        self._fill(data, position)
+        return data.tobytes()
+
+    def _fill(self, data: NDArray[np.uint8], position: int) -> None:
+        filled = 0
+        while filled < len(data):
+            count = os.preadv(self._descriptor, [data[filled:].data], position + filled)
+            if count == 0:
+                raise LogChangedError(f"file ends at byte {position + filled}, it had {self._size} bytes when opened")
+            filled += count
+
+
+class LogTail:
+    """What stands in a log from one position on, as a log of its own."""
+
+    def __init__(self, log: LogBytes, start: int) -> None:
+        self._log = log
+        self._start = start
+
+    @property
+    def size(self) -> int:
+        return self._log.size - self._start
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `LogBytes.window`."""
+        start, window = self._log.window(self._start + position)
+        before = max(self._start - start, 0)
+        return start + before - self._start, window[before:]
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `LogBytes.read`."""
+        return self._log.read(self._start + position, size)

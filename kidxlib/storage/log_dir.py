@@ -1,0 +1,67 @@
+"""A broker's log dir: how to tell it, the topic id in `partition.metadata`, and where we make nothing.
+
+Source: `PartitionMetadataFile`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import CheckpointError
+from kidxlib.format import segment_files, topic_partition
+from kidxlib.storage.location import Location
+from kidxlib.storage.small_files import lines_of
+
+META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
+
+
+def read_topic_id(partition_directory: Location) -> str | None:
+    """The topic id in a partition's `partition.metadata`; None where the file is absent.
+
+    Raises:
+        CheckpointError: it holds no topic id.
+        OSError: it cannot be read.
+    """
+    path = partition_directory / PARTITION_METADATA
+    try:
+        lines = lines_of(path)
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if "topic_id" not in fields:
+        raise CheckpointError(f"{path}: no line 'topic_id: …' in it, expected 'version: 0' and 'topic_id: <id>'")
+    return fields["topic_id"]
+
+
+def why_not_to_build_in(directory: Path) -> str | None:
+    """Why nothing of ours may be made in a directory: it is a log dir, or index files are in it. None where it is
+    neither.
+
+    Beside a directory that is no partition's a broker does not start (`LogManager.loadLogs`,
+    `UnifiedLog.parseTopicPartitionName`).
+    """
+    if is_brokers(directory):
+        return f"{directory} is a broker's log dir: it holds {META_PROPERTIES}"
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if topic_partition.parse_partition_directory(entry.name) is not None and _holds_segment_files(entry.path):
+                return f"{directory} holds segments or index files, in {entry.name}"
+    if topic_partition.parse_partition_directory(directory.name) is not None and _holds_segment_files(directory):
+        return f"{directory} is a partition's directory"
+    return None
+
+
+def is_brokers(directory: Path) -> bool:
+    """Whether a directory is the log dir of a broker, which writes that file before anything else."""
+    return os.path.lexists(directory / META_PROPERTIES)
+
+
+def _holds_segment_files(directory: str | Path) -> bool:
+    try:
+        return any(segment_files.parse_segment_file(name) is not None for name in os.listdir(directory))
+    except OSError:
+        return False

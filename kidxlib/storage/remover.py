@@ -1,0 +1,137 @@
+"""The only place that removes files of a log dir, where a recorded plan or compaction says so."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from kidxlib.errors import PublishError
+from kidxlib.format.segment_files import DELETED_SUFFIX
+from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, is_taken, opened_below, why_not_opened
+from kidxlib.storage.directory import Directory, FileStatus, listed_objects
+from kidxlib.storage.s3 import is_object
+
+
+class Remover:
+    """Takes files out of use, and removes them later: first renamed, as Kafka does, so that a broker which starts in
+    between finishes the removal.
+
+    It writes into directories that exist, and follows no symlink below their roots. The caller locks the log dir.
+    """
+
+    def __init__(self) -> None:
+        self._roots: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for descriptor in self._roots.values():
+            os.close(descriptor)
+
+    def names(self, directory: Directory) -> set[str]:
+        """The names in a directory; none where there is no such directory.
+
+        Raises:
+            PublishError: it cannot be opened, or a part of its path is a symlink.
+        """
+        try:
+            with self._open(directory) as descriptor:
+                return set(os.listdir(descriptor))
+        except FileNotFoundError:
+            return set()
+        except OSError as error:
+            raise PublishError(f"{directory}: {why_not_opened(error)}") from error
+
+    def files(self, directory: Directory) -> dict[str, FileStatus]:
+        """The regular files or objects in a directory, by name; none if there is no such directory.
+
+        Raises:
+            PublishError: it cannot be opened, or a part of its path is a symlink.
+        """
+        if is_object(directory.root):
+            return dict(listed_objects(directory))
+        found = {name: self.status(directory, name) for name in self.names(directory)}
+        return {name: status for name, status in found.items() if status is not None}
+
+    def status(self, directory: Directory, name: str) -> os.stat_result | None:
+        """The status of a regular file; None where there is none under that name.
+
+        Raises:
+            PublishError: nobody can say: it cannot be reached.
+        """
+        try:
+            with self._open(directory) as descriptor:
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PublishError(f"{directory}/{name}: not reached: {why_not_opened(error)}") from error
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def is_there(self, directory: Directory) -> bool:
+        """Whether there is such a directory.
+
+        Raises:
+            PublishError: it cannot be opened, or a part of its path is a symlink.
+        """
+        try:
+            with self._open(directory):
+                return True
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise PublishError(f"{directory}: {why_not_opened(error)}") from error
+
+    def mark_deleted(self, directory: Directory, name: str) -> None:
+        """Add the suffix of deleted files to a file's name.
+
+        Raises:
+            PublishError: it cannot be renamed, or another file has that name.
+        """
+        try:
+            with self._open(directory) as descriptor:
+                if is_taken(descriptor, name + DELETED_SUFFIX):
+                    raise in_the_way(directory, name + DELETED_SUFFIX)
+                os.replace(name, name + DELETED_SUFFIX, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        except OSError as error:
+            raise PublishError(f"{directory}/{name}: not renamed: {why_not_opened(error)}") from error
+
+    def remove(self, directory: Directory, name: str) -> None:
+        """Remove a file, if it is there.
+
+        Raises:
+            PublishError: it cannot be removed.
+        """
+        try:
+            with self._open(directory) as descriptor, contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=descriptor)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise PublishError(f"{directory}/{name}: not removed: {why_not_opened(error)}; run again") from error
+
+    def flush(self) -> None:
+        """Make all that was done so far durable."""
+        flush_file_systems(self._roots.values())
+
+    @contextlib.contextmanager
+    def _open(self, directory: Directory) -> Iterator[int]:
+        if directory.root not in self._roots:
+            self._roots[directory.root] = os.open(directory.root, DIRECTORY)
+        with opened_below(self._roots[directory.root], directory.path) as descriptor:
+            yield descriptor
+
+
+def in_the_way(directory: Directory, name: str) -> PublishError:
+    """That a file has the name of a deleted one, and nobody knows whose it is."""
+    return PublishError(
+        f"{directory}/{name}: in the way of what the plan renames; expected no such file: look whose it is, move it "
+        "away and run again"
+    )

@@ -1,0 +1,242 @@
+"""A catalog's tables through delta-rs, without Spark.
+
+Every commit lands right after the version that it was computed from, or not at all: delta-rs is told not to try a
+later version. So whoever is overtaken computes its change again, from what the table then holds. Two appends of rows
+that both find missing would otherwise both land.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from kidxlib.catalog.change import Change, Found, TableChange
+from kidxlib.catalog.conditions import Condition, sql_of
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.catalog.updates import not_overtaken
+from kidxlib.errors import CatalogError
+from kidxlib.tables.commit_lock import committing
+from kidxlib.tables.scope import scope_of
+
+VERSION_PROPERTY: Final = "kidx.catalogVersion"
+#: Every Delta reader can open a table without deletion vectors; and a commit of another engine fails if rows were added
+#: since the version that it was computed from.
+TABLE_PROPERTIES: Final = {"delta.enableDeletionVectors": "false", "delta.isolationLevel": "Serializable"}
+
+#: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
+_ATTEMPTS: Final = 20
+_PAUSE_MAX: Final = 5.0
+_PAUSE_FIRST: Final = 0.05
+#: Files of this size hold some 100,000 segments: an update rewrites whole files.
+_FILE_BYTES: Final = 16 * 1024 * 1024
+
+_DELETED: Final = "_deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTables:
+    """The tables below a catalog's directory or URL.
+
+    Attributes:
+        path: without a slash at its end.
+    """
+
+    path: str
+
+    def version(self, table: Table) -> int | None:
+        """See `Tables.version`."""
+        delta = self._open(table)
+        return None if delta is None else delta.version()
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """See `Tables.read`."""
+        delta = self._open(table, version)
+        return table.schema(names).empty_table() if delta is None else self._rows(table, delta, names, where)
+
+    def change(
+        self,
+        table: Table,
+        found: Found,
+        change: Change,
+        *,
+        by: Sequence[str],
+        since: int | None = None,
+        build_id: str = "",
+    ) -> int:
+        """See `Tables.change`."""
+        scope = scope_of(found, by)
+
+        def change_of(delta: DeltaTable) -> TableChange:
+            known, still_found = self._rows(table, delta, None, scope), found
+            if since is not None and delta.version() > since:
+                before = self.read(table, [*table.key, "build_id"], scope, since)
+                still_found = not_overtaken(found, before, known, build_id)
+            return change(known, still_found)
+
+        return self._commit(table, change_of)
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """See `Tables.append`."""
+        none = table.schema().empty_table()
+        addition = TableChange(rows, none, none.select(table.key), rows.num_rows)
+        self._commit(table, lambda _: addition)
+
+    def _open(self, table: Table, version: int | None = None) -> DeltaTable | None:
+        try:
+            delta = DeltaTable(self._place(table), version=version)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
+        self._ensure_ours(table, delta)
+        return delta
+
+    def _rows(
+        self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: Sequence[Condition]
+    ) -> pa.Table:
+        """Rows through SQL, which leaves out files by their statistics. A table's `to_pyarrow_table` takes five times
+        as long, as it imports pandas.
+        """
+        schema = table.schema(names)
+        if missing := set(schema.names) - {field.name for field in delta.schema().fields}:
+            raise CatalogError(
+                f"{self._place(table)}: no column {min(missing)}; an older release made it, run build_index once"
+            )
+        chosen = ", ".join(f'"{name}"' for name in schema.names)
+        try:
+            query = QueryBuilder().register("rows", delta)
+            rows = query.execute(f"SELECT {chosen} FROM rows WHERE {sql_of(where)}")
+            return pa.RecordBatchReader.from_stream(rows).read_all().cast(schema)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
+
+    def _place(self, table: Table) -> str:
+        return f"{self.path}/{table.name}"
+
+    def _ensure_ours(self, table: Table, delta: DeltaTable) -> None:
+        found = delta.metadata().configuration.get(VERSION_PROPERTY)
+        if found is None:
+            raise CatalogError(
+                f"{self._place(table)}: a Delta table, but not one of this project's; give --catalog another directory"
+            )
+        if int(found) > CATALOG_VERSION:
+            raise CatalogError(
+                f"{self._place(table)}: written with catalog version {found}, this code has {CATALOG_VERSION}; "
+                "use a newer release"
+            )
+
+    def _commit(self, table: Table, change_of: Callable[[DeltaTable], TableChange]) -> int:
+        delta = self._open(table)
+        if delta is not None:
+            change = change_of(delta)
+            if change.is_empty:
+                return change.counted
+            with committing(self.path):
+                if self._is_committed(table, delta, change):
+                    return change.counted
+        # Others write, too. On a local disk they wait from now on; an object store has no lock, so there it is tried.
+        for attempt in range(_ATTEMPTS):
+            with committing(self.path):
+                delta = self._open(table) or self._made(table)
+                change = change_of(delta)
+                if change.is_empty or self._is_committed(table, delta, change):
+                    return change.counted
+            time.sleep(random.uniform(0, min(_PAUSE_MAX, _PAUSE_FIRST * 2**attempt)))
+        raise CatalogError(
+            f"{self._place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
+            "the index files are in place: run the same command again to record them"
+        )
+
+    def _made(self, table: Table) -> DeltaTable:
+        try:
+            return DeltaTable.create(
+                self._place(table),
+                table.schema(),
+                name=table.name,
+                description=table.comment,
+                configuration={VERSION_PROPERTY: str(CATALOG_VERSION), **TABLE_PROPERTIES},
+                raise_if_key_not_exists=False,  # one is this project's own
+            )
+        except (DeltaError, OSError) as error:
+            if (delta := self._open(table)) is not None:  # in an object store, where there is no lock
+                return delta
+            raise CatalogError(
+                f"{self._place(table)}: cannot make the table {table.name}: {_one_line(error)}"
+            ) from error
+
+    def _is_committed(self, table: Table, delta: DeltaTable, change: TableChange) -> bool:
+        """Commit right after a version; False if another writer was faster."""
+        try:
+            if change.updates.num_rows or change.deletes.num_rows:
+                _merge(table, delta, change)
+            else:
+                _append(table, delta, change.inserts)
+        except CommitFailedError:
+            return False
+        except (DeltaError, OSError) as error:
+            raise CatalogError(f"{self._place(table)}: cannot be written: {_one_line(error)}") from error
+        return True
+
+
+_HERE_OR_NOT_AT_ALL: Final = CommitProperties(max_commit_retries=0)
+_ZSTD: Final = WriterProperties(compression="ZSTD")
+
+
+def _append(table: Table, delta: DeltaTable, rows: pa.Table) -> None:
+    write_deltalake(
+        delta,
+        rows.sort_by([(name, "ascending") for name in table.key]),
+        mode="append",
+        target_file_size=_FILE_BYTES,
+        commit_properties=_HERE_OR_NOT_AT_ALL,
+        writer_properties=_ZSTD,
+    )
+
+
+def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
+    key = " AND ".join(f'old."{name}" = new."{name}"' for name in table.key)
+    values = {f'"{name}"': f'new."{name}"' for name in table.column_names}
+    merge = delta.merge(
+        _marked_rows(table, change),
+        key,
+        source_alias="new",
+        target_alias="old",
+        streamed_exec=False,  # else the least and largest keys do not leave out files
+        commit_properties=_HERE_OR_NOT_AT_ALL,
+        writer_properties=_ZSTD,
+    )
+    merge = merge.when_matched_delete(f"new.{_DELETED}").when_matched_update(values)
+    merge.when_not_matched_insert(values, f"NOT new.{_DELETED}").execute()
+
+
+def _marked_rows(table: Table, change: TableChange) -> pa.Table:
+    """All rows of a change in the order of the key, which puts neighbours into one file; and which are to go."""
+    whole = pa.concat_tables([change.inserts, change.updates])
+    rows = whole.append_column(_DELETED, pa.repeat(False, whole.num_rows))
+    if count := change.deletes.num_rows:
+        nullable = pa.schema([field.with_nullable(True) for field in rows.schema])
+        values = {**{name: change.deletes[name] for name in table.key}, _DELETED: pa.repeat(True, count)}
+        columns = [values.get(field.name, pa.nulls(count, field.type)) for field in nullable]
+        rows = pa.concat_tables([rows.cast(nullable), pa.table(columns, schema=nullable)])
+    return rows.sort_by([(name, "ascending") for name in table.key])
+
+
+def _one_line(error: Exception) -> str:
+    """Without colours, and without the frames of a stack that Rust adds in lines of their own."""
+    lines = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()
+    return " ".join(line.strip() for line in lines if not re.match(r"\s*(at |[0-9]+: )", line))

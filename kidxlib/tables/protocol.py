@@ -1,0 +1,77 @@
+"""What a run asks of a catalog's tables, whoever keeps them: delta-rs, Spark, or memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from kidxlib.catalog.change import Change, Found
+from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.rows import Table
+
+
+class Tables(Protocol):
+    """Tables of one catalog. Each change is one commit of one table."""
+
+    @property
+    def path(self) -> str:
+        """The directory or URL below which they are."""
+
+    def version(self, table: Table) -> int | None:
+        """The version of a table in Delta's history; None where there is no such table.
+
+        Raises:
+            CatalogError: it cannot be read.
+        """
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """Some columns of the rows of which all conditions are true, in the catalog's own schema and in any order.
+
+        Args:
+            names: None for all columns.
+            version: None for the latest. A table that does not exist has no rows.
+
+        Raises:
+            CatalogError: it cannot be read.
+        """
+
+    def change(
+        self,
+        table: Table,
+        found: Found,
+        change: Change,
+        *,
+        by: Sequence[str],
+        since: int | None = None,
+        build_id: str = "",
+    ) -> int:
+        """Commit what rows that were found change. A table is made once it gets rows.
+
+        Args:
+            change: asked again with the latest rows each time that another writer committed first.
+            by: columns of the key; `change` gets all rows of the table that agree in these with a row that was found.
+            since: of `SCANNED`, the version that the run compared its listing with; what another run has recorded since
+                then of a later state of a log stays.
+            build_id: of the run, with `since`.
+
+        Returns:
+            How many rows were added or changed, as the change counts them. Nothing is committed where it is empty.
+
+        Raises:
+            CatalogError: others committed first, each time that it was tried; or the table cannot be written.
+        """
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Commit rows whose keys nobody else has, as those of a run with its own id.
+
+        Raises:
+            CatalogError: as `change`.
+        """

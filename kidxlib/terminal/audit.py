@@ -1,0 +1,137 @@
+"""What an audit found, on screen and as JSON: `kidx verify` and the job verify_index say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.filesize import decimal
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.rows import AuditRows, Kind
+from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
+from kidxlib.audit.summary import ActionCounts, AuditSummary
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.terminal.console import note, print_json, print_line, print_more, rate
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.tables import print_table
+
+#: Of a kind, what is reported on screen one by one.
+SHOWN: Final = 20
+
+#: Bytes a second that a broker reads when it recovers: the less of what was measured.
+START_RATE: Final = 250_000_000
+
+#: Verdicts on logs, and on other files, in the order in which they are shown.
+_OF_LOGS: Final = (Verdict.WHOLE, Verdict.SAFE, Verdict.TORN, Verdict.BROKEN)
+_OF_INDEX_FILES: Final = (Verdict.IDENTICAL, Verdict.SAFE, Verdict.BROKEN)
+
+#: Where index files were looked for, when no place was given.
+BESIDE_LOGS: Final = "beside the logs"
+
+#: Files that a broker would remove, one of them and several.
+_REMOVED: Final = {
+    Removal.DELETED: ("file marked .deleted", "files marked .deleted"),
+    Removal.CLEANED: ("file left unfinished by the cleaner", "files left unfinished by the cleaner"),
+    Removal.SWAP: ("file of a swap that was not complete", "files of swaps that were not complete"),
+    Removal.SWAPPED: ("file in whose place another is swapped", "files in whose place others are swapped"),
+    Removal.ORPHAN: ("index file without a log", "index files without a log"),
+}
+
+
+def say_broken_logs(paths: Iterable[str]) -> int:
+    """Say of which logs a repair of index files does not mend; how many there are."""
+    broken = sorted(paths)
+    if broken:
+        more = f", and {len(broken) - 1:,} more" if len(broken) > 1 else ""
+        note(f"broken, and no repair of index files mends it: {broken[0]}{more}; kidx verify says what is wrong")
+    return len(broken)
+
+
+def exit_code(summary: AuditSummary, fail_on: Verdict) -> ExitCode:
+    """What `--fail-on` makes of an audit."""
+    return ExitCode.PROBLEMS_FOUND if summary.fails(fail_on) else ExitCode.OK
+
+
+def show_json(rows: AuditRows, summary: AuditSummary, **more: object) -> None:
+    """Print the JSON object; `more` stands in it too."""
+    shown = {
+        kind.value: [row.values() for row in of_kind]
+        for kind, of_kind in rows.by_kind().items()
+        if kind is not Kind.NOT_READY or summary.not_ready is not None
+    }
+    start = {
+        "start_bytes": summary.read_bytes,
+        "start_seconds": summary.read_bytes / START_RATE,
+        "start_holds_for": list(HOLDS_FOR),
+    }
+    print_json({**more, **shown, **start})
+
+
+def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
+    """Print what was found, the worst first, and what a broker would do at its next start.
+
+    Args:
+        looked_in: where index files were looked for.
+    """
+    print_table(
+        title,
+        ("log", *(verdict.value for verdict in _OF_LOGS)),
+        [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
+        text_columns=1,
+    )
+    suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX})
+    rows: list[list[str | int]] = [
+        [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes
+    ]
+    print_line(f"index files: {', '.join(looked_in[:SHOWN])}")
+    print_table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
+    for file in summary.reported[:SHOWN]:
+        what = file.detail or "no such file"
+        at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
+        print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
+        print_line(f"  {file.consequence}")
+    _print_more(summary.reported_count)
+    _show_start(summary)
+    if summary.not_ready is not None:
+        for segment in summary.not_ready[:SHOWN]:
+            print_line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
+        _print_more(summary.not_ready_count)
+        if not summary.not_ready_count:
+            print_line("ready for tiering: all inactive segments")
+
+
+def _show_start(summary: AuditSummary) -> None:
+    print_table(
+        f"a broker's next start (partitions after a clean stop: {summary.starts[True]:,}, after an unclean one: "
+        f"{summary.starts[False]:,})",
+        ("it would", "segments", "bytes", "bytes read", "bytes lost", "records lost"),
+        [
+            (action.value, *(getattr(counts, name) for name in ActionCounts.__dataclass_fields__))
+            for action in StartupAction
+            if (counts := summary.actions.get(action.value)) is not None
+        ],
+        text_columns=1,
+    )
+    for failure in list(summary.failures)[:SHOWN]:
+        print_line(f"{StartupAction.FAIL}: {failure}")
+    _print_more(len(summary.failures))
+    for segment in summary.lost[:SHOWN]:
+        lost = segment.lost_records
+        records = "an unknown number of records" if lost is None else f"{lost:,} records"
+        of_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
+        print_line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
+        print_line(f"  {segment.detail}")
+    _print_more(summary.lost_count)
+    for why, count in sorted(summary.removed.items()):
+        one, more = _REMOVED[Removal(why)]
+        print_line(f"a broker will remove: {count:,} {one if count == 1 else more}")
+    if summary.read_bytes:
+        seconds = summary.read_bytes / START_RATE
+        takes = f"about {seconds:,.0f} s at {rate(START_RATE, 1)}" if seconds >= 1 else "less than a second"
+        print_line(f"it would read {decimal(summary.read_bytes)}: {takes}")
+    print_line(f"start-up simulation valid for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
+
+
+def _print_more(count: int) -> None:
+    print_more(count - SHOWN, "; --json has them all")

@@ -1,0 +1,82 @@
+"""What a build did, on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rich.filesize import decimal
+
+from kidxlib.build.summary import Counts
+from kidxlib.storage.publisher import Published
+from kidxlib.terminal.console import print_detail, print_line, print_more, rate
+from kidxlib.terminal.tables import print_table
+
+#: Topics and segments shown on screen, and segments in the JSON object; their numbers are always there.
+TOPICS_SHOWN: Final = 40
+PROBLEMS_SHOWN: Final = 20
+
+
+def print_counts(title: str, counts: Counts) -> None:
+    """Show a row per topic and the segments with problems."""
+    topics = counts.largest_topics()
+    if topics:
+        print_table(
+            title,
+            ("topic", "segments", "bytes", "batches", "entries", "aborted", "written", "unchanged", "kept", "problems"),
+            [
+                (
+                    topic.topic,
+                    topic.segments,
+                    topic.log_bytes,
+                    topic.batches,
+                    topic.entries,
+                    topic.aborted_transactions,
+                    *(topic.by_published[kind] for kind in (Published.WRITTEN, Published.UNCHANGED, Published.KEPT)),
+                    topic.problems,
+                )
+                for topic in topics[:TOPICS_SHOWN]
+            ],
+            text_columns=1,
+        )
+    print_more(len(topics) - TOPICS_SHOWN, " topics")
+    for segment in counts.problems[:PROBLEMS_SHOWN]:
+        print_line(
+            f"{segment.status}: {segment.log_path}: byte {segment.reason_position or 0}: "
+            f"{segment.reason}: {segment.reason_detail}"
+        )
+    print_more(counts.problem_count - PROBLEMS_SHOWN, " segments with problems")
+    if counts.by_published[Published.KEPT]:
+        print_line(
+            f"kept: {counts.by_published[Published.KEPT]:,} truncated segments keep the index files they have: beside "
+            "a corrupt log a new index would suppress the broker's own truncation at its next clean start "
+            "(--accept-truncated writes them all the same)"
+        )
+    if counts.by_transaction_index[Published.KEPT]:
+        print_line(
+            f"kept: {counts.by_transaction_index[Published.KEPT]:,} .txnindex files stay as they are: which "
+            "transactions were open where their segments begin is not known, and an index that lacks aborted ones "
+            "would show their records to read-committed consumers"
+        )
+    for name in counts.kept[:PROBLEMS_SHOWN]:
+        print_line(f"kept: {name} stays as it is: what came before the segments at hand is not known")
+    print_more(len(counts.kept) - PROBLEMS_SHOWN, " files kept")
+
+
+def print_skipped(counts: Iterable[tuple[str, int]]) -> None:
+    """Show in one line how many files and directories are no segments, by reason, to whoever asks for details. Of those
+    that nobody expects there each has had a warning.
+    """
+    text = ", ".join(f"{count:,} × {reason}" for reason, count in sorted(counts))
+    if text:
+        print_detail(f"skipped: {text}")
+
+
+def print_rate(log_bytes: int, scan_seconds: float, seconds: float) -> None:
+    """Show how fast logs were read, and how long the run took.
+
+    Args:
+        scan_seconds: in which logs were read, without what it took to begin.
+    """
+    read = f"read {decimal(log_bytes)} in {scan_seconds:.1f} s ({rate(log_bytes, scan_seconds)}); " if log_bytes else ""
+    print_line(f"{read}{seconds:.1f} s in all")

@@ -1,0 +1,126 @@
+"""What the options that name directories mean: an index directory may be no log dir, and no other source's place."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from kidxlib.build.source import Source
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.storage.location import Location, given_location, is_inside
+from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
+from kidxlib.storage.s3 import SCHEME
+
+#: So many directories, and entries of each, show whether a directory holds logs.
+_LOOKED_AT_MAX: Final = 50
+_ENTRIES_MAX: Final = 200
+
+
+def index_dir_to_write(option: str, path: str) -> Location:
+    """The absolute path of an index directory, which need not exist: on this machine, on a file system that every
+    executor mounts, or in an object store.
+
+    Raises:
+        UsageError: it is a URL of something else, a file stands in its place or on the way to it, or it is in the log
+            dir of a broker.
+    """
+    if not path:
+        raise UsageError(f"{option} '': expected the path of a directory")
+    if (place := given_location(f"{option} ", path)) is not None:
+        return place
+    try:
+        directory = Path(os.path.realpath(path))
+    except ValueError as error:  # of a NUL
+        raise UsageError(f"{option} {path}: {error}") from error
+    # Not pathlib's own, which raise where a directory may not be entered.
+    nearest = next(above for above in (directory, *directory.parents) if os.path.exists(above))
+    if not os.path.isdir(nearest):
+        raise UsageError(
+            f"{option} {path}: {nearest} is a file; expected a directory, or a place where one can be made"
+        )
+    for above in (directory, *directory.parents):
+        if is_brokers(above):
+            raise UsageError(
+                f"{option} {path}: {above} is a broker's log dir (it holds {META_PROPERTIES}), and a broker does not "
+                "start beside directories that are no partitions; expected a place of its own"
+            )
+    if (log := _log_in(directory)) is not None:
+        raise UsageError(
+            f"{option} {path}: it is a log dir, {log} is there, and its index files would be replaced; expected a "
+            f"place of its own{_hint(option)}"
+        )
+    return directory
+
+
+def _log_in(directory: Path) -> str | None:
+    """The path of a log in a directory, or in one of its first partitions, or of those of its first sources: in an
+    index directory there is none. None where none is found, or not all may be listed.
+    """
+    places, looked_at = [directory], 0
+    while places and looked_at < _LOOKED_AT_MAX:
+        place, looked_at = places.pop(0), looked_at + 1
+        try:
+            with os.scandir(place) as entries:
+                inside = list(itertools.islice(entries, _ENTRIES_MAX))
+        except OSError:
+            continue
+        for entry in inside:
+            if entry.name.endswith(LOG_SUFFIX):
+                return entry.path
+            is_source = place == directory and parse_partition_directory(entry.name) is None
+            if entry.is_dir(follow_symlinks=False) and (is_source or parse_partition_directory(entry.name) is not None):
+                places.append(Path(entry.path))
+    return None
+
+
+def existing_index_dir(option: str, path: str) -> Location:
+    """The absolute path of an index directory that a build has made, or its place in an object store.
+
+    Raises:
+        UsageError: there is no such directory, or an object store does not say so.
+    """
+    if (place := given_location(f"{option} ", path)) is not None:
+        try:
+            if place.exists():
+                return place
+        except OSError as error:
+            raise UsageError(f"{option} {path}: {error.strerror}") from error
+    if not os.path.isdir(path):
+        raise UsageError(f"{option} {path}: no such directory; expected an index directory that a build has made")
+    return Path(os.path.realpath(path))
+
+
+def ensure_no_overlap(
+    index_dir: Location | None, catalog: str | None, sources: Iterable[Source], *, option: str = "--index-dir"
+) -> None:
+    """Nothing is written into or around a source; and VACUUM would delete index files that stand among tables.
+
+    Args:
+        index_dir: None where index files go beside the segments on purpose.
+        catalog: a path or URL; None where there is no catalog directory.
+        option: what names the index directory.
+
+    Raises:
+        UsageError: two of the directories are the same, or one is inside the other.
+    """
+    directories = [(f"source {source.path}", str(source.path)) for source in sources]
+    written = []
+    if index_dir is not None:
+        written.append((f"{option} {index_dir}", str(index_dir)))
+    if catalog is not None:
+        written.append((f"--catalog {catalog}", re.sub("^s3[an]://", SCHEME, catalog)))  # Hadoop's names of the same
+    for number, (what, path) in enumerate(written):
+        for other_what, other in directories + written[:number]:
+            if is_inside(path, other) or is_inside(other, path):
+                raise UsageError(f"{what} and {other_what}: one is inside the other; keep them apart{_hint(what)}")
+
+
+def _hint(option: str) -> str:
+    """What a command has for who wants index files beside logs. The library has nothing that writes there."""
+    return " (--in-place writes beside the segments)" if option.startswith("--index-dir") else ""

@@ -1,0 +1,48 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT
+from kidxlib.terminal.console import show_details
+from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.progress import end_phases
+
+topics: Final = click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")
+interval_bytes: Final = click.option(
+    "--interval-bytes",
+    metavar="BYTES",
+    type=IntegerRange(0, 2**31 - 1),
+    default=INTERVAL_BYTES_DEFAULT,
+    show_default=True,
+    help="Kafka's index.interval.bytes.",
+)
+accept_truncated: Final = click.option(
+    "--accept-truncated", is_flag=True, help="With --in-place: also write the index of a corrupt log's valid prefix."
+)
+processes: Final = click.option(
+    "--processes",
+    metavar="N",
+    type=IntegerRange(1),
+    help="Number of processes that read. [default: one per core]",
+)
+
+
+def _begin(context: click.Context, _: click.Parameter, verbose: bool) -> None:
+    show_details(verbose)
+    context.call_on_close(end_phases)
+
+
+#: For a command that begins phases: they end with it, however it ends.
+verbose: Final = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_begin,
+    help="Also say what was skipped, and how long each phase took.",
+)
+as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")

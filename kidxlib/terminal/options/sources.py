@@ -1,0 +1,39 @@
+"""What the options `--source` and `--topics` mean."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from kidxlib.build.source import Source, parse_source
+from kidxlib.errors import UsageError
+
+
+def parse_sources(given: Iterable[str]) -> tuple[Source, ...]:
+    """The sources that the `--source` options mean.
+
+    Raises:
+        UsageError: one is no directory, or names are missing or given twice.
+    """
+    texts = tuple(given)
+    sources = tuple(parse_source(text, name_required=len(texts) > 1) for text in texts)
+    for name, count in Counter(source.name for source in sources).items():
+        if count > 1:
+            raise UsageError(f"--source: the name {name} is given {count} times; each source needs its own")
+    return sources
+
+
+def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
+    """The regular expression for the names of topics.
+
+    Args:
+        option: what the caller gave it as, for messages.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"{option} {pattern}: not a regular expression: {error}") from error

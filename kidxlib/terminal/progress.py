@@ -1,0 +1,106 @@
+"""What a command is doing: on a terminal a line that moves, else a line now and then, on standard error.
+
+A phase lasts until the next one begins, a result is printed or the command ends (the option
+`kidxlib.terminal.options.shared.verbose` sees to that). It costs nothing to begin one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rich.console import Console
+
+from kidxlib.terminal.console import note, rate, shows_details
+from kidxlib.terminal.moving_line import MovingLine
+from kidxlib.terminal.phase import Done, Phase
+
+#: Where no one watches: a phase that is over sooner is not named, and from then on there is a line so often.
+QUIET_SECONDS: Final = 1.0
+LINE_SECONDS: Final = 10.0
+
+
+class _Lines:
+    """A line now and then: for logs, and whoever reads them later."""
+
+    def __init__(self, phase: Phase) -> None:
+        self._phase = phase
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._print, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _print(self) -> None:
+        wait = QUIET_SECONDS
+        while not self._over.wait(wait):
+            wait = LINE_SECONDS
+            note(f"{time.strftime('%H:%M:%S')} {', '.join(self._parts())}")
+
+    def _parts(self) -> Iterable[str]:
+        name, done = self._phase.state()
+        if done is None:
+            yield name
+            return
+        yield f"{name}: {self._phase.amount(done)}"
+        left = self._phase.seconds_left(done)
+        if left is not None:
+            yield rate(done.log_bytes, done.seconds)
+            yield f"{left:.0f} s left"
+
+
+class _Phases:
+    """The phases of the command that this process runs."""
+
+    def __init__(self) -> None:
+        self._phase: Phase | None = None
+        self._shown: _Lines | MovingLine | None = None
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def begin(self, phase: Phase) -> None:
+        self._stop()
+        self._phase = phase
+        watched = sys.stderr.isatty() and Console(stderr=True).is_interactive
+        self._shown = MovingLine(phase) if watched else _Lines(phase)
+
+    def end(self) -> None:
+        self._stop()
+        seconds, self._seconds = self._seconds, defaultdict(float)
+        if seconds and shows_details():
+            note("took: " + ", ".join(f"{name} {taken:.1f} s" for name, taken in seconds.items()))
+
+    def _stop(self) -> None:
+        shown, self._shown = self._shown, None
+        if shown is not None:
+            shown.stop()
+        if self._phase is not None:
+            self._seconds[self._phase.name] += self._phase.seconds
+            self._phase = None
+
+
+_phases: Final = _Phases()
+
+
+def begin_phase(
+    name: str, *, done: Callable[[], Done] | None = None, segments: int = 0, log_bytes: int = 0, after: str = ""
+) -> None:
+    """Say what is being done from now on.
+
+    Args:
+        name: as "listing".
+        done: tells how much is done; called from another thread.
+        segments, log_bytes: all that there is to do.
+        after: what is being done when all segments are, if no other phase has begun by then.
+    """
+    _phases.begin(Phase(name, time.monotonic(), done, segments, log_bytes, after or name))
+
+
+def end_phases() -> None:
+    """End the last phase, and where details are wanted say how long each one took."""
+    _phases.end()

@@ -1,0 +1,191 @@
+"""Files that people write in TOML: read, checked by a pydantic model, and what is wrong is said with its key."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import re
+import stat
+import sys
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainValidator,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from kidxlib.errors import UsageError
+
+#: Of a file that people write.
+_BYTES_MAX: Final = 64 * 1024 * 1024
+LONG_MAX: Final = 2**63 - 1
+
+
+class TomlTable(BaseModel):
+    """A table of a file. Its keys are the fields, or their aliases.
+
+    Keys may have Kafka's dots. To TOML `retention.ms` is a table `retention` with a key `ms`, quoted or not; both are
+    read.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys(cls, table: object) -> object:
+        """The table by keys with their dots; each is known, and given once."""
+        if not isinstance(table, dict):
+            return table
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        flat: dict[str, Any] = {}
+        for key, value in _flat(table, known):
+            if key not in known:
+                nearest = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(sorted(known))}"
+                raise PydanticCustomError("key", "{problem}", {"key": key, "problem": f"unknown key; {hint}"})
+            if key in flat:
+                raise PydanticCustomError("key", "{problem}", {"key": key, "problem": "given twice; keep one of them"})
+            flat[key] = value
+        return flat
+
+    def given(self) -> dict[str, Any]:
+        """The values that the file has, by field."""
+        return {name: value for name, value in self if name in self.model_fields_set}
+
+
+def _flat(table: Mapping[str, Any], known: Collection[str], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        key = above + name
+        if key not in known and isinstance(value, dict) and any(each.startswith(f"{key}.") for each in known):
+            yield from _flat(value, known, f"{key}.")
+        else:
+            yield key, value
+
+
+def expected(text: str) -> WrapValidator:
+    """A validator that says of a value that is refused what was expected in its place."""
+
+    def check(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except (ValueError, RecursionError, UsageError) as error:
+            raise ValueError(f"expected {text}") from error
+
+    return WrapValidator(check)
+
+
+def pattern(value: object) -> re.Pattern[str]:
+    """A regular expression.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return re.compile(str(value))
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"expected a regular expression ({error})") from error
+
+
+Pattern = Annotated[re.Pattern[str], PlainValidator(pattern)]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def checked(path: Path, text: str, model: type[_Model]) -> _Model:
+    """What a document holds.
+
+    Args:
+        path: the file's, for messages.
+
+    Raises:
+        UsageError: it cannot be parsed, has an unknown key (the nearest known one is named) or a wrong value.
+    """
+    try:
+        return model.model_validate(_parse(path, text))
+    except ValidationError as error:
+        raise UsageError(f"{path}: {_what_is_wrong(error)}") from error
+
+
+def _what_is_wrong(error: ValidationError) -> str:
+    """The first key that is wrong, what was found there, and what was expected."""
+    first = error.errors()[0]
+    where, context = _place(first["loc"]), first.get("ctx", {})
+    match first["type"]:
+        case "key":
+            return f"{_place((*first['loc'], context['key']))}: {context['problem']}"
+        case "missing":
+            return f"{where}: missing; each such table needs it"
+        case "value_error":
+            problem = str(context["error"])
+        case "model_type":
+            problem = "expected a table"
+        case "dict_type":
+            problem = f"expected tables [{where}.NAME]"
+        case "list_type" | "tuple_type":
+            problem = f"expected tables [[{where}]]"
+        case _:
+            problem = first["msg"].replace("Input should be", "expected to be")
+    return f"{where} = {_shown(first['input'])}; {problem}"
+
+
+def _place(parts: tuple[str | int, ...]) -> str:
+    """Names of tables and keys, with dots; of the tables in an array, their number from 1 on."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f" {part + 1}:"
+        else:
+            name = part if re.fullmatch(r"[\w.-]+", part) else repr(part)
+            text += f"{(' ' if text.endswith(':') else '.') if text else ''}{name}"
+    return text.removesuffix(":")
+
+
+def _shown(value: object) -> str:
+    """A value in a message, as far as Python writes it."""
+    try:
+        return repr(value)
+    except (RecursionError, ValueError):  # of a hexadecimal number of too many digits
+        return "…"
+
+
+def read_text(path: Path, what: str = "policies") -> str:
+    """What a file holds that people write.
+
+    Args:
+        what: it is expected to hold, for messages.
+
+    Raises:
+        UsageError: it cannot be read, or is no such file.
+    """
+    try:
+        is_pipe, content = stat.S_ISFIFO(path.stat().st_mode), b""
+        if not is_pipe:
+            with path.open("rb") as file:
+                content = file.read(_BYTES_MAX + 1)  # a device, as /dev/zero, has no size and no end
+        if is_pipe or len(content) > _BYTES_MAX:
+            raise UsageError(f"{path}: no file of {what}: a pipe, or more than {_BYTES_MAX:,} bytes")
+        return io.TextIOWrapper(io.BytesIO(content), "utf-8").read()  # with line ends as those of a text file
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the {what}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start}: not UTF-8, expected a TOML file") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: a number of more than {sys.get_int_max_str_digits():,} digits") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: its values are nested too deeply") from error

@@ -1,0 +1,128 @@
+"""What docs/architecture.md promises of the code's shape."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.docs.module_tests import TABLE, imported_by, own_test, rows, unmirrored_tests
+from tests.docs.module_tests import modules as modules_of_kidxlib
+from tests.docs.package_graph import PICTURE, below, package_imports, picture
+from tests.docs.pages import PROJECT
+
+#: Lines of a module, of half of them, and of a function that is not compiled.
+MODULE_MOST, MODULE_HALF, FUNCTION_MOST = 400, 120, 60
+#: Whose functions are as short, too.
+OTHER_DIRECTORIES = ("airflow_dags", "benchmarks", "tests")
+#: Entries of a directory; kidxlib itself holds the packages.
+DIRECTORY_MOST = 20
+TOP_DIRECTORY = "kidxlib"
+TOP_MOST = 28
+
+
+#: How no docstring begins: then a reader would have to look elsewhere for what it is about.
+WITHOUT_SUBJECT = re.compile(r"(Of|Those|By|As|It|The same)\b")
+
+
+def modules() -> list[Path]:
+    found = [*PROJECT.glob("kidxlib/**/*.py"), *PROJECT.glob("jobs/**/*.py")]
+    return sorted(path for path in found if path.name != "__init__.py")
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    """Those that are not compiled, by name, with their lines."""
+    others = (path for name in OTHER_DIRECTORIES for path in PROJECT.glob(f"{name}/**/*.py"))
+    for path in (*modules(), *others):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and not any("njit" in ast.unparse(by) for by in node.decorator_list):
+                assert node.end_lineno is not None
+                yield f"{path.relative_to(PROJECT)}: {node.name}", node.end_lineno - node.lineno + 1
+
+
+def test_modules_and_functions_are_short() -> None:
+    lines = {str(path.relative_to(PROJECT)): len(path.read_text().splitlines()) for path in modules()}
+    assert {name: count for name, count in lines.items() if count > MODULE_MOST} == {}
+    assert median(lines.values()) <= MODULE_HALF
+    assert {name: count for name, count in functions() if count > FUNCTION_MOST} == {}
+
+
+def test_a_docstring_begins_with_what_it_is_about() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    begun = {
+        f"{path.relative_to(PROJECT)}:{getattr(node, 'lineno', 1)}": text.splitlines()[0]
+        for root in ("kidxlib", "jobs", "airflow_dags", "benchmarks")
+        for path in sorted(PROJECT.glob(f"{root}/**/*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented) and (text := ast.get_docstring(node))
+    }
+    assert {name: line for name, line in begun.items() if WITHOUT_SUBJECT.match(line)} == {}
+
+
+def test_a_directory_can_be_read_at_a_glance() -> None:
+    directories = {path.parent for path in modules()}
+    entries = {
+        str(directory.relative_to(PROJECT)): len([path for path in directory.iterdir() if path.name != "__pycache__"])
+        for directory in directories
+    }
+    assert entries.pop(TOP_DIRECTORY) <= TOP_MOST
+    assert {name: count for name, count in entries.items() if count > DIRECTORY_MOST} == {}
+
+
+def test_mypy_knows_each_compiled_module() -> None:
+    """What stands inside compiled functions is typed by numba: pyproject.toml lists their modules."""
+    compiled = {
+        ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+        for path in modules()
+        if "from kidxlib.jit.compiler import njit" in path.read_text()
+    }
+    overrides = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    assert [set(each["module"]) for each in overrides if "disable_error_code" in each] == [compiled]
+
+
+def test_the_picture_is_of_this_code() -> None:
+    assert PICTURE.read_text() == picture(), "run .venv/bin/python -m tests.docs.render"
+
+
+def test_no_package_needs_itself() -> None:
+    edges = package_imports()
+    assert [package for package in edges if package in below(edges, package)] == []
+
+
+@pytest.mark.parametrize("package", sorted(package_imports()))
+def test_tests_stand_where_their_package_does(package: str) -> None:
+    """The library's below tests/kidxlib, those of jobs.common below tests/jobs."""
+    root, _, name = package.removeprefix("jobs.").partition(".")
+    directory = PROJECT / "tests" / root.replace("common", "jobs") / name
+    assert list(directory.rglob("test_*.py")), f"{package}: no test below {directory}"
+
+
+def test_pytest_enters_every_directory_of_tests(pytestconfig: pytest.Config) -> None:
+    left_out = pytestconfig.getini("norecursedirs")
+    files = (path.relative_to(PROJECT) for path in PROJECT.glob("tests/**/test_*.py"))
+    directories = {name for path in files for name in path.parts[:-1]}
+    assert [name for name in directories if any(fnmatch(name, pattern) for pattern in left_out)] == []
+
+
+def test_each_module_has_a_test_of_its_name_or_a_row() -> None:
+    without = [module for module in modules_of_kidxlib() if not own_test(module).exists()]
+    named = [module for module, _ in rows()]
+    assert named == sorted(named), f"{TABLE}: rows in the order of modules"
+    assert named == without, f"{TABLE} has a row for each module without test_<module>.py, and for no other"
+
+
+def test_each_test_of_the_library_has_the_name_of_what_it_tests() -> None:
+    assert unmirrored_tests() == []
+
+
+@pytest.mark.parametrize(("module", "tests"), rows(), ids=lambda value: value if isinstance(value, str) else "")
+def test_the_tests_of_a_row_reach_its_module(module: str, tests: list[str]) -> None:
+    assert tests, f"{TABLE}: {module} has no test"
+    assert [test for test in tests if not (PROJECT / test).exists()] == []
+    assert [test for test in tests if module not in imported_by(test)] == []

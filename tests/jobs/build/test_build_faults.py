@@ -1,0 +1,355 @@
+"""The build job or a part of it is killed, or two run at the same time: the end is as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.conftest import Say
+from tests.faults.disks import mounted, remount
+from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
+from tests.faults.trees import in_memory, indexes, slow_log, small_log, staging_files, write_log
+from tests.support.logs import golden
+from tests.support.opened_files import OpenedFiles
+from tests.support.spark.jobs import Place, build, start
+from tests.support.spark.processes import processes_of, worker
+from tests.support.terminal import without_progress
+
+COPIES = 3
+#: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
+SLOW = 1 << 30
+PAGE = 4096
+#: No step of a job on Spark takes as long; what does, hangs.
+DEADLINE_SECONDS = 300.0
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's partitions several times over, so that a build has many segments in several waves."""
+    directory = tmp_path_factory.mktemp("faults") / "kafka-logs"
+    for partition in golden.SAMPLES.iterdir():
+        for copy in range(COPIES):
+            name = f"{partition.name.rpartition('-')[0]}-{copy}"
+            shutil.copytree(partition, directory / name, copy_function=os.link)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def settings(log_dir: Path) -> Path:
+    """About four waves."""
+    size = sum(log.stat().st_size for log in log_dir.glob("*/*.log"))
+    path = log_dir.with_name("settings.toml")
+    path.write_text(f"[build]\nwave_bytes = {size // 3}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, log_dir: Path, settings: Path
+) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """What a build leaves when nothing happens to it."""
+    place = Place(tmp_path_factory.mktemp("undisturbed"), log_dir, settings)
+    ended = build(*place.arguments)
+    assert ended.code == 0, ended.err
+    assert ended.json["waves"] >= 3
+    return place.state()
+
+
+def driver(job: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, _, command in processes_of(job) if "-m jobs.build_index" in command]
+
+
+def jvm(job: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, _, command in processes_of(job) if "org.apache.spark.deploy.SparkSubmit" in command]
+
+
+def seconds_of_a_build(place: Place) -> float:
+    """How long it takes when nothing happens to it."""
+    start_at = time.monotonic()
+    assert build(*place.arguments).code == ExitCode.OK
+    return time.monotonic() - start_at
+
+
+def kill_one(job: subprocess.Popen[str], find: Callable[[subprocess.Popen[str]], list[int]]) -> bool:
+    """Kill the first such process as soon as there is one; False where the job ends without."""
+    while job.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            for pid in find(job):
+                os.kill(pid, signal.SIGKILL)
+                return True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(0.01)
+    return False
+
+
+@pytest.mark.parametrize("victim", [driver, jvm, worker], ids=lambda victim: str(victim.__name__))
+def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
+    victim: Callable[[subprocess.Popen[str]], list[int]],
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
+    pytestconfig: pytest.Config,
+) -> None:
+    """Kill -9 once a wave is recorded: what is under a final name is whole, finished waves are not read again."""
+    if victim is not driver and not pytestconfig.getoption("exhaustive"):
+        pytest.skip("with --exhaustive: takes two minutes; a cluster loses its executors in any case")
+    files, expected_rows = undisturbed
+    place = Place(tmp_path, log_dir, settings)
+    job = start(*place.arguments)
+    segments = place.catalog / "segments"
+    while job.poll() is None and not (DeltaTable.is_deltatable(str(segments)) and DeltaTable(segments).version() >= 1):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(0.01)
+    assert kill_one(job, victim), job.communicate()
+    _, messages = job.communicate()
+    # A lost worker costs one attempt of one task; a lost driver or JVM is the end of this run.
+    assert (job.returncode == 0) == (victim is worker), messages
+    assert ("error: Spark's JVM has ended during the job." in messages) == (victim is jvm), messages
+
+    found = {str(path.relative_to(place.index_dir)): path for path in place.index_dir.rglob("*.*index")}
+    assert {name: path.read_bytes() for name, path in found.items() if not path.name.startswith(".")} == {
+        name: files[name] for name, path in found.items() if not path.name.startswith(".")
+    }
+    recorded = place.recorded()
+    with OpenedFiles(log_dir.iterdir()) as opened:
+        again = build(*place.arguments)
+    assert again.code == 0, again.err
+    assert recorded and not recorded & {str(path) for path in opened.logs()}
+    assert place.state() == (files, expected_rows)
+
+
+def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: Path, settings: Path) -> None:
+    """Kill -9 of each Python worker there is, until the job gives up."""
+    place = Place(tmp_path, log_dir, settings)
+    job = start(*place.arguments)
+    while kill_one(job, worker):
+        pass
+    out, messages = job.communicate()
+    assert (job.returncode, out) == (ExitCode.FAILED, ""), messages
+    assert messages.splitlines()[-1].startswith("error: a Python worker has ended at each attempt at a task"), messages
+    assert "Traceback" not in messages
+
+
+@again_if_too_late
+def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
+) -> None:
+    """Kill -9 of the JVM once a table has a log directory, and before all have a commit: Delta makes no table there."""
+    place = Place(Path(tempfile.mkdtemp(dir=tmp_path)), log_dir, settings)
+    job = start(*place.arguments)
+    begun = place.catalog / "builds" / "_delta_log"
+    while job.poll() is None and not begun.is_dir():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(0.001)
+    assert kill_one(job, jvm), job.communicate()
+    _, messages = job.communicate()
+    assert messages.splitlines()[-1].startswith("error: Spark's JVM has ended during the job."), messages
+    if all(any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")):
+        raise TooLateError(messages)
+
+    again = build(*place.arguments)
+    assert again.code == 0 and "removed, left by a run that ended while it made this table" in again.err, again
+    assert place.state() == undisturbed
+
+
+def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+) -> None:
+    """Kill -9 of the JVM, 20 times, from when the job has planned to when it would have ended."""
+    if not exhaustive:
+        pytest.skip("with --exhaustive: takes a quarter of an hour")
+    seconds = seconds_of_a_build(Place(tmp_path / "whole", log_dir, settings))
+    left: Counter[str] = Counter()
+    for number in range(20):
+        place = Place(tmp_path / str(number), log_dir, settings)
+        job = start(*place.arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(rng.uniform(2, seconds))
+        killed = kill_one(job, jvm)
+        _, messages = job.communicate()
+        logs = [any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")]
+        left[f"{'killed' if killed else 'ended'}, {sum(logs)} tables, {len(logs) - sum(logs)} begun"] += 1
+
+        again = build(*place.arguments)
+        assert again.code == ExitCode.OK, (messages, again)
+        assert place.state() == undisturbed, messages
+    say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
+
+
+def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SIGINT to all processes or SIGTERM to the job, 20 times, from its start to when it would have ended; some get a
+    second signal. No trace of a stack, no temporary file, and the same command again ends as if nothing had happened.
+    """
+    if not exhaustive:
+        pytest.skip("with --exhaustive: takes a quarter of an hour")
+    seconds = seconds_of_a_build(Place(tmp_path / "whole", log_dir, settings))
+    seen: Counter[str] = Counter()
+    for number in range(20):
+        place = Place(tmp_path / str(number), log_dir, settings)
+        scratch = tmp_path / f"scratch-{number}"
+        scratch.mkdir()
+        monkeypatch.setenv("TMPDIR", str(scratch))
+        job = start(*place.arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(rng.uniform(0, seconds))
+        by_terminal, twice = rng.random() < 0.5, rng.random() < 0.2
+        recorded = place.recorded()
+        with contextlib.suppress(ProcessLookupError):  # the job has ended
+            if by_terminal:
+                os.killpg(job.pid, signal.SIGINT)
+            else:
+                job.terminate()
+            if twice:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    job.wait(1.0)
+                job.send_signal(signal.SIGINT if by_terminal else signal.SIGTERM)
+        out, messages = job.communicate(timeout=DEADLINE_SECONDS)
+        monkeypatch.delenv("TMPDIR")
+        ended = "in time" if job.returncode == ExitCode.OK else without_progress(messages).splitlines()[-1]
+        if job.returncode != ExitCode.OK:
+            # Before Python has begun it is the shell that a signal ends.
+            codes = (ExitCode.INTERRUPTED, -signal.SIGINT) if by_terminal else (ExitCode.TERMINATED, -signal.SIGTERM)
+            assert (job.returncode in codes, out) == (True, ""), messages
+            assert job.returncode < 0 or ended.startswith("error: interrupted"), messages
+            assert "Traceback" not in messages and "\tat " not in messages, messages
+            assert recorded <= place.recorded()
+        assert list(processes_of(job)) == [], messages
+        assert twice or list(scratch.iterdir()) == [], messages
+        assert twice or staging_files(place.index_dir) == [], messages
+        seen[re.sub("[0-9]+", "N", ended)] += 1
+
+        again = build(*place.arguments)
+        assert again.code == ExitCode.OK, (messages, again)
+        assert place.state() == undisturbed, messages
+    say("; ".join(f"{what}: {times}" for what, times in seen.most_common()))
+
+
+def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
+) -> None:
+    """A file system in memory that has too little room for the tables, then for their rows, and then is enlarged."""
+    place = Place(tmp_path, log_dir, settings)
+    with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
+        for size in ("64k", "200k"):
+            remount(place.catalog, f"size={size}")
+            ended = build(*place.arguments)
+            assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
+            assert re.fullmatch("error: .*: No space left on device; mend that .*", ended.err.splitlines()[-1]), ended
+            assert "Traceback" not in ended.err, ended
+        remount(place.catalog, "size=64m")
+        ended = build(*place.arguments)
+        assert ended.code == ExitCode.OK, ended
+        assert place.state() == undisturbed
+
+
+def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path) -> None:
+    """A directory that the user may write to by its rights, and in which the system lets nobody make anything."""
+    ended = build("--source", log_dir, "--index-dir", tmp_path / "index", "--catalog", "/proc/kidx")
+    assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
+    assert ended.err.splitlines()[-1].startswith("error: [DELTA_CANNOT_CREATE_LOG_PATH] Cannot create file:/proc/kidx/")
+    assert "Traceback" not in ended.err and not (tmp_path / "index").exists(), ended
+
+
+def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
+    pytestconfig: pytest.Config,
+) -> None:
+    """The same build twice at the same time, into one index directory and one new catalog; ten times with
+    --exhaustive.
+    """
+    for number in range(10 if pytestconfig.getoption("exhaustive") else 1):
+        place = Place(tmp_path / str(number), log_dir, settings)
+        jobs = [start(*place.arguments) for _ in range(2)]
+        ended = [(*job.communicate(), job.returncode) for job in jobs]
+        assert [code for _, _, code in ended] == [0, 0], ended
+        assert place.state() == undisturbed
+
+
+def failed_attempts(event_logs: Path) -> list[tuple[int, str]]:
+    """The attempts at a task that Spark's own log says have failed: the attempt's number, and why."""
+    events = [json.loads(line) for path in event_logs.iterdir() for line in path.read_text().splitlines()]
+    return [
+        (event["Task Info"]["Attempt"], event["Task End Reason"]["Description"])
+        for event in events
+        if event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] != "Success"
+    ]
+
+
+@again_if_too_late
+def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without_mapping(tmp_path: Path) -> None:
+    """A worker dies of SIGBUS: the task's next attempt reads in chunks, and the log is indexed as it is by then.
+
+    The log is one long sound batch and a page of zeros after it, which goes while the worker that has mapped the log
+    is stopped and has not come that far.
+    """
+    directory = Path(tempfile.mkdtemp(dir=tmp_path))
+    log_dir, place, event_logs = (
+        directory / "kafka-logs",
+        Place(directory, directory / "kafka-logs"),
+        directory / "events",
+    )
+    event_logs.mkdir()
+    log = slow_log(log_dir / "topic-0", 0, SLOW, small_log(100))
+    os.truncate(log, SLOW + PAGE)
+    for name, base_offset in (("topic-0", 100), ("fine-0", 0), ("fine-1", 0)):
+        write_log(log_dir / name, base_offset, small_log(base_offset=base_offset))
+    options = {"enabled": "true", "dir": event_logs.as_uri(), "compress": "false", "rolling.enabled": "false"}
+    confs = [word for name, value in options.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
+
+    with in_memory(log), start(*place.arguments, "--", *confs) as job:
+        try:
+            running = Running(job, worker, DEADLINE_SECONDS)
+            with running.stopped_within(log) as victim:
+                os.truncate(log, SLOW)
+            running.killed(victim)
+            assert running.reading(log) != victim
+            out, messages = job.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            kill_session(job)
+
+    found = {(row["topic"], row["partition"], row["base_offset"]): row for row in place.state()[1]}
+    truncated = found["topic", 0, 0]
+    if truncated["status"] != "ok":
+        raise TooLateError(truncated)
+    ((attempt, why),) = failed_attempts(event_logs)
+    assert (attempt, "Python worker exited unexpectedly" in why) == (0, True), why
+    assert job.returncode == 0 and "Traceback" not in messages, messages
+    assert (truncated["log_bytes"], truncated["valid_bytes"], truncated["batches"]) == (SLOW, SLOW, 101)
+    assert json.loads(out)["by_status"] == {"ok": len(found)} == {"ok": 4}
+    assert kidx("build", log_dir, "--index-dir", directory / "again").code == 0
+    assert indexes(place.index_dir) == indexes(directory / "again") and len(indexes(place.index_dir)) == 8

@@ -1,0 +1,125 @@
+"""The release archive, by Spark's own spark-submit and a Python that knows nothing of this checkout."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from pathlib import Path
+
+import pyspark
+import pytest
+from click.testing import CliRunner
+
+from jobs.common.packaging.package import package
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.support.logs.golden import DATA, SAMPLES
+from tests.support.spark.jobs import Ended, run_here
+
+PROJECT = Path(__file__).parents[3]
+PARTITION = "txn-mixed-0"
+INDEXES = (".index", ".timeindex", ".txnindex")
+
+
+def _released(directory: Path) -> Path:
+    archive = directory / "kidx.tar.gz"
+    ended = CliRunner().invoke(
+        package, ["--directory", str(directory), "--release", str(archive)], standalone_mode=False
+    )
+    assert ended.exit_code == 0, ended.output
+    return archive
+
+
+def _refused(directory: Path, archive: Path) -> Ended:
+    """A run that ends with a user's mistake, and has written nothing."""
+    ended = run_here(package, "--directory", directory, "--release", archive)
+    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
+    assert not directory.exists()
+    return ended
+
+
+@pytest.mark.parametrize("name", ["kidx.zip", "kidx", "kidx.gz", "kidx.tar"])
+def test_a_name_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "new" / name
+    ended = _refused(tmp_path / "dist", archive)
+    assert ended.err == f"error: --release {archive}: expected a name that ends in .tar.gz or .tgz\n"
+    assert not archive.parent.exists()
+
+
+def test_a_file_in_place_of_its_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    archive = tmp_path / "file" / "kidx.tar.gz"
+    ended = _refused(tmp_path / "dist", archive)
+    assert ended.err == f"error: --release {archive}: {tmp_path / 'file'} is a file; expected a directory\n"
+
+
+@pytest.mark.parametrize("name", ["kidx.tar.gz", "kidx.tgz"])
+def test_its_directory_is_made(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "a" / "b" / name
+    ended = run_here(package, "--directory", tmp_path / "dist", "--release", archive)
+    assert ended.code == ExitCode.OK, ended.err
+    assert [path.name for path in archive.parent.iterdir()] == [name]
+    with tarfile.open(archive, "r:gz") as released:
+        assert any(member.endswith("/kidx.zip") for member in released.getnames())
+
+
+def _environment() -> dict[str, str]:
+    """Of a shell that knows nothing of this checkout, as other tests of this process may."""
+    return {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "JAVA_HOME", "TMPDIR")}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("release")
+    with tarfile.open(_released(directory)) as archive:
+        archive.extractall(directory, filter="data")
+    [unpacked] = (path for path in directory.iterdir() if path.is_dir())
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the packages of this environment, but not with the checkout, which they name in a `.pth`."""
+    directory = tmp_path_factory.mktemp("python")
+    subprocess.run((sys.executable, "-I", "-m", "venv", "--without-pip", directory), check=True)
+    [packages] = directory.glob("lib/*/site-packages")
+    (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    made = directory / "bin" / "python"
+    for module in ("jobs", "kidxlib"):
+        command = (made, "-c", f"import {module}")
+        missing = subprocess.run(command, cwd=directory, env=_environment(), capture_output=True, check=False)
+        assert missing.returncode == 1
+    return made
+
+
+def test_the_same_sources_give_the_same_archive(tmp_path: Path) -> None:
+    digests = set()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        digests.add(hashlib.sha256(_released(tmp_path / name).read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_its_job_builds_what_kafka_does(release: Path, python: Path, tmp_path: Path) -> None:
+    spark = Path(pyspark.__file__).parent
+    jars = ",".join(map(str, sorted((PROJECT / ".jars" / "delta").glob("*.jar"))))
+    submit = (spark / "bin" / "spark-submit", "--master", "local[2]", "--jars", jars)
+    settings = ("--properties-file", release / "conf" / "spark-defaults.conf", "--py-files", release / "kidx.zip")
+    places = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog")
+    job = (release / "jobs" / "build_index.py", "--source", f"sample={SAMPLES}", "--topics", "txn-mixed", *places)
+    ended = subprocess.run(
+        [str(word) for word in (*submit, *settings, *job)],
+        cwd=tmp_path,
+        env={**_environment(), "SPARK_HOME": str(spark), "PYSPARK_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    [written] = (tmp_path / "index").rglob(PARTITION)
+    kafkas = [path for path in (DATA / "expected" / PARTITION).iterdir() if path.suffix in INDEXES]
+    assert kafkas and all((written / path.name).read_bytes() == path.read_bytes() for path in kafkas)
+    assert (tmp_path / "catalog" / "segments" / "_delta_log").is_dir()

@@ -1,0 +1,55 @@
+"""What a task raises reaches the driver as an error of ours, whichever of Spark's own errors brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from jobs.common.spark.errors import as_ours
+from jobs.common.spark.session import session
+from kidxlib import errors
+from kidxlib.errors import KidxError, MalformedError, MalformedRecordsError
+from tests.support.spark.jobs import use_pips_spark
+
+_EACH = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KidxError)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    use_pips_spark()
+    with session("test") as spark:
+        yield spark
+
+
+def test_an_error_of_each_class_in_a_task(spark: SparkSession) -> None:
+    assert len(_EACH) > 20
+    for number, kind in enumerate(_EACH):
+        error = _example(kind)
+
+        def fail(_: Iterator[pa.RecordBatch], error: KidxError = error) -> Iterator[pa.RecordBatch]:
+            raise error from KidxError("/a: the cause, which stands first in a traceback")
+
+        failing = spark.range(1).mapInArrow(fail, "id long")
+        with pytest.raises((PySparkException, Py4JJavaError)) as raised:  # one of reading, another of writing
+            failing.collect() if number % 2 else failing.write.format("noop").mode("overwrite").save()
+        ours = as_ours(raised.value)
+        assert str(ours) == str(error)
+        assert type(ours) is (KidxError if kind in (MalformedError, MalformedRecordsError) else kind)
+
+
+def _example(kind: Any) -> KidxError:
+    """An error of a class, whatever it is made of."""
+    parts: list[Any] = ["/data/kafka/a-0/00000000000000000000.log: 3 bytes, expected 8: copy it again"]
+    if kind is MalformedError:
+        parts = ["3 bytes", "8"]
+    if kind is MalformedRecordsError:
+        parts = [17, "3 bytes", "8"]
+    error = kind(*parts)
+    assert isinstance(error, KidxError)
+    return error

@@ -1,0 +1,202 @@
+"""The command of a job and its environment, for each kind of master, and how both are quoted."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.common.submit.call import read_call
+from jobs.common.submit.launch import Launch, launch, sends_modules
+from jobs.common.submit.project import MODULES, PROJECT, PYTHON, python_path
+from jobs.common.submit.spark_options import read_spark_options
+from kidxlib.errors import UsageError
+
+_NOTHING: Final[Mapping[str, str]] = {}
+#: Whatever a word of a command can be: no text has a zero byte there.
+_WORDS: Final = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+
+
+def launched(*words: str, environ: Mapping[str, str] = _NOTHING) -> Launch:
+    call = read_call(words)
+    return launch(call, read_spark_options(call.spark_options), environ)
+
+
+def submit_words(found: Launch) -> list[str]:
+    """spark-submit's options, as pyspark/java_gateway.py takes them apart."""
+    *words, last = shlex.split(found.variables["PYSPARK_SUBMIT_ARGS"])
+    assert last == "pyspark-shell"
+    return words
+
+
+def value_of(words: list[str], option: str) -> str:
+    assert words.count(option) == 1
+    return words[words.index(option) + 1]
+
+
+def test_on_this_machine() -> None:
+    found = launched("seek", "--offset", "1")
+    assert list(found.command) == [PYTHON, "-m", "jobs.seek", "--offset", "1"]
+    assert list(found.variables) == [
+        *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS", "KIDX_CONF_BY_NAME", "PYTHONPATH"),
+        *("PYTHONSAFEPATH", "PYTHONHASHSEED", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS"),
+    ]
+    assert found.variables["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert found.variables["SPARK_CONF_DIR"] == f"{PROJECT}/conf"
+    assert (Path(found.variables["SPARK_HOME"]) / "bin" / "spark-submit").is_file()
+    words = submit_words(found)
+    assert words[:4] == ["--master", "local[*,4]", "--deploy-mode", "client"]
+    assert value_of(words, "--properties-file") == f"{PROJECT}/conf/spark-defaults.conf"
+    assert value_of(words, "--name") == "seek"
+    assert "--jars" not in words and "--py-files" not in words
+
+
+def test_deltas_jars_come_first_on_the_class_path() -> None:
+    jars = value_of(submit_words(launched("seek", "--", "--driver-class-path", "/x:/y")), "--driver-class-path")
+    *delta, x, y = jars.split(":")
+    assert delta == sorted(map(str, Path(PROJECT, ".jars", "delta").glob("*.jar"))) and delta
+    assert (x, y) == ("/x", "/y")
+
+
+def test_on_a_cluster_jars_and_modules_are_sent() -> None:
+    found = launched("seek", "--", "--master", "spark://h:1", "--jars", "/x.jar", "--py-files", "/y.zip,/z.zip")
+    words = submit_words(found)
+    assert value_of(words, "--jars").endswith(".jar,/x.jar") and f"{PROJECT}/.jars/delta/" in value_of(words, "--jars")
+    assert value_of(words, "--py-files") == f"{MODULES},/y.zip,/z.zip"
+    assert "--driver-class-path" not in words and "--properties-file" not in words
+    assert not {"SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS", "KIDX_CONF_BY_NAME"} & found.variables.keys()
+
+
+def test_in_cluster_mode_spark_submit_is_the_program() -> None:
+    found = launched("seek", "a b", "--", "--master=yarn", "--deploy-mode=cluster", environ={"HADOOP_CONF_DIR": "/h"})
+    home = found.variables["SPARK_HOME"]
+    assert found.command[0] == f"{home}/bin/spark-submit"
+    assert list(found.command[-2:]) == [f"{PROJECT}/jobs/seek.py", "a b"]
+    assert found.variables == {
+        "HADOOP_CONF_DIR": "/h",
+        "SPARK_HOME": home,
+        "SPARK_CONF_DIR": f"{PROJECT}/conf",
+        "PYSPARK_PYTHON": PYTHON,
+    }
+
+
+def test_in_an_image_all_is_there() -> None:
+    found = launched(
+        *("--in-image", "/opt/kidx", "seek", "q", "--", "--master=k8s://h", "--deploy-mode", "cluster", "-c", "a=b")
+    )
+    words = list(found.command)
+    assert words[-4:] == ["--conf", "spark.pyspark.python=/opt/kidx/.venv/bin/python", *words[-2:]]
+    assert words[-2:] == ["local:///opt/kidx/jobs/seek.py", "q"]
+    assert all(jar.startswith("local:///opt/kidx/.jars/delta/") for jar in value_of(words, "--jars").split(","))
+    assert "--py-files" not in words
+
+
+@pytest.mark.parametrize(
+    ("words", "sends"),
+    [
+        (["seek"], False),
+        (["seek", "--", "--master", "yarn"], True),
+        (["seek", "--", "--master", "yarn", "--py-files", "/x/kidx.zip"], False),
+        (["--in-image", "/x", "seek", "--", "--master", "k8s://h"], False),
+        (["seek", "--", "--master", "k8s://h"], True),
+    ],
+)
+def test_modules_are_sent_where_they_are_not(words: list[str], sends: bool) -> None:
+    call = read_call(words)
+    assert sends_modules(call, read_spark_options(call.spark_options)) is sends
+
+
+@pytest.mark.parametrize("words", [[], ["--", "--master", "yarn"]])
+def test_an_image_is_for_kubernetes(words: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"^--in-image: only with --master k8s://…, not (local\[\*,4\]|yarn)$"):
+        launched("--in-image", "/x", "seek", *words)
+
+
+def test_what_the_caller_has_set_is_respected() -> None:
+    environ = {
+        "SPARK_LOCAL_IP": "10.0.0.1",
+        "PYTHONHASHSEED": "7",
+        "JAVA_HOME": "/j",
+        "YARN_CONF_DIR": "/y",
+        "PYSPARK_PYTHON": "/p",
+        "PYSPARK_DRIVER_PYTHON": "/d",
+        "SPARK_CONF_DIR": "/c",
+    }
+    found = launched("seek", environ={**environ, "HOME": "/home/me"})
+    assert environ.items() <= found.variables.items() and "HOME" not in found.variables
+    assert found.command[0] == "/d"
+    assert "KIDX_CONF_BY_NAME" not in found.variables, "with settings of the caller's own"
+
+
+def test_an_option_wins_over_a_variable() -> None:
+    environ = {"PYSPARK_PYTHON": "/p", "PYSPARK_DRIVER_PYTHON": "/d"}
+    words = ("seek", "--", "-c", "spark.pyspark.python=/q", "-c", "spark.pyspark.driver.python=/e")
+    found = launched(*words, environ=environ)
+    assert (found.variables["PYSPARK_PYTHON"], found.command[0]) == ("/q", "/e")
+
+
+def test_empty_variables_are_as_none() -> None:
+    names = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYTHONPATH", "KIDX_CLASS_ARCHIVE")
+    assert launched("seek", environ=dict.fromkeys(names, "")) == launched("seek")
+
+
+def test_another_spark_brings_its_own_python_side(tmp_path: Path) -> None:
+    """One that has none, as pip installs it, is taken with ours."""
+    environ = {"SPARK_HOME": str(tmp_path), "PYTHONPATH": "/mine"}
+    assert launched("seek", environ=environ).variables["PYTHONPATH"] == f"{PROJECT}:/mine"
+    library = tmp_path / "python" / "lib"
+    library.mkdir(parents=True)
+    (library / "py4j-0.10-src.zip").touch()
+    (tmp_path / "python" / "pyspark").mkdir()
+    (tmp_path / "python" / "pyspark" / "__init__.py").touch()
+    found = launched("seek", environ=environ)
+    assert found.variables["PYTHONPATH"] == f"{tmp_path}/python:{library}/py4j-0.10-src.zip:{PROJECT}:/mine"
+    assert found.variables["SPARK_HOME"] == str(tmp_path)
+    assert not {"SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "KIDX_CONF_BY_NAME"} & found.variables.keys()
+
+
+def test_modules_of_the_caller_come_after_the_projects() -> None:
+    assert python_path({}) == python_path({"PYTHONPATH": ""}) == PROJECT
+    assert python_path({"PYTHONPATH": "/a:/b"}) == f"{PROJECT}:/a:/b"
+
+
+def test_java_takes_classes_from_the_archive_or_makes_it() -> None:
+    taken = launched("seek", environ={"SPARK_SUBMIT_OPTS": '-Dx="y z"'}).variables["SPARK_SUBMIT_OPTS"]
+    assert shlex.split(taken) == [
+        f"-XX:SharedArchiveFile={PROJECT}/.jars/spark.jsa",
+        f"-Dlog4j2.configurationFile={PROJECT}/conf/log4j2.properties",
+        "-Dx=y z",
+    ]
+    made = launched("seek", environ={"KIDX_CLASS_ARCHIVE": '/a "b"/c'}).variables["SPARK_SUBMIT_OPTS"]
+    assert shlex.split(made)[0] == '-XX:ArchiveClassesAtExit=/a "b"/c'
+
+
+@given(_WORDS, _WORDS)
+def test_pyspark_takes_each_word_as_it_was_given(word: str, value: str) -> None:
+    words = submit_words(
+        launched("seek", "--", "--master", "local", "--jars", f"{value}x", "--conf", f"a={value}", f"_{word}")
+    )
+    assert value_of(words, "--jars") == f"{value}x"
+    assert words[-2:] == [f"--conf=a={value}", f"_{word}"]
+
+
+@settings(max_examples=20)
+@given(st.lists(_WORDS, max_size=5), _WORDS)
+def test_bash_takes_each_printed_word_as_it_was_given(words: list[str], path: str) -> None:
+    found = launched("seek", *(word for word in words if word != "--"), environ={"JAVA_HOME": path})
+    script = f"words=({found.printed})\nprintf '%s\\0' \"${{words[@]}}\""
+    read = subprocess.run(["bash", "-c", script], capture_output=True, check=True).stdout
+    assert read.decode().split("\0")[:-1] == found.words
+
+
+def test_a_line_is_printed_for_each_variable() -> None:
+    first, *others, last = launched("seek", "a b").printed.split(" \\\n    ")
+    assert first.startswith("env SPARK_HOME=")
+    assert [shlex.split(line)[0].partition("=")[0] for line in others] == list(launched("seek").variables)[1:]
+    assert last == f"{PYTHON} -m jobs.seek 'a b'"

@@ -1,0 +1,154 @@
+"""Partitions are verified as a whole: what Kafka wrote, what a broker left, what we built, and what was spoilt."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.audit.rows import Kind
+from kidxlib.cli.main import kidx
+from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.format import layouts as formats
+from tests.conftest import Say
+from tests.support.audits import audited, problems_of, verified
+from tests.support.damages import all_files
+from tests.support.damages.damage import Damage
+from tests.support.logs import golden
+from tests.support.logs.golden import GoldenSegment
+
+
+def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp_path: Path, say: Say) -> None:
+    """Indexes, transactions, snapshots and epochs of Kafka's recovery, and of a log that was truncated by it."""
+    counts = Counter[str]()
+    for directory in sorted({segment.log.parent for segment in golden_segments}):
+        segments = [segment for segment in golden_segments if segment.log.parent == directory]
+        written = tmp_path / str(len(counts)) / directory.name
+        shutil.rmtree(written, ignore_errors=True)
+        written.mkdir(parents=True)
+        for segment in segments:
+            for suffix, content in (
+                (segment_files.OFFSET_INDEX_SUFFIX, segment.offset_index),
+                (segment_files.TIME_INDEX_SUFFIX, segment.time_index),
+                (segment_files.TRANSACTION_INDEX_SUFFIX, segment.transaction_index),
+            ):
+                if content is not None:
+                    (written / segment_files.segment_file(segment.base_offset, suffix)).write_bytes(content)
+        (written / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
+        files = audited(directory, written.parent, segments[0].options).files
+        auxiliary_files = [row for row in files if row.file != segment_files.LOG_SUFFIX]
+        assert not problems_of(auxiliary_files), directory
+        counts.update(row.file for row in auxiliary_files)
+    say(f"identical: {dict(counts)}")
+
+
+def test_what_was_built_is_identical(tmp_path: Path) -> None:
+    """An audit of a tree that was just written finds nothing, and it needs no place to write to."""
+    built = CliRunner().invoke(
+        kidx, ["build", str(golden.SAMPLES), "--index-dir", str(tmp_path), "--snapshots", "--epochs"]
+    )
+    assert built.exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    files = audited(golden.SAMPLES, tmp_path).files
+    assert not problems_of(files) and len(files) > 40
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("damage", all_files.DAMAGES, ids=lambda damage: f"{damage.file.lstrip('0')}-{damage.name}")
+def test_each_damage_has_its_verdict(damage: Damage, sound: Path, tmp_path: Path) -> None:
+    """The file that is not as recovery writes it is reported with verdict and reason, and no other file is."""
+    directory = tmp_path / sound.name
+    directory.mkdir()
+    for file in sound.iterdir():
+        (directory / file.name).hardlink_to(file)
+    path = directory / damage.file
+    content = damage.content(path.read_bytes() if path.exists() else b"", directory)
+    path.unlink(missing_ok=True)  # not through the link
+    if content is not None:
+        path.write_bytes(content)
+    files = audited(directory).files
+    assert problems_of(files) == {damage.file: (damage.verdict, damage.reason)}
+    assert all(row.consequence for row in files if row.reason is not None)
+
+
+def test_the_command_tells_what_is_spoilt(tree: Path) -> None:
+    """Several damages, on screen and as JSON, with the exit codes that --fail-on asks for."""
+    partition = tree / "txn-mixed-0"
+    second, third = (
+        partition / segment_files.segment_file(offset, segment_files.OFFSET_INDEX_SUFFIX) for offset in (84, 5797)
+    )
+    os.truncate(second, 8)
+    rows = audited(tree)
+    rows.sort()
+    expected = {
+        kind.value: [{**row.values(), "source": str(tree)} for row in of_kind]
+        for kind, of_kind in rows.by_kind().items()
+        if kind is not Kind.NOT_READY
+    }
+    found = verified(tree, code=0)
+    assert {name: found[name] for name in expected} == expected
+    assert problems_of(rows.files) == {second.name: ("safe", "other-spacing")}
+    assert verified(tree, "--fail-on", "safe", code=3) == found
+    third.unlink()
+    result = CliRunner().invoke(kidx, ["verify", str(tree)], standalone_mode=False)
+    assert result.return_value == 3
+    lines = result.stdout.splitlines()
+    [broken] = [number for number, line in enumerate(lines) if line.startswith("broken: ")]
+    assert lines[broken] == "broken: txn-mixed-0 5797 .index: missing: no such file"
+    assert lines[broken + 2].startswith(
+        "safe: txn-mixed-0 84 .index: other-spacing: 1 entries, recovery writes 214; entry 1 would be "
+    )
+
+
+def test_a_log_that_cannot_be_read_is_a_finding(tree: Path) -> None:
+    """The other segments are looked at all the same; what depends on it is not known any more."""
+    log = tree / "txn-mixed-0" / segment_files.segment_file(84, segment_files.LOG_SUFFIX)
+    log.unlink()
+    log.mkdir()
+    found = problems_of(audited(tree).files)
+    assert found.pop(log.name) == ("broken", "cannot-read")
+    assert all(verdict == "safe" for verdict, _ in found.values()), found
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "index-dir"])
+def test_a_repair_writes_what_is_broken_and_nothing_else(tree: Path, tmp_path: Path, in_place: bool) -> None:
+    """Broken files are as before, to the byte; files that are safe or identical keep their bytes and their times."""
+    directory, where = tree / "txn-mixed-0", ["--in-place"]
+    if not in_place:
+        index_dir = tmp_path / "indexes"
+        directory, where = index_dir / "txn-mixed-0", ["--index-dir", str(index_dir)]
+        built = CliRunner().invoke(kidx, ["build", str(tree), *where, "--snapshots", "--epochs"])
+        assert built.exit_code == 0
+    sound = {path.name: path.read_bytes() for path in directory.iterdir()}
+    broken = [
+        segment_files.segment_file(84, segment_files.TIME_INDEX_SUFFIX),
+        segment_files.segment_file(84, segment_files.TRANSACTION_INDEX_SUFFIX),
+        segment_files.segment_file(5797, segment_files.OFFSET_INDEX_SUFFIX),
+        segment_files.segment_file(5891, segment_files.SNAPSHOT_SUFFIX),
+        checkpoint_files.LEADER_EPOCH_CHECKPOINT,
+    ]
+    for name in broken[:4]:
+        os.truncate(directory / name, len(sound[name]) - 7)
+    (directory / broken[4]).write_text("0\n1\n0 5\n")
+    sparse = segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX)
+    os.truncate(directory / sparse, 80)
+    of_follower = segment_files.segment_file(5891, segment_files.TRANSACTION_INDEX_SUFFIX)
+    entries = np.frombuffer(sound[of_follower], formats.ABORTED_TRANSACTION).copy()
+    entries["last_stable_offset"][0] -= 1
+    (directory / of_follower).write_bytes(entries.tobytes())
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
+    repaired = CliRunner().invoke(kidx, ["build", str(tree), *where, "--repair", "--json"], standalone_mode=False)
+    assert repaired.return_value == 0, repaired.output
+    assert json.loads(repaired.stdout)["broken"] == sorted(f"txn-mixed-0/{name}" for name in broken)
+    after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
+    assert after.keys() == sound.keys()
+    for name, (content, _) in after.items():
+        assert content == sound[name] if name in broken else after[name] == before[name], name
+    files = audited(tree, None if in_place else directory.parent).files
+    assert problems_of(files) == {sparse: ("safe", "other-spacing"), of_follower: ("safe", "other-last-stable-offset")}

@@ -1,0 +1,187 @@
+"""Listings compared with catalogs as columns, against the same comparison segment by segment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kidxlib.build.changes import compare
+from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment, ListedSegments
+from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.build.source import PartitionDirectory, Source
+from kidxlib.build.tasks import BuildTask
+from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.segments import IntervalSource
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.storage.directory import Directory
+from tests.model.changes import compare_plainly, known_of
+from tests.support.known_rows import known_row, known_table
+
+_T = TypeVar("_T")
+
+_SOURCES: Final = ("a", "b")
+_KEYS: Final[list[PartitionKey]] = [
+    (source, topic, number) for source in _SOURCES for topic in ("t", "u") for number in (0, 10)
+]
+_OFFSETS: Final = (0, 1, 5, 2**40)
+_VERSIONS: Final = [
+    (10, 7, 3),
+    (10, 7, 4),
+    (10, 8, 3),
+    (11, 7, 3),
+    (10, 7, NO_INODE),
+    (10, 7, 2**63 + 1),
+    (NOT_SEEN, 0, 5),
+]
+_TOPIC_IDS: Final = [None, "A", "B"]
+_SIZES: Final = [None, 0, 8, 12]
+
+#: Of a catalog's row, what may differ from what a listing would give.
+_OTHERWISE: Final[dict[str, list[Any]]] = {
+    "topic_id": _TOPIC_IDS,
+    "status": list(Status),
+    "active": [True, False],
+    "log_bytes": [None, 10, 11],
+    "log_mtime_ns": [None, 7, 8],
+    "log_inode": [None, 3, 4],
+    "interval_bytes": [4096, 100, 200],
+    "max_index_bytes": [10 * 2**20, 1200],
+    "interval_source": list(IntervalSource),
+    "crc_checked": [True, False],
+    "offset_index_bytes": _SIZES,
+    "time_index_bytes": _SIZES,
+    "transaction_index_bytes": _SIZES,
+    "producer_state": [None, "snapshot"],
+    "log_path": ["elsewhere", "/logs/a/t-0/00000000000000000000.log"],
+    "index_folder": ["elsewhere"],
+    "catalog_version": [1, 2],
+}
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Index directories `whole` and `part`: files of 8, 12 and 0 bytes; links; a directory in the place of a file."""
+    root = tmp_path_factory.mktemp("indexes")
+    for name, offsets in (("whole", _OFFSETS), ("part", _OFFSETS[1:])):
+        (root / name).mkdir()
+        for offset in offsets:
+            for suffix, size in ((".index", 8), (".timeindex", 12), (".txnindex", 0), (".snapshot", 1)):
+                (root / name / f"{offset:020d}{suffix}").write_bytes(bytes(size))
+    (root / "whole" / LEADER_EPOCH_CHECKPOINT).touch()
+    link = root / "part" / f"{_OFFSETS[1]:020d}.index"
+    link.unlink()
+    os.symlink(root / "whole" / link.name, link)
+    (root / "part" / f"{_OFFSETS[2]:020d}.timeindex").unlink()
+    (root / "part" / f"{_OFFSETS[2]:020d}.timeindex").mkdir()
+    return root
+
+
+def _plan(rng: Random, root: Path) -> Plan:
+    """Partitions of two sources; some of them without a segment, or such as cannot be listed; in a repair, files."""
+    plan, listed = Plan(log_dirs=set(_some(rng, _SOURCES))), ListedSegments()
+    repairs = rng.random() < 0.3
+    names = [f"{offset:020d}{suffix}" for offset in _OFFSETS for suffix in (".index", ".timeindex", ".txnindex", "")]
+    for key in _some(rng, _KEYS):
+        place = _place(key)
+        plan.partitions.append(
+            ListedPartition(
+                place,
+                rng.choice(_TOPIC_IDS),
+                Directory(str(root), rng.choice(["whole", "whole", "part", "missing"])),
+                RecoverOptions(interval_bytes=rng.choice([4096, 100]), verify_crc=rng.random() < 0.5),
+                only=frozenset(_some(rng, names, 0.1)) if repairs else None,
+            )
+        )
+        found: list[FoundSegment] = [
+            (offset, *rng.choice(_VERSIONS)) for offset in _some(rng, rng.sample(_OFFSETS, len(_OFFSETS)), 0.6)
+        ]
+        listed.add(len(plan.partitions) - 1, found)
+        if not found and rng.random() < 0.5:
+            plan.unlistable.add(key)
+    plan.segments = listed.table(range(len(plan.partitions)))
+    without = set(_SOURCES) - set(plan.keys(plan.segments)["source"].to_pylist())
+    plan.empty = {source: Path(f"/logs/{source}") for source in _some(rng, sorted(without))}
+    return plan
+
+
+def _catalog(rng: Random, plan: Plan) -> pa.Table:
+    """Rows of some listed segments, most of them nearly as they are, and of some that are not listed."""
+    rows = []
+    listed = {(*task.segment.partition_key, task.segment.base_offset): task for task in _tasks(plan)}
+    for key in [(*key, offset) for key in _KEYS for offset in (*_OFFSETS, 2**41)]:
+        if rng.random() < 0.3:
+            continue
+        row = known_row(listed.get(key, _NOT_LISTED)) | dict(zip(SEGMENT_KEY, key, strict=True))
+        row |= {"offset_index_bytes": 8, "time_index_bytes": 12}
+        for name in rng.sample(sorted(_OTHERWISE), rng.choice([0, 0, 1, 1, 2])):
+            row[name] = rng.choice(_OTHERWISE[name])
+        if (row["log_inode"] or 0) >= 2**63:
+            row["log_inode"] = None  # no column of the catalog holds it
+        rows.append(row)
+    rng.shuffle(rows)
+    half = rng.randrange(len(rows) + 1)
+    table = pa.concat_tables([known_table(rows[:half]), known_table(rows[half:])])
+    if rng.random() < 0.5:
+        for name in [column.name for column in KNOWN if column.type == pa.string()]:
+            table = table.set_column(table.schema.get_field_index(name), name, table[name].dictionary_encode())
+    return table
+
+
+def _some(rng: Random, values: Sequence[_T], share: float = 0.5) -> list[_T]:
+    return [value for value in values if rng.random() < share]
+
+
+def _place(key: PartitionKey) -> PartitionDirectory:
+    source, topic, number = key
+    log_dir = Path(f"/logs/{source}")
+    return PartitionDirectory(Source(source, log_dir), TopicPartition(topic, number), log_dir / f"{topic}-{number}")
+
+
+def _tasks(plan: Plan) -> list[BuildTask]:
+    return plan.build_tasks(publish_truncated=True)
+
+
+def _not_listed() -> BuildTask:
+    partition = ListedPartition(_place(_KEYS[0]), "A", Directory("/index", "t-0"), RecoverOptions())
+    listed = ListedSegments()
+    listed.add(0, [(0, 10, 7, 3)])
+    [task] = _tasks(Plan(segments=listed.table([0]), partitions=[partition]))
+    return task
+
+
+#: A segment of which another's row is made.
+_NOT_LISTED: Final = _not_listed()
+
+
+@given(rng=st.randoms(use_true_random=True))
+def test_columns_are_compared_as_segments_are(rng: Random, indexes: Path) -> None:
+    plan = _plan(rng, indexes)
+    known = _catalog(rng, plan)
+    wanted = AuxiliaryFiles(snapshots=rng.random() < 0.5, epochs=rng.random() < 0.5)
+    how = {name: rng.random() < 0.3 for name in ("publish_truncated", "explicit_interval", "rebuild")}
+    found = compare(plan, known, wanted, **how)
+    plain = compare_plainly(plan, known_of(known), wanted, **how)
+    assert plan.build_tasks(found.to_read, publish_truncated=how["publish_truncated"]) == plain.to_read
+    assert (found.unchanged, found.unchanged_bytes) == (plain.unchanged, plain.unchanged_bytes)
+    assert found.bytes_to_read == sum(task.log_bytes for task in plain.to_read)
+    assert [tuple(row.values()) for row in found.relisted.to_pylist()] == [
+        (*key, *others) for key, *others in plain.relisted
+    ]
+    assert [tuple(row.values()) for row in found.gone.to_pylist()] == [(*key, offset) for key, offset in plain.gone]
+    assert (found.emptied, found.missing_at_end, found.to_finish) == (
+        plain.emptied,
+        plain.missing_at_end,
+        plain.to_finish,
+    )

@@ -1,0 +1,63 @@
+"""A catalog that an earlier state of this code has made, read with the tables as they are declared now."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segment_views import KnownSegment, SegmentToCompact, SegmentToSearch
+from kidxlib.catalog.segments import SEGMENTS, SegmentRow
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+
+KEPT = Path(__file__).parents[2] / "catalogs"
+#: Of the sample and of tests/data.
+ROWS_KEPT = {
+    "segments": 76,
+    "partitions": 59,
+    "producer_events": 583,
+    "aborted_transactions": 66,
+    "builds": 1,
+    "retention_plans": 76,
+    "findings": 239,
+    "accepted": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("kept")
+    with tarfile.open(KEPT / f"version-{CATALOG_VERSION}.tar.gz") as archive:
+        archive.extractall(directory, filter="data")
+    return directory / "catalog"
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_its_columns_are_the_declared_ones(table: Table, catalog: Path) -> None:
+    kept = DeltaTable(catalog / table.name).to_pyarrow_table().schema
+    assert [(field.name, field.type, field.nullable) for field in kept] == [
+        (field.name, field.type, field.nullable) for field in table.schema()
+    ]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_its_rows_are_read_as_declared(table: Table, catalog: Path) -> None:
+    """Each value is where it was, and goes back into a table of the declared schema."""
+    kept = DeltaTable(catalog / table.name).to_pyarrow_table()
+    rows = table.row.of_arrow(kept)
+    assert len(rows) == ROWS_KEPT[table.name]
+    assert len({tuple(row.values()[name] for name in table.key) for row in rows}) == len(rows)
+    again = pa.Table.from_pylist([row.values() for row in rows], table.schema())
+    assert again.to_pylist() == kept.to_pylist()
+
+
+def test_views_of_its_segments_are_read(catalog: Path) -> None:
+    rows = DeltaTable(catalog / SEGMENTS.name).to_pyarrow_table()
+    whole = SegmentRow.of_arrow(rows)
+    for view in (KnownSegment, SegmentToCompact, SegmentToSearch):
+        for row, seen in zip(whole, view.of_arrow(rows), strict=True):
+            assert seen.values() == {name: row.values()[name] for name in view.names()}

@@ -1,0 +1,126 @@
+"""`kidx seek` on a log dir or one partition's directory: the answers of `Log`, and one line where there can be none."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.cli.build import build
+from kidxlib.cli.seek import seek
+from kidxlib.log.log import Log
+from tests.conftest import Say
+from tests.support.catalog import append_rows
+from tests.support.logs import golden
+from tests.support.seeks import check_offset, check_timestamp, some_offsets, some_timestamps
+from tests.support.spark.jobs import Ended, run_here
+
+#: A log start offset that a broker's checkpoint file names, amid a batch.
+_LOG_START = 1000
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample, its indexes in a directory beside it, and one log start offset."""
+    place = tmp_path_factory.mktemp("seek") / "kafka-logs"
+    shutil.copytree(golden.SAMPLES, place)
+    (place / "log-start-offset-checkpoint").write_text(f"0\n1\ntxn-mixed 0 {_LOG_START}\n")
+    assert run_here(build, place, "--index-dir", place.with_name("index")).code == 0
+    return place
+
+
+@pytest.mark.parametrize("place", ["", "txn-mixed-0"], ids=["log-dir", "partition"])
+def test_answers_are_the_logs_own(place: str, log_dir: Path, rng: random.Random, say: Say) -> None:
+    """Offsets and times of one partition, with indexes from the index directory and no file read that is not needed."""
+    index_dir, log = log_dir.with_name("index"), _indexed(log_dir)
+    ask = (log_dir / place, "--index-dir", index_dir, "--topic", "txn-mixed", "--partition", "0", "--json")
+    targets = some_offsets(log, rng, 20)
+    for offset in targets:
+        [answer] = _answers(run_here(seek, *ask, "--offset", str(offset)))
+        check_offset(log, offset, answer)
+    timestamps = some_timestamps(log, rng, 40)
+    for timestamp in timestamps:
+        [answer] = _answers(run_here(seek, *ask, "--timestamp", str(timestamp)))
+        check_timestamp(log, timestamp, answer)
+    say(f"{len(targets)} offsets and {len(timestamps)} times as the log's")
+
+
+def test_without_indexes_the_log_is_scanned(log_dir: Path) -> None:
+    """The answer is right, its note says what is missing, and the exit code that something is."""
+    ended = run_here(seek, log_dir, "--topic", "txn-mixed", "--partition", "0", "--offset", "1500", "--json")
+    assert ended.code == 3
+    [answer] = ended.json["answers"]
+    remark = ".index: No such file or directory; answered from a scan of the log"
+    check_offset(_indexed(log_dir), 1500, answer, [remark])
+    assert remark in answer["note"]
+
+
+_PARTITION = ("--topic", "txn-mixed", "--partition", "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--topic", "txn-mixd", "--partition", "0", "--offset", "1"), "no partition txn-mixd-0 in it; it has "),
+        (("--topic", "txn-mixed", "--partition", "7", "--offset", "1"), "no partition txn-mixed-7 in it; it has "),
+        (
+            (*_PARTITION, "--offset", "ten"),
+            "ten: expected a whole number from -9223372036854775808 to ",
+        ),
+        ((*_PARTITION, "--timestamp", "2026-11-20T10:00"), "has no time zone; add Z for UTC"),
+        ((*_PARTITION, "--offset", "1", "--timestamp", "5"), "not both: --offset N, or --timestamp TIME"),
+        (_PARTITION, "give one of these: --offset N, or --timestamp TIME"),
+        ((*_PARTITION, "--offset", "1", "--source", "b1"), "--source: only a catalog has sources"),
+        ((*_PARTITION, "--offset", "1", "--catalog", "somewhere"), "a log dir, or --catalog DIR"),
+        ((*_PARTITION, "--offset", "1", "--index-dir", "/nowhere"), "/nowhere"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_asked_is_one_line(arguments: tuple[str, ...], message: str, log_dir: Path) -> None:
+    ended = run_here(seek, log_dir, *arguments)
+    assert (ended.code, ended.out) == (2, ""), ended
+    assert ended.err.startswith("error: ") and message in ended.err and ended.err.count("\n") == 1, ended.err
+
+
+def test_a_log_that_cannot_be_looked_at_is_one_line(log_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(log_dir / "txn-mixed-0", tmp_path / "txn-mixed-0")
+    log = tmp_path / "txn-mixed-0" / "00000000000000000000.log"
+    log.unlink()
+    log.symlink_to("nowhere")
+    ended = run_here(seek, tmp_path, *_PARTITION, "--offset", "1")
+    assert (ended.code, ended.err) == (2, f"error: {log}: No such file or directory; nothing was answered\n")
+
+
+def _garbage(table: Path) -> None:
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020d}.json").write_text("garbage")
+
+
+def _no_data(table: Path) -> None:
+    append_rows(table.parent, PARTITIONS, {"source": "s", "topic": "txn-mixed"})
+    [data] = table.glob("*.parquet")
+    data.unlink()
+
+
+@pytest.mark.parametrize("spoil", [_garbage, _no_data])
+def test_a_catalog_that_cannot_be_read_is_one_line(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    spoil(tmp_path / "partitions")
+    ended = run_here(seek, "--catalog", tmp_path, *_PARTITION, "--offset", "1")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1), ended
+    assert ended.err.startswith(f"error: {tmp_path}/partitions: cannot be read: "), ended.err
+    assert "\\x1b" not in ended.err and "<unknown>" not in ended.err, ended.err
+
+
+def _indexed(log_dir: Path) -> Log:
+    directory = log_dir / "txn-mixed-0"
+    return Log.open(directory, log_dir.with_name("index") / directory.name, log_start_offset=_LOG_START)
+
+
+def _answers(ended: Ended) -> list[dict[str, object]]:
+    assert ended.code == 0, ended
+    answers: list[dict[str, object]] = ended.json["answers"]
+    return answers

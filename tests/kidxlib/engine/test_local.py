@@ -1,0 +1,72 @@
+"""Work on the processes of this machine: what units give is there once, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from kidxlib.catalog.columns import Column
+from kidxlib.catalog.rows import kinds_of
+from kidxlib.engine.local import LocalEngine
+from kidxlib.engine.processes import Workers
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.work import ItemRows, Work
+from kidxlib.errors import KidxError
+from tests.faults.disks import mounted
+
+_COLUMN: Final = Column("number", pa.int64(), "", nullable=False)
+SCHEMA: Final = kinds_of(one=[_COLUMN], many=[_COLUMN])
+
+
+def _count(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+    """One row of one kind an item, and as many of the other as its number says."""
+    for item in items:
+        many = pa.StructArray.from_arrays(
+            [pa.array(range(item), pa.int64())], fields=[_COLUMN.field.with_nullable(True)]
+        )
+        batch = pa.RecordBatch.from_arrays([pa.nulls(item, SCHEMA.field("one").type), many], schema=SCHEMA)
+        yield ItemRows(1, item, [batch], [{"one": {"number": item}}])
+
+
+def _die_of_a_mapped_file(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+    for item in items:
+        if use_mmap and item == 3:
+            os.kill(os.getpid(), signal.SIGBUS)
+        yield from _count([item], use_mmap)
+
+
+def _run(directory: Path, do: Any) -> tuple[Engine, list[int], list[int]]:
+    with Workers(2) as workers:
+        engine = LocalEngine(workers, directory)
+        staged = engine.run(Work("here", [[5, 1], [3], [], [0, 100_000]], do, SCHEMA))
+        found = staged.found("one", "many")
+    one, many = (sorted(map(int, found[kind]["number"].to_numpy())) for kind in ("one", "many"))
+    return engine, one, many
+
+
+@pytest.mark.parametrize("do", [_count, _die_of_a_mapped_file])
+def test_each_unit_is_there_once(do: Any, tmp_path: Path) -> None:
+    engine, one, many = _run(tmp_path, do)
+    assert one == [0, 1, 3, 5, 100_000]
+    assert many == sorted(number for item in one for number in range(item))
+    assert (engine.done().segments, engine.done().log_bytes) == (5, 100_009)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with (
+        mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64k") as disk,
+        pytest.raises(KidxError, match=f"^{disk}.*No space left on device"),
+    ):
+        _run(disk, _count)
+
+
+def test_of_no_work_there_are_no_rows(tmp_path: Path) -> None:
+    with Workers(1) as workers:
+        staged = LocalEngine(workers, tmp_path).run(Work("here", [], _count, SCHEMA))
+    assert staged.rows("one", ["number"]).num_rows == 0

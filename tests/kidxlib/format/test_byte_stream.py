@@ -1,0 +1,38 @@
+"""Bytes are taken in any sizes as they came in others."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kidxlib.format.byte_stream import CHUNK_BYTES, ByteStream, chunks_of
+
+
+@given(
+    st.lists(st.binary(max_size=20), max_size=10),
+    st.lists(st.tuples(st.sampled_from(["take", "skip", "read"]), st.integers(0, 30)), max_size=20),
+)
+def test_what_is_taken_is_what_comes_next(chunks: list[bytes], steps: list[tuple[str, int]]) -> None:
+    whole, at, stream = b"".join(chunks), 0, ByteStream(iter(chunks))
+    for how, size in steps:
+        expected = whole[at : at + size]
+        at += len(expected)
+        if how == "skip":
+            assert stream.skip(size) == len(expected)
+        else:
+            assert getattr(stream, how)(size) == expected
+    assert stream.take(len(whole) + 1) == whole[at:]
+    assert stream.take(1) == b""
+
+
+def test_no_chunk_is_fetched_before_it_is_needed() -> None:
+    fetched = []
+    stream = ByteStream(fetched.append(number) or b"ab" for number in range(3))  # type: ignore[func-returns-value]
+    assert fetched == []
+    assert stream.take(2) == b"ab" and fetched == [0]
+    assert stream.take(1) == b"a" and fetched == [0, 1]
+
+
+def test_chunks_are_of_one_size() -> None:
+    content = bytes(2 * CHUNK_BYTES + 1)
+    assert [len(chunk) for chunk in chunks_of(ByteStream(iter([content])))] == [CHUNK_BYTES, CHUNK_BYTES, 1]

@@ -1,0 +1,72 @@
+"""What is no segment and no partition is distinguished by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment
+from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
+from kidxlib.format.topic_partition import PARTITION_MAX, TOPIC_LENGTH_MAX, parse_partition_directory
+from tests.kidxlib.format.test_topic_partition import UUID
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (f"foo-0.{UUID}-delete", NotASegment.DIRECTORY_DELETE),
+        (f"foo-bar-12.{UUID}-future", NotASegment.DIRECTORY_FUTURE),
+        (f"foo-0.{UUID}-stray", NotASegment.DIRECTORY_STRAY),
+        ("foo", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-", NotASegment.NO_PARTITION_NUMBER),
+        ("-0", NotASegment.NO_PARTITION_NUMBER),
+        (".-0", NotASegment.NO_PARTITION_NUMBER),
+        ("..-0", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-00", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-01", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-+1", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-1 ", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-1\n", NotASegment.NO_PARTITION_NUMBER),
+        ("foo-٣", NotASegment.NO_PARTITION_NUMBER),
+        ("föö-1", NotASegment.NO_PARTITION_NUMBER),
+        ("foo bar-1", NotASegment.NO_PARTITION_NUMBER),
+        (f"foo-{PARTITION_MAX + 1}", NotASegment.NO_PARTITION_NUMBER),
+        (f"{'t' * (TOPIC_LENGTH_MAX + 1)}-0", NotASegment.NO_PARTITION_NUMBER),
+        ("x-delete", NotASegment.NO_PARTITION_NUMBER),
+    ],
+)
+def test_other_directories(name: str, reason: NotASegment) -> None:
+    """What Kafka moves or deletes is distinguished from what is none of Kafka's."""
+    assert parse_partition_directory(name) is None
+    assert why_not_a_partition(name) is reason
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("0.log", NotASegment.WRONG_SEGMENT_NAME),
+        ("0000000000000000000.log", NotASegment.WRONG_SEGMENT_NAME),
+        ("000000000000000000000.log", NotASegment.WRONG_SEGMENT_NAME),
+        (f"{OFFSET_MAX + 1:020d}.log", NotASegment.WRONG_SEGMENT_NAME),
+        ("-0000000000000000001.log", NotASegment.WRONG_SEGMENT_NAME),
+        ("٠" * 20 + ".log", NotASegment.WRONG_SEGMENT_NAME),
+        ("00000000000000000000.LOG", NotASegment.OTHER),
+        ("00000000000000000000.log\n", NotASegment.OTHER),
+        ("00000000000000000000.log~", NotASegment.OTHER),
+        ("00000000000000000000", NotASegment.OTHER),
+        ("00000000000000000000.log.deleted", NotASegment.DELETED),
+        ("00000000000000000000.log.cleaned", NotASegment.CLEANED),
+        ("00000000000000000000.index.swap", NotASegment.SWAP),
+        ("00000000000000000000.index", NotASegment.AUXILIARY),
+        ("00000000000000000000.timeindex", NotASegment.AUXILIARY),
+        ("00000000000000000000.txnindex", NotASegment.AUXILIARY),
+        ("00000000000000000042.snapshot", NotASegment.AUXILIARY),
+        ("00000000000000000042-0000000001.checkpoint", NotASegment.CHECKPOINT),
+        ("leader-epoch-checkpoint", NotASegment.CHECKPOINT),
+        ("partition.metadata", NotASegment.BROKER_FILE),
+        ("recovery.txt", NotASegment.OTHER),
+    ],
+)
+def test_other_files(name: str, reason: NotASegment) -> None:
+    """A log whose name is not a 20-digit offset is worth a line; what stands beside logs is not."""
+    assert parse_segment_log(name) is None
+    assert why_not_a_segment(name) is reason

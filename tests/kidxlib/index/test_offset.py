@@ -1,0 +1,297 @@
+"""The offset index: Kafka's own tests (OffsetIndexTest), and what is ours."""
+
+from __future__ import annotations
+
+import mmap
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from kidxlib.errors import (
+    CorruptIndexError,
+    IndexFullError,
+    IndexSizeError,
+    InvalidOffsetError,
+    NoSuchEntryError,
+    OffsetOverflowError,
+)
+from kidxlib.format import layouts as formats
+from kidxlib.index import search_kernel
+from kidxlib.index.offset import OffsetIndex, OffsetPosition
+
+BASE_OFFSET: Final = 45
+#: Kafka's tests give an index room for 30 entries.
+ENTRIES_MAX: Final = 30
+
+
+def new_index(base_offset: int = BASE_OFFSET) -> OffsetIndex:
+    return OffsetIndex.new(base_offset, ENTRIES_MAX * OffsetIndex.entry_bytes)
+
+
+def filled(base_offset: int, entries: Sequence[tuple[int, int]]) -> OffsetIndex:
+    index = new_index(base_offset)
+    for offset, position in entries:
+        index.append(offset, position)
+    return index
+
+
+def stored(entries: Sequence[tuple[int, int]]) -> bytes:
+    """An index file with these relative offsets and positions."""
+    return np.array(entries, formats.OFFSET_INDEX_ENTRY).tobytes()
+
+
+# ---- Kafka's own tests ----
+
+
+def test_random_lookups(rng: random.Random) -> None:
+    index = new_index()
+    assert index.lookup(92) == OffsetPosition(BASE_OFFSET, 0)
+    position, entries = 0, []
+    for number in range(ENTRIES_MAX):
+        position += rng.randrange(1, 100)
+        entries.append((BASE_OFFSET + (number + 1) * 5 + rng.randrange(5), position))
+        index.append(*entries[-1])
+    expected = OffsetPosition(BASE_OFFSET, 0)
+    following = iter([*entries, (entries[-1][0] + 30, 0)])
+    ahead = next(following)
+    for offset in range(BASE_OFFSET, entries[-1][0] + 30):
+        if offset == ahead[0]:
+            expected, ahead = OffsetPosition(*ahead), next(following)
+        assert index.lookup(offset) == expected
+
+
+def test_lookup_of_extremes() -> None:
+    index = new_index()
+    assert index.lookup(BASE_OFFSET) == OffsetPosition(BASE_OFFSET, 0)
+    for number in range(ENTRIES_MAX):
+        index.append(BASE_OFFSET + number + 1, number)
+    assert index.lookup(BASE_OFFSET) == OffsetPosition(BASE_OFFSET, 0)
+    assert index.lookup(BASE_OFFSET + ENTRIES_MAX) == OffsetPosition(BASE_OFFSET + ENTRIES_MAX, ENTRIES_MAX - 1)
+    assert index.lookup(2**63 - 1) == index.last_entry
+    assert index.lookup(-(2**63)) == OffsetPosition(BASE_OFFSET, 0)
+
+
+def test_entry() -> None:
+    index = new_index()
+    with pytest.raises(NoSuchEntryError, match=r"no entry 0, expected 0 to below 0"):
+        index.entry(0)
+    index.append(46, 10)
+    assert index.entry(0) == index.last_entry == OffsetPosition(46, 10)
+    for number in (1, -1):
+        with pytest.raises(NoSuchEntryError):
+            index.entry(number)
+
+
+def test_append_too_many() -> None:
+    index = filled(BASE_OFFSET, [(BASE_OFFSET + number + 1, number) for number in range(ENTRIES_MAX)])
+    assert index.is_full
+    with pytest.raises(IndexFullError, match="full with 30 entries"):
+        index.append(BASE_OFFSET + ENTRIES_MAX + 1, 0)
+    assert len(index) == ENTRIES_MAX
+
+
+def test_append_out_of_order() -> None:
+    index = filled(BASE_OFFSET, [(51, 0)])
+    for offset in (50, 51):
+        with pytest.raises(InvalidOffsetError, match=f"offset {offset} for entry 1, expected one above 51"):
+            index.append(offset, 1)
+    assert len(index) == 1
+
+
+def test_fetch_upper_bound() -> None:
+    first = OffsetPosition(BASE_OFFSET, 0)
+    assert new_index().fetch_upper_bound(first, 5) is None
+    entries = [OffsetPosition(45, 0), OffsetPosition(46, 10), OffsetPosition(47, 23), OffsetPosition(48, 37)]
+    _, second, third, fourth = entries
+    index = filled(BASE_OFFSET, [(entry.offset, entry.position) for entry in entries])
+    assert index.fetch_upper_bound(first, 5) == second
+    assert index.fetch_upper_bound(first, 10) == second
+    assert index.fetch_upper_bound(first, 22) == third
+    assert index.fetch_upper_bound(first, 23) == third
+    assert index.fetch_upper_bound(first, 200) is None
+    assert index.fetch_upper_bound(second, 24) == fourth
+    assert index.fetch_upper_bound(second, 200) is None
+    assert index.fetch_upper_bound(fourth, 1) is None
+
+
+def test_reopen() -> None:
+    index = filled(BASE_OFFSET, [(51, 0), (52, 1)])
+    index.trim_to_valid_size()
+    again = OffsetIndex.from_bytes(index.to_bytes(), BASE_OFFSET)
+    assert (again.length, len(again), again.last_offset) == (16, 2, 52)
+    assert [again.lookup(51), again.lookup(52)] == [OffsetPosition(51, 0), OffsetPosition(52, 1)]
+    assert again.is_full
+    with pytest.raises(IndexFullError):
+        again.append(53, 2)
+    assert again.resize(32)
+    again.append(53, 2)
+    assert again.last_entry == OffsetPosition(53, 2)
+
+
+def test_truncate() -> None:
+    index = filled(0, [(number, number) for number in range(1, 10)])
+    index.truncate_to(12)  # past the end
+    assert (len(index), index.last_offset) == (9, 9)
+    index.append(10, 10)
+    index.truncate_to(10)
+    assert index.lookup(10) == OffsetPosition(9, 9)
+    index.truncate_to(9)
+    assert index.lookup(10) == OffsetPosition(8, 8)
+    index.append(10, 10)
+    index.truncate_to(9)  # between two entries
+    assert index.lookup(10) == OffsetPosition(8, 8)
+    index.truncate_to(5)
+    assert index.lookup(10) == OffsetPosition(4, 4)
+    index.truncate_to(0)
+    assert len(index) == 0
+    index.append(1, 1)
+    index.truncate()
+    assert (len(index), index.last_offset) == (0, 0)
+    index.append(1, 1)
+
+
+def test_sanity_of_last_offset() -> None:
+    OffsetIndex.from_bytes(stored([(0, 0)]), BASE_OFFSET).sanity_check()
+    OffsetIndex.from_bytes(bytes(80), BASE_OFFSET).sanity_check()
+    OffsetIndex.from_bytes(b"", BASE_OFFSET).sanity_check()
+    with pytest.raises(CorruptIndexError, match=r"x\.index: the last offset is 44, expected 45, .* rebuild it"):
+        OffsetIndex.from_bytes(stored([(3, 0), (-1, 0)]), BASE_OFFSET, name="x.index").sanity_check()
+
+
+# ---- ours ----
+
+
+def test_sanity_of_length() -> None:
+    with pytest.raises(CorruptIndexError, match=r"17 bytes, expected a multiple of 8: .* rebuild it"):
+        OffsetIndex.from_bytes(bytes(17), 0).sanity_check()
+
+
+def test_fetch_that_ends_past_two_gib() -> None:
+    """Kafka's sum wraps, and the first entry is the answer."""
+    index = filled(BASE_OFFSET, [(46, 10), (47, 2**31 - 10)])
+    assert index.fetch_upper_bound(OffsetPosition(47, 2**31 - 10), 9) is None
+    assert index.fetch_upper_bound(OffsetPosition(47, 2**31 - 10), 10) == OffsetPosition(46, 10)
+
+
+def test_room_is_rounded_down() -> None:
+    index = OffsetIndex.new(0, 10 * 2**20 + 7)
+    assert (index.length, index.max_entries, len(index)) == (10 * 2**20, 1_310_720, 0)
+    with pytest.raises(IndexSizeError, match="room for 7 bytes, expected 8 or more"):
+        OffsetIndex.new(0, 7)
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "offset", "fits"),
+    [
+        (0, -(2**31), False),
+        (0, 2**31, False),
+        (0, 2**31 - 1, True),
+        (1, 0, False),
+        (100, 10, False),
+        (2**31, 0, False),
+        (-(2**31), 0, False),
+        (2**31, 2**32, False),
+        (2**63 - 5, -(2**63), True),  # wraps, as in Java
+    ],
+)
+def test_relative_offsets(base_offset: int, offset: int, fits: bool) -> None:
+    """Kafka's pairs of base offset and offset (`testAppendForLogSegmentOffsetOverflowException`), and more."""
+    index = new_index(base_offset)
+    assert index.can_append_offset(offset) is fits
+    if fits:
+        index.append(offset, 0)
+        assert index.last_offset == offset
+        return
+    with pytest.raises(OffsetOverflowError, match=f"offset {offset} cannot be stored, expected {base_offset}"):
+        index.append(offset, 0)
+    assert len(index) == 0
+
+
+def test_bytes_after_the_entries() -> None:
+    """They stay until the index is trimmed; grown again, it has zeros there."""
+    index = filled(0, [(1, 1), (2, 2), (3, 3)])
+    before = index.to_bytes()
+    assert len(before) == ENTRIES_MAX * 8
+    index.truncate_to(2)
+    assert index.to_bytes() == before
+    assert index.resize(20)  # rounded down to two entries
+    assert index.to_bytes() == before[:16]
+    assert not index.resize(16)
+    index.trim_to_valid_size()
+    assert index.resize(ENTRIES_MAX * 8)
+    assert index.to_bytes() == before[:8].ljust(ENTRIES_MAX * 8, b"\0")
+
+
+def test_resize_keeps_entries() -> None:
+    index = filled(0, [(1, 1), (2, 2)])
+    with pytest.raises(IndexSizeError, match="to be 8 bytes long, expected 16 or more"):
+        index.resize(15)
+    assert (len(index), index.length) == (2, ENTRIES_MAX * 8)
+
+
+def test_reset() -> None:
+    index = OffsetIndex.from_bytes(stored([(1, 1), (2, 2)]), 0, max_bytes=30)
+    index.reset()
+    assert (len(index), index.length, index.max_entries) == (0, 24, 3)
+
+
+def test_bytes_given_are_not_changed() -> None:
+    content = bytearray(stored([(1, 1), (2, 2)]))
+    before = bytes(content)
+    index = OffsetIndex.from_bytes(content, 0)
+    index.truncate_to(2)
+    index.append(9, 9)
+    assert index.to_bytes() == stored([(1, 1), (9, 9)])
+    assert content == before
+
+
+def test_files_are_opened_when_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And mapped, not read; what changes is a copy."""
+    path = tmp_path / "00000000000000000045.index"
+    index = OffsetIndex.open(path, BASE_OFFSET)  # there is no such file yet
+    path.write_bytes(stored([(1, 10), (2, 20)]))
+    mapped = Mock(wraps=mmap.mmap)
+    monkeypatch.setattr(mmap, "mmap", mapped)
+    assert index.lookup(47) == OffsetPosition(47, 20)
+    assert [index.lookup(46), len(index), mapped.call_count] == [OffsetPosition(46, 10), 2, 1]
+    index.truncate_to(47)
+    index.append(48, 30)
+    assert index.to_bytes() == stored([(1, 10), (3, 30)])
+    assert path.read_bytes() == stored([(1, 10), (2, 20)])
+    with pytest.raises(FileNotFoundError, match=r"no\.index"):
+        len(OffsetIndex.open(tmp_path / "no.index", 0))
+    with pytest.raises(OSError, match=rf"not a regular file: '{tmp_path}'"):
+        len(OffsetIndex.open(tmp_path, 0))
+    path.write_bytes(b"")
+    assert OffsetIndex.open(path, BASE_OFFSET).lookup(47) == OffsetPosition(BASE_OFFSET, 0)
+
+
+def test_lookup_many(rng: random.Random) -> None:
+    """As `lookup` says one by one: in sound indexes of all sizes, in one of zeros; any integers, any order."""
+    for size in (0, 1, 2, 1024, 1025, 1026, 5000):
+        offsets = np.cumsum(np.array([rng.randrange(1, 9) for _ in range(size)], np.int64))
+        for content in (stored(list(zip(offsets.tolist(), range(size), strict=True))), bytes(8 * size)):
+            index = OffsetIndex.from_bytes(content, BASE_OFFSET)
+            targets = [rng.randrange(BASE_OFFSET - 2, BASE_OFFSET + 5 * size + 9) for _ in range(1000)]
+            for asked in (targets, sorted(targets), targets[:3]):
+                expected = [index.lookup(target) for target in asked]
+                for integers in (np.int64, np.int32):
+                    found = index.lookup_many(np.array(asked, integers))
+                    assert [OffsetPosition(*entry) for entry in found.tolist()] == expected
+    index.resize(index.length + 8)
+    index.append(BASE_OFFSET + 2**30, 7)
+    assert index.lookup_many(np.full(9000, BASE_OFFSET + 2**30))["position"].tolist() == [7] * 9000
+    with pytest.raises(TypeError):
+        index.lookup_many(np.array([1.5]))
+
+
+def test_trace() -> None:
+    index = OffsetIndex.from_bytes(stored([(number, 100 * number) for number in range(13 * 512)]), 0)
+    assert index.trace(13 * 512 - 1).pages == (10, 11, 12)
+    assert index.trace(100, by_value=True, upper=True).slot == 1
+    assert index.trace(0).entries[:2] == (13 * 512 - 1 - search_kernel.WARM_BYTES // 8, 0)

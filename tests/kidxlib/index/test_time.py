@@ -1,0 +1,194 @@
+"""The time index: Kafka's own tests (TimeIndexTest), and what is ours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from kidxlib.errors import (
+    CorruptIndexError,
+    IndexFullError,
+    IndexSizeError,
+    InvalidOffsetError,
+    InvalidTimestampError,
+    NoSuchEntryError,
+    OffsetOverflowError,
+)
+from kidxlib.format import layouts as formats
+from kidxlib.index.time import TimeIndex, TimestampOffset
+
+BASE_OFFSET: Final = 45
+#: Kafka's tests give an index room for 30 entries.
+ENTRIES_MAX: Final = 30
+
+
+def new_index() -> TimeIndex:
+    return TimeIndex.new(BASE_OFFSET, ENTRIES_MAX * TimeIndex.entry_bytes)
+
+
+def filled(entries: int) -> TimeIndex:
+    """Timestamps 10, 20, 30, … at offsets 55, 65, 75, …."""
+    index = new_index()
+    for number in range(1, entries + 1):
+        index.maybe_append(number * 10, number * 10 + BASE_OFFSET)
+    return index
+
+
+def stored(entries: Sequence[tuple[int, int]]) -> bytes:
+    """An index file with these timestamps and relative offsets."""
+    return np.array(entries, formats.TIME_INDEX_ENTRY).tobytes()
+
+
+# ---- Kafka's own tests ----
+
+
+def test_lookup() -> None:
+    assert new_index().lookup(100) == TimestampOffset(-1, BASE_OFFSET)
+    index = filled(ENTRIES_MAX - 1)
+    assert index.lookup(9) == TimestampOffset(-1, BASE_OFFSET)
+    assert index.lookup(10) == TimestampOffset(10, 55)
+    assert index.lookup(25) == TimestampOffset(20, 65)
+    assert index.lookup(30) == TimestampOffset(30, 75)
+    assert index.lookup(2**63 - 1) == index.last_entry == TimestampOffset(290, 335)
+
+
+def test_entry() -> None:
+    index = filled(5)
+    assert [index.entry(number) for number in range(5)] == [
+        TimestampOffset(number * 10, number * 10 + BASE_OFFSET) for number in range(1, 6)
+    ]
+    for number in (5, -1):
+        with pytest.raises(NoSuchEntryError, match=f"no entry {number}, expected 0 to below 5"):
+            index.entry(number)
+
+
+def test_truncate() -> None:
+    index = filled(ENTRIES_MAX - 1)
+    index.truncate()
+    assert len(index) == 0
+    index = filled(9)
+    index.truncate_to(10 + BASE_OFFSET)
+    assert (len(index), index.last_entry) == (0, TimestampOffset(-1, BASE_OFFSET))
+    index = filled(9)
+    index.truncate_to(90 + BASE_OFFSET)  # the last entry's offset
+    assert index.last_entry == TimestampOffset(80, 125)
+    index.truncate_to(79 + BASE_OFFSET)  # between two entries
+    assert index.last_entry == TimestampOffset(70, 115)
+    index.truncate_to(1000)
+    assert len(index) == 7
+
+
+def test_append() -> None:
+    index = filled(ENTRIES_MAX - 1)
+    with pytest.raises(IndexFullError, match="full with 29 entries, expected room for one more and one in reserve"):
+        index.maybe_append(10_000, 1000)
+    with pytest.raises(InvalidTimestampError, match="timestamp 289 for entry 29, expected 290"):
+        index.maybe_append(289, 335, skip_full_check=True)
+    with pytest.raises(InvalidOffsetError, match="offset 334 for entry 29, expected 335"):
+        index.maybe_append(10_000, 334, skip_full_check=True)
+    index.maybe_append(10_000, 1000, skip_full_check=True)
+    assert index.last_entry == TimestampOffset(10_000, 1000)
+
+
+def test_sanity() -> None:
+    filled(5).sanity_check()
+    TimeIndex.from_bytes(b"", BASE_OFFSET).sanity_check()
+    TimeIndex.from_bytes(bytes(120), BASE_OFFSET).sanity_check()
+    with pytest.raises(CorruptIndexError, match=r"x\.timeindex: the last timestamp is 5, expected 10, .* rebuild it"):
+        TimeIndex.from_bytes(stored([(10, 1), (5, 2)]), BASE_OFFSET, name="x.timeindex").sanity_check()
+    with pytest.raises(CorruptIndexError, match="the last offset is 44, expected 45"):
+        TimeIndex.from_bytes(stored([(10, 1), (15, -1)]), BASE_OFFSET).sanity_check()
+    with pytest.raises(CorruptIndexError, match="17 bytes, expected a multiple of 12"):
+        TimeIndex.from_bytes(bytes(17), 0).sanity_check()
+
+
+def test_is_full() -> None:
+    index = TimeIndex.new(0, 3 * 12)
+    for number in range(1, 3):
+        assert not index.is_full
+        index.maybe_append(number, number)
+    assert index.is_full
+    assert (len(index), index.max_entries) == (2, 3)
+
+
+def test_last_entry_after_resize() -> None:
+    index = filled(3)
+    index.trim_to_valid_size()
+    assert (index.length, index.last_entry) == (36, TimestampOffset(30, 75))
+    index.reset()
+    assert (index.length, index.last_entry) == (ENTRIES_MAX * 12, TimestampOffset(-1, BASE_OFFSET))
+
+
+# ---- ours ----
+
+
+def test_order_of_checks() -> None:
+    """Room, offset, timestamp; and only then whether there is anything to add."""
+    index = filled(ENTRIES_MAX - 1)
+    with pytest.raises(IndexFullError):
+        index.maybe_append(0, 0)
+    with pytest.raises(InvalidOffsetError):
+        index.maybe_append(0, 0, skip_full_check=True)
+    index.maybe_append(290, 400, skip_full_check=True)  # the same timestamp
+    assert (len(index), index.last_entry) == (29, TimestampOffset(290, 335))
+    index.maybe_append(291, 400, skip_full_check=True)
+    index.maybe_append(291, 500, skip_full_check=True)  # nothing to add needs no room
+    with pytest.raises(IndexFullError, match="full with 30 entries, expected room for one more;"):
+        index.maybe_append(292, 500, skip_full_check=True)
+    assert len(index) == ENTRIES_MAX
+
+
+def test_no_timestamps() -> None:
+    """Without a timestamp, as in message format v0, there are no entries; an offset below the base then is no error."""
+    index = new_index()
+    for timestamp in (-1, -2, -(2**63)):
+        index.maybe_append(timestamp, 0)
+    assert len(index) == 0
+    index.maybe_append(0, BASE_OFFSET)
+    assert index.last_entry == TimestampOffset(0, BASE_OFFSET)
+
+
+def test_relative_offsets() -> None:
+    """One that cannot be stored leaves the index as it was."""
+    index = new_index()
+    before = index.to_bytes()
+    for offset in (BASE_OFFSET - 1, BASE_OFFSET + 2**31):
+        with pytest.raises(OffsetOverflowError, match=f"offset {offset} cannot be stored"):
+            index.maybe_append(1, offset)
+    assert index.to_bytes() == before
+    index.maybe_append(1, BASE_OFFSET + 2**31 - 1)
+    assert index.lookup(1) == TimestampOffset(1, BASE_OFFSET + 2**31 - 1)
+
+
+def test_room_is_rounded_down() -> None:
+    index = TimeIndex.new(0, 10 * 2**20)
+    assert (index.length, index.max_entries) == (10_485_756, 873_813)
+    with pytest.raises(IndexSizeError):
+        TimeIndex.new(0, 11)
+
+
+def test_lookup_many(rng: random.Random) -> None:
+    """As `lookup` says one by one."""
+    for size in (0, 1, 2, 682, 683, 684, 5000):
+        timestamps = np.cumsum(np.array([rng.randrange(1, 9) for _ in range(size)], np.int64))
+        for content in (stored(list(zip(timestamps.tolist(), range(size), strict=True))), bytes(12 * size)):
+            index = TimeIndex.from_bytes(content, BASE_OFFSET)
+            targets = [rng.randrange(-2, 5 * size + 9) for _ in range(1000)]
+            for asked in (targets, sorted(targets), targets[:3]):
+                found = index.lookup_many(np.array(asked))
+                assert [TimestampOffset(*entry) for entry in found.tolist()] == [index.lookup(one) for one in asked]
+
+
+def test_file(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000045.timeindex"
+    path.write_bytes(stored([(10, 0), (20, 5)]))
+    index = TimeIndex.open(path, BASE_OFFSET)
+    assert index.lookup(15) == TimestampOffset(10, 45)
+    assert index.trace(15).entries == (0, 1)
+    index.truncate_to(50)
+    assert path.stat().st_size == 24

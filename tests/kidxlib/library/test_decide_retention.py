@@ -1,0 +1,78 @@
+"""A partition that was opened is decided on as its segments' columns are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.library.decide_retention import decide_retention
+from kidxlib.library.open_partition import open_partition
+from kidxlib.retention.reasons import Reason
+from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+from tests.support.logs.golden import SAMPLES
+
+PARTITION = SAMPLES / "txn-mixed-0"
+#: The largest timestamps of its segments: of the second and the last they are those of markers.
+LARGEST = (1760000000924, 1795224738702, 1760000057992, 1795224740485)
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def test_by_time() -> None:
+    """Segments go whose largest timestamp, by their time indexes or by the logs themselves, is too old."""
+    log = open_partition(PARTITION)
+    found = decide_retention(log, TopicPolicy(retention_ms=DAY_MS), LARGEST[2] + DAY_MS)
+    assert found.largest_timestamps.tolist() == list(LARGEST)
+    assert found.deleted == 1 and not found.whole_partition
+    assert found.named_reasons == (
+        Reason.TIME,
+        Reason.FUTURE_TIMESTAMP,
+        Reason.TIME_NOT_REACHED,
+        Reason.FUTURE_TIMESTAMP,
+    )
+    a_moment_later = decide_retention(log, TopicPolicy(retention_ms=DAY_MS), LARGEST[2] + DAY_MS + 1)
+    assert a_moment_later.named_reasons[2] is Reason.AFTER_KEPT
+    assert decide_retention(log, TopicPolicy(retention_ms=DAY_MS), LARGEST[3] + DAY_MS + 1).whole_partition
+
+
+def test_by_size_and_not_of_a_compacted_topic() -> None:
+    log = open_partition(PARTITION)
+    sizes = [segment.size for segment in log.segments]
+    policy = TopicPolicy(retention_ms=-1, retention_bytes=sum(sizes) - sizes[0])
+    assert decide_retention(log, policy, LARGEST[3]).named_reasons[:2] == (Reason.SIZE, Reason.SIZE_NOT_REACHED)
+    compacted = TopicPolicy(cleanup=frozenset({Cleanup.COMPACT}))
+    assert set(decide_retention(log, compacted, 2**62).named_reasons) == {Reason.COMPACTED}
+
+
+def test_nothing_of_a_tiered_topic_is_deleted() -> None:
+    """A local segment may be the only copy, whatever limits and offsets say."""
+    log = open_partition(PARTITION, log_start_offset=5797)
+    found = decide_retention(log, TopicPolicy(remote_storage=True, retention_ms=0, retention_bytes=0), 2**50)
+    assert found.deleted == 0 and found.named_reasons == (Reason.NOT_MODELLED,) * 4
+    assert found.largest_timestamps.tolist() == list(LARGEST)
+
+
+def test_offsets_that_keep_and_that_let_go() -> None:
+    log = open_partition(PARTITION, log_start_offset=5797)
+    policy = TopicPolicy(retention_ms=-1)
+    assert decide_retention(log, policy, LARGEST[3]).named_reasons[:3] == (
+        Reason.LOG_START,
+        Reason.LOG_START,
+        Reason.NO_LIMIT,
+    )
+    kept = decide_retention(open_partition(PARTITION), TopicPolicy(retention_ms=0), 2**62, high_watermark=84)
+    assert kept.named_reasons == (Reason.TIME, *[Reason.HIGH_WATERMARK] * 3)
+
+
+@pytest.mark.parametrize(("broken", "expected"), [(84, ["time", "not-well", "behind", "behind"]), (5891, None)])
+def test_a_segment_that_cannot_be_read_stays(broken: int, expected: list[str] | None, tmp_path: Path) -> None:
+    """And all after it. Of the last one the log end offset is not known either."""
+    directory = tmp_path / PARTITION.name
+    shutil.copytree(PARTITION, directory)
+    log = directory / segment_file(broken, LOG_SUFFIX)
+    log.unlink()
+    log.mkdir()
+    found = decide_retention(open_partition(directory), TopicPolicy(retention_ms=DAY_MS), 2**62)
+    assert list(found.named_reasons) == (expected or ["time", "time", "time", "not-well"])

@@ -1,0 +1,242 @@
+"""What is answered, and what is not: a log that has changed since it was recorded, or is damaged, is never said not to
+hold what it may hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.catalog.partitions import PartitionToSearch
+from kidxlib.catalog.segment_views import SegmentToSearch
+from kidxlib.cli.seek import seek as seek_command
+from kidxlib.errors import UsageError
+from kidxlib.log.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from kidxlib.log.log import Log
+from kidxlib.lookup.columns import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP
+from kidxlib.lookup.partition import CatalogedPartition
+from kidxlib.lookup.seeker import Seeker, answer_all
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.lazy_log import LogFile
+from kidxlib.terminal.console import printable
+from kidxlib.terminal.seek import show_answers
+from tests.docs.pages import read
+from tests.support.docstrings import columns_in, columns_of
+from tests.support.logs import golden
+from tests.support.seeks import golden_directory
+
+_TOPIC: Final = "txn-mixed"
+_PARTITION: Final = ("--topic", _TOPIC, "--partition", "0")
+_FUTURE: Final = 2_000_000_000_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """A partition with all that a broker leaves."""
+    directory = tmp_path / f"{_TOPIC}-0"
+    golden_directory([each for each in golden.committed() if each.log.parent.name == directory.name], directory)
+    return Log.open(directory)
+
+
+def _directory(log: Log) -> Path:
+    return Path(log.name)
+
+
+def _log_of(log: Log, number: int) -> Path:
+    return _directory(log) / f"{log.segments[number].base_offset:020d}.log"
+
+
+def _cataloged(log: Log) -> CatalogedPartition:
+    """The partition as a build records it."""
+    rows = []
+    for number, segment in enumerate(log.segments):
+        path = _log_of(log, number)
+        recovered = recover(LogFile(str(path)), segment.base_offset, RecoverOptions())
+        facts, end = recovered.facts, recovered.end
+        row: dict[str, Any] = dict.fromkeys(SegmentToSearch.names())
+        rows.append(
+            row
+            | {
+                "base_offset": segment.base_offset,
+                "status": end.status,
+                "log_path": str(path),
+                "log_bytes": path.stat().st_size,
+                "valid_bytes": end.position,
+                "log_mtime_ns": path.stat().st_mtime_ns,
+                "max_timestamp_ms": facts.max_timestamp_ms,
+                "offset_of_max_timestamp": facts.offset_of_max_timestamp,
+                "index_folder": log.name,
+                "offset_index_bytes": len(recovered.offset_index),
+                "time_index_bytes": len(recovered.time_index),
+            }
+        )
+    facts_of_it = PartitionToSearch(
+        source="a",
+        topic="t",
+        partition=0,
+        folder=log.name,
+        log_start_offset=None,
+        log_end_offset=log.log_end_offset,
+    )
+    return CatalogedPartition(facts_of_it, pa.Table.from_pylist(rows))
+
+
+def _ask(seeker: Seeker | str, query: str, target: int) -> tuple[bool, bool, str]:
+    [answer] = answer_all(seeker, query, np.array([target], np.int64)).to_pylist()
+    assert answer["file_error"] or answer["answered"], "exit code 3 wherever something is not answered"
+    return answer["found"], answer["answered"], answer["note"] or ""
+
+
+def test_its_docstring_and_the_page_list_the_columns() -> None:
+    assert columns_in(Seeker.__doc__) == columns_of(ANSWER)
+    rows = re.findall(r"^\| (`.+?`) \|", read("docs/seek.md"), re.MULTILINE)
+    on_page = {name for row in rows for name in re.findall(r"\w+", row)}
+    assert set(ANSWER.names) <= on_page and set(RESULT_COLUMNS) <= on_page
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.uint64, np.int32, pa.array], ids=lambda kind: kind.__name__)
+def test_targets_may_be_whole_numbers_of_any_kind(log: Log, kind: Any) -> None:
+    seeker, targets = Seeker(log), [500, 5850, 20_000]
+    given = np.array(targets, kind) if isinstance(kind, type) and issubclass(kind, np.generic) else kind(targets)
+    assert seeker.offsets(given).equals(seeker.offsets(np.array(targets)))
+    assert seeker.timestamps(given).equals(seeker.timestamps(np.array(targets)))
+    assert seeker.offsets([]).num_rows == seeker.timestamps(()).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "targets", [[1.5], ["1"], [None], [True], 500, [[1]], [[1], [2, 3]], [2**63], [2**64], np.array([1.0])], ids=repr
+)
+def test_targets_that_are_no_whole_numbers_are_refused(log: Log, targets: Any) -> None:
+    """1.5 was taken for 1, and a list was a TypeError."""
+    seeker = Seeker(log)
+    for ask in (seeker.offsets, seeker.timestamps):
+        with pytest.raises(UsageError, match=r"^targets?\b.*: expected "):
+            ask(targets)
+
+
+def test_a_log_that_has_grown_since_it_was_recorded(log: Log) -> None:
+    """Of what may be new there is no answer: offsets and times after the recorded end, and the end itself; nor of
+    what is in that file. All else is answered.
+    """
+    cataloged, end = _cataloged(log), log.log_end_offset
+    with _log_of(log, -1).open("ab") as file:
+        file.write(_log_of(log, -1).read_bytes())
+    longer = "bytes, expected"
+    for query, target in ((OFFSET, end - 1), (OFFSET, end), (OFFSET, end + 5), (TIMESTAMP, _FUTURE)):
+        found, answered, note = _ask(cataloged.seeker(), query, target)
+        assert (found, answered) == (False, False) and longer in note, (query, target, note)
+    found, answered, note = _ask(cataloged.seeker(), TIMESTAMP, LATEST)
+    assert (found, answered) == (True, False) and longer in note, "known is where it ended"
+    for query, target in ((OFFSET, 500), (OFFSET, -1), (TIMESTAMP, EARLIEST)):
+        assert _ask(cataloged.seeker(), query, target)[1], (query, target)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_log_that_is_gone_or_may_not_be_read(log: Log, number: int) -> None:
+    """No answer that needs it is given: within it, and the start or the end that it decides."""
+    cataloged, segment = _cataloged(log), log.segments[number]
+    _log_of(log, number).unlink()
+    questions = [(OFFSET, segment.base_offset), (TIMESTAMP, segment.largest_timestamp)]
+    questions += [(TIMESTAMP, EARLIEST)] if number == 0 else []
+    questions += [(TIMESTAMP, LATEST), (TIMESTAMP, MAX_TIMESTAMP), (OFFSET, 10**9)] if number == -1 else []
+    for query, target in questions:
+        _found, answered, note = _ask(cataloged.seeker(), query, target)
+        assert not answered and "No such file or directory" in note, (query, target)
+
+
+def _halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _halve_without_index(path: Path) -> None:
+    _halve(path)
+    path.with_suffix(".index").unlink()
+
+
+@pytest.mark.parametrize("hurt", [_halve, _halve_without_index])
+def test_a_log_of_which_the_end_is_missing(log: Log, hurt: Callable[[Path], None]) -> None:
+    """As of a copy that was interrupted: what lies after its last whole batch is not said to be in the next segment, or
+    nowhere; with an index that knows more, and with none.
+    """
+    directory = _directory(log)
+    inside, last = log.segments[2].base_offset - 2, log.log_end_offset - 1
+    hurt(_log_of(log, 1))
+    found, answered, note = _ask(Seeker.of_directory(directory), OFFSET, inside)
+    assert (found, answered) == (True, False), note  # the next batch that there is
+    assert str(_log_of(log, 1)) in note
+    assert _ask(Seeker.of_directory(directory), OFFSET, log.segments[1].base_offset)[:2] == (True, True)
+    hurt(_log_of(log, -1))
+    for query, target in ((OFFSET, last), (OFFSET, last + 1), (TIMESTAMP, LATEST), (TIMESTAMP, _FUTURE)):
+        _found, answered, note = _ask(Seeker.of_directory(directory), query, target)
+        assert not answered and str(_log_of(log, -1)) in note, (query, target, note)
+
+
+def test_a_log_without_an_index_is_answered(log: Log) -> None:
+    """A scan says for certain that something is not there; the note says what is missing."""
+    for path in [*_directory(log).glob("*.index"), *_directory(log).glob("*.timeindex")]:
+        path.unlink()
+    for query, target, is_there in ((OFFSET, 500, True), (OFFSET, 10**9, False), (TIMESTAMP, _FUTURE, False)):
+        found, answered, _note = _ask(Seeker.of_directory(_directory(log)), query, target)
+        assert (found, answered) == (is_there, True), target
+
+
+def test_leader_epochs_are_told_from_beside_the_log(log: Log, tmp_path: Path) -> None:
+    """Where the directory of the indexes has no `leader-epoch-checkpoint`; and from there where it has one."""
+    directory, indexes = _directory(log), tmp_path / "indexes"
+    indexes.mkdir()
+    for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
+        shutil.move(path, indexes)
+    for target in (EARLIEST, LATEST):
+        for epoch in (0, 7):
+            opened = Log.open(directory, indexes)
+            reported = opened.fetch_offset_by_timestamp(target)
+            assert reported is not None and reported.leader_epoch == epoch
+            [answer] = answer_all(Seeker(opened), TIMESTAMP, np.array([target])).to_pylist()
+            assert answer["leader_epoch"] == epoch
+            (indexes / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
+        (indexes / "leader-epoch-checkpoint").unlink()
+
+
+# ---- on screen ----
+
+
+def _shown(log: Log, *arguments: str) -> list[str]:
+    ended = CliRunner().invoke(seek_command, [log.name, *_PARTITION, *arguments], standalone_mode=False)
+    assert ended.exception is None, ended.exception
+    return ended.stdout.splitlines()
+
+
+def test_times_are_shown_as_times(log: Log) -> None:
+    """The time that was asked for as it was typed; what notes say of times with a date."""
+    typed = "2030-01-01T00:00:00+01:00"
+    first, *rest = _shown(log, "--timestamp", typed)
+    assert first == f"{_TOPIC}-0, timestamp {typed}: not found"
+    note = f"{'note':<20} all records are older, the latest is of 1795224740485 (2026-11-21T01:32:20.485Z)"
+    assert f"  {note}" in rest
+    assert _shown(log, "--timestamp", "1795224740485")[0] == (
+        f"{_TOPIC}-0, timestamp 1795224740485 (2026-11-21T01:32:20.485Z): found"
+    )
+    assert _shown(log, "--timestamp", "-1")[0] == f"{_TOPIC}-0, timestamp -1 (the log end): found"
+
+
+@pytest.mark.parametrize(
+    ("found", "answered", "said"),
+    [(True, True, "found"), (False, True, "not found"), (True, False, "not certain"), (False, False, "not answered")],
+)
+def test_the_outcome_is_in_the_first_line(
+    found: bool, answered: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = answer_all("no matter", OFFSET, np.array([5])).to_pylist()
+    answer = {"topic": "t", "partition": 0, "query": OFFSET, "target": 5, "source": None} | answers[0]
+    show_answers([answer | {"found": found, "answered": answered}], as_json=False)
+    assert capsys.readouterr().out.splitlines()[0] == printable(f"t-0, offset 5: {said}")

@@ -1,0 +1,227 @@
+"""`recover` gives Kafka's bytes: on segments that Kafka itself recovered, and on generated ones by the reference."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import event, example, given
+from hypothesis import strategies as st
+
+from kidxlib.format import layouts as formats
+from kidxlib.recovery.facts import SegmentFacts
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.scan_state import EndReason
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.log_bytes import ChunkedLog
+from kidxlib.storage.opened_file import map_log, open_log
+from tests.model.recover import Recovered, recover_reference
+from tests.support.logs.batches import Batch, control, encode
+from tests.support.logs.golden import GoldenSegment
+from tests.support.logs.guarded import GuardedChunks, whole
+from tests.support.logs.segments import Segment, segments
+
+#: Bytes read at a time. Most batches are larger than the odd ones, so their checksum is computed in pieces.
+CHUNK_BYTES: Final = (61, 97, 4096)
+
+
+def test_golden_mapped(golden_segment: GoldenSegment) -> None:
+    """The promise itself: the bytes that Kafka wrote, and where it truncates the log. The facts are the reference's."""
+    with open_log(str(golden_segment.log)) as (descriptor, version):
+        recovered = recover(map_log(descriptor, version.size), golden_segment.base_offset, golden_segment.options)
+    assert_as_kafka(recovered, golden_segment)
+    reference = recover_reference(golden_segment.log.read_bytes(), golden_segment.base_offset, golden_segment.options)
+    assert_equal(recovered, reference, golden_segment.base_offset)
+
+
+@pytest.mark.parametrize("chunk_bytes", CHUNK_BYTES)
+def test_golden_in_chunks(golden_segment: GoldenSegment, chunk_bytes: int) -> None:
+    """Memory is bounded by the chunk: nothing may depend on where one ends."""
+    with open_log(str(golden_segment.log)) as (descriptor, version):
+        log = GuardedChunks(descriptor, version.size, chunk_bytes)
+        assert_as_kafka(recover(log, golden_segment.base_offset, golden_segment.options), golden_segment)
+
+
+def test_generated_segments_as_reference() -> None:
+    """The compiled loop against Kafka's loop in plain Python, and no read outside; every end must have been met."""
+    seen = set()
+
+    @given(segments())
+    @example(Segment(log=log_of(Batch(), Batch(offset_step=0)), options=EACH))  # no entry yet: the base offset is fine
+    def check(segment: Segment) -> None:
+        reference = recover_reference(segment.log, segment.base_offset, segment.options)
+        event(f"ends: {reference.reason}")
+        seen.add(reference.reason)
+        recovered = recover(whole(segment.log), segment.base_offset, segment.options)
+        assert_equal(recovered, reference, segment.base_offset)
+
+    for *_, segment in ENDS:
+        check = example(segment)(check)
+    check()
+    assert seen == {reason for reason, *_ in ENDS}
+
+
+@given(segments(), st.integers(61, 700))
+def test_generated_segments_in_chunks(segment: Segment, chunk_bytes: int) -> None:
+    """Whole or in chunks of any size: the same segment, to the last fact and word."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(segment.log)
+        chunks = GuardedChunks(file.fileno(), len(segment.log), chunk_bytes)
+        in_chunks = recover(chunks, segment.base_offset, segment.options)
+    assert_same(in_chunks, recover(whole(segment.log), segment.base_offset, segment.options))
+
+
+def log_of(*batches: Batch) -> bytes:
+    return b"".join(encode(0, batches))
+
+
+#: One segment for each way to end, what that makes of it, and how many bytes of it are good. Batches have 100 bytes.
+TWO: Final = (Batch(timestamp=5), Batch(timestamp=6))
+EACH: Final = RecoverOptions(interval_bytes=0)
+ENDS: Final[list[tuple[str | None, Status, int, Segment]]] = [
+    (None, Status.OK, 200, Segment(log=log_of(*TWO))),
+    ("trailing-bytes", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, *TWO)[:217])),
+    ("batch-overruns-file", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, *TWO)[:218])),
+    ("size-too-small", Status.TRUNCATED, 200, Segment(log=log_of(*TWO) + bytes(18))),
+    ("batch-too-small", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, Batch(bytes_kept=60)))),
+    ("crc-mismatch", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, Batch(crc_error=1), *TWO))),
+    (
+        "invalid-control-record",
+        Status.TRUNCATED,
+        278,
+        Segment(log=log_of(*TWO, Batch(**control(b"\xff\xff\0\1")), *TWO)),
+    ),
+    ("unknown-control-type", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(**control(b"\0\0\0\2")), *TWO))),
+    (
+        "malformed-control-record",
+        Status.QUARANTINED,
+        200,
+        Segment(log=log_of(*TWO, Batch(**control(value=None)), *TWO)),
+    ),
+    ("compressed-control-batch", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(**control(codec=4)), *TWO))),
+    (
+        "control-batch-too-large",
+        Status.QUARANTINED,
+        200,
+        Segment(log=log_of(*TWO, Batch(**control(trailing=bytes(2**16))), *TWO)),
+    ),
+    ("offset-overflow", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(offset_step=2**31 - 1)))),
+    (
+        "offset-index-full",
+        Status.QUARANTINED,
+        400,
+        Segment(log=log_of(*[Batch()] * 5), options=RecoverOptions(interval_bytes=0, max_index_bytes=24)),
+    ),
+    (
+        "time-index-full",
+        Status.QUARANTINED,
+        100,
+        Segment(log=log_of(*TWO), options=RecoverOptions(interval_bytes=0, max_index_bytes=12)),
+    ),
+    ("offset-not-increasing", Status.QUARANTINED, 200, Segment(log=log_of(*TWO, Batch(offset_step=0)), options=EACH)),
+    (
+        "time-index-offset-decreasing",
+        Status.QUARANTINED,
+        400,
+        Segment(
+            log=log_of(*TWO, Batch(timestamp=7), Batch(timestamp=8, offset_step=-1)),
+            options=RecoverOptions(interval_bytes=150),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "status", "valid_bytes", "segment"), ENDS, ids=[str(end[0]) for end in ENDS])
+def test_ends(reason: str | None, status: Status, valid_bytes: int, segment: Segment) -> None:
+    """Each way to end, with the smallest segment that does: what it is called and where it lies."""
+    end = recover(whole(segment.log), segment.base_offset, segment.options).end
+    assert (end.reason, end.status, end.position) == (reason, status, valid_bytes)
+
+
+def test_no_end_is_forgotten() -> None:
+    """A new way to end needs its segment above. Only a scan that waits for something and a file of 2 GiB have none."""
+    not_ends = {EndReason.NEEDS_BYTES, EndReason.NEEDS_ROOM, EndReason.SEGMENT_TOO_LARGE}
+    assert len(ENDS) == len(EndReason) - len(not_ends)
+
+
+def test_interval_is_strict() -> None:
+    """The rule in numbers: the first batch never, one exactly an interval after the last entry not yet."""
+    log = log_of(*[Batch(timestamp=1000 + number, offset_step=10) for number in range(8)])
+    recovered = recover(whole(log), 0, RecoverOptions(interval_bytes=200))
+    assert recovered.offset_index.hex(" ", 4) == "00000027 0000012c 00000045 00000258"  # offset 39 at 300, 69 at 600
+    times = np.frombuffer(recovered.time_index, formats.TIME_INDEX_ENTRY).tolist()
+    assert times == [(1003, 39), (1006, 69), (1007, 79)]
+
+
+@pytest.mark.parametrize(("size", "reason"), [(2**31 - 1, "size-too-small"), (2**31, "segment-too-large")])
+def test_largest_file(tmp_path: Path, size: int, reason: str) -> None:
+    """Positions are 32 bits wide: a file of 2 GiB is refused unread, one byte less (here of zeros) is scanned."""
+    path = tmp_path / "00000000000000000000.log"
+    path.touch()
+    os.truncate(path, size)
+    with open_log(str(path)) as (descriptor, version):
+        end = recover(ChunkedLog(descriptor, version.size), 0, RecoverOptions()).end
+    assert (end.reason, end.position) == (reason, 0)
+
+
+def assert_as_kafka(recovered: RecoveredSegment, golden_segment: GoldenSegment) -> None:
+    assert recovered.offset_index == golden_segment.offset_index
+    assert recovered.time_index == golden_segment.time_index
+    assert golden_segment.log.stat().st_size - recovered.facts.valid_bytes == golden_segment.truncated_bytes
+
+
+def assert_same(one: RecoveredSegment, other: RecoveredSegment) -> None:
+    """Equal in all, arrays by their elements."""
+    for field in fields(RecoveredSegment):
+        values = getattr(one, field.name), getattr(other, field.name)
+        equal = np.array_equal(*values) if isinstance(values[0], np.ndarray) else values[0] == values[1]
+        assert equal, field.name
+
+
+def assert_equal(recovered: RecoveredSegment, reference: Recovered, base_offset: int) -> None:
+    assert recovered.end.reason == reference.reason
+    assert recovered.end.position == reference.valid_bytes
+    assert recovered.offset_index == reference.offset_index
+    assert recovered.time_index == reference.time_index
+    expected = facts(reference, base_offset)
+    if recovered.end.status is Status.QUARANTINED:  # the largest timestamp may be that of the batch it failed at
+        largest = recovered.facts.max_timestamp_ms, recovered.facts.offset_of_max_timestamp
+        expected = replace(expected, max_timestamp_ms=largest[0], offset_of_max_timestamp=largest[1])
+    assert recovered.facts == expected
+
+
+def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
+    """The facts by their definitions, over the list of batches that the loop must do without."""
+    valid = reference.valid
+    v2 = [batch.header for batch in valid if batch.is_v2]
+    max_timestamp = max((batch.max_timestamp for batch in valid), default=formats.NO_TIMESTAMP)
+    timed = [batch for batch in valid if batch.max_timestamp == max_timestamp > formats.NO_TIMESTAMP]
+    epochs = [header["partition_leader_epoch"] for header in v2 if header["partition_leader_epoch"] >= 0]
+    codecs = {batch.header["attributes"] & formats.ATTRIBUTE_CODEC for batch in valid}
+    wrappers = any(batch.header["attributes"] & formats.ATTRIBUTE_CODEC for batch in valid if not batch.is_v2)
+    records = sum(batch.header["records_count"] if batch.is_v2 else 1 for batch in valid)
+    return SegmentFacts(
+        next_offset=valid[-1].last_offset + 1 if valid else base_offset,
+        valid_bytes=reference.valid_bytes,
+        batches=len(valid),
+        records=None if wrappers else records,
+        max_timestamp_ms=max(max_timestamp, formats.NO_TIMESTAMP),
+        offset_of_max_timestamp=timed[0].last_offset if timed else None,
+        first_leader_epoch=epochs[0] if epochs else None,
+        last_leader_epoch=epochs[-1] if epochs else None,
+        magics=tuple(sorted({magic if 0 <= magic < 63 else -1 for magic in (b.header["magic"] for b in valid)})),
+        codecs=tuple(formats.CODECS[codec] for codec in sorted(codecs)),
+        transactional_batches=sum(header["attributes"] & formats.ATTRIBUTE_TRANSACTIONAL != 0 for header in v2),
+        control_batches=sum(header["attributes"] & formats.ATTRIBUTE_CONTROL != 0 for header in v2),
+        offset_entries=len(reference.offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize,
+        time_entries=len(reference.time_index) // formats.TIME_INDEX_ENTRY.itemsize,
+        map_end_offset=base_offset if reference.map_end_offset is None else reference.map_end_offset,
+        offsets_increase=all(one.last_offset < other.last_offset for one, other in itertools.pairwise(valid)),
+    )

@@ -1,0 +1,360 @@
+"""A retention plan applied to an archive: what it names goes, nothing else does, and a kill is no harm."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, LOG_SUFFIX, segment_file
+from kidxlib.retention.apply import SegmentResult, apply_deletions
+from kidxlib.retention.outcomes import DeletionOutcome
+from kidxlib.retention.plan import PartitionDeletion, PlannedSegment, log_dirs_of
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.lock import locked
+from kidxlib.storage.remover import Remover
+from tests.conftest import Say
+from tests.faults import children
+from tests.faults.processes import Child, run_child
+
+KILLS, KILLS_EXHAUSTIVE = 5, 100
+
+#: Segments of each partition, and how many of them the plan names.
+_BASE_OFFSETS: Final = (0, 10, 25, 40)
+_NAMED: Final = {"a-0": 2, "b-0": 4, "c-0": 0}
+
+Tree = dict[str, tuple[bytes, int]]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """`kafka-logs` with three partitions, `index` as their index directory, and what else a broker keeps there."""
+    rng = random.Random(1)
+    for name in _NAMED:
+        for root in ("kafka-logs", "index"):
+            directory = tmp_path / root / name
+            directory.mkdir(parents=True)
+            for base_offset in _BASE_OFFSETS:
+                for suffix in (*((LOG_SUFFIX,) if root == "kafka-logs" else ()), *AUXILIARY_SUFFIXES):
+                    (directory / segment_file(base_offset, suffix)).write_bytes(rng.randbytes(rng.randint(1, 99)))
+        log_dir = tmp_path / "kafka-logs" / name
+        (log_dir / "partition.metadata").write_text("version: 0\n")
+        (log_dir / segment_file(7, ".log.deleted")).write_bytes(b"of a broker")
+        (log_dir / segment_file(99, ".snapshot")).write_bytes(b"of the log's end")
+    return tmp_path
+
+
+def _plan(archive: Path) -> list[PartitionDeletion]:
+    return [
+        PartitionDeletion(
+            ("it", name[0], 0),
+            Directory(str(archive / "kafka-logs"), name),
+            Directory(str(archive / "index"), name),
+            tuple(_segment(archive, name, base_offset) for base_offset in _BASE_OFFSETS[:named]),
+        )
+        for name, named in _NAMED.items()
+        if named
+    ]
+
+
+def _log(archive: Path, name: str, base_offset: int) -> Path:
+    return archive / "kafka-logs" / name / segment_file(base_offset, LOG_SUFFIX)
+
+
+def _segment(archive: Path, name: str, base_offset: int) -> PlannedSegment:
+    status = _log(archive, name, base_offset).stat()
+    return PlannedSegment(base_offset, status.st_size, status.st_mtime_ns)
+
+
+def _tree(archive: Path) -> Tree:
+    return {
+        str(path.relative_to(archive)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in archive.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def _named(path: str) -> bool:
+    """Whether the plan names the segment of a file, and that is not the last of its partition."""
+    _, directory, name = path.split("/")
+    of = _BASE_OFFSETS[: min(_NAMED[directory], 3)]
+    return any(name.startswith(segment_file(base_offset, ".")) for base_offset in of)
+
+
+def _apply(deletions: Sequence[PartitionDeletion]) -> list[SegmentResult]:
+    with locked(Path(deletions[0].segments_directory.root)):
+        return apply_deletions(deletions, lambda _: None, lambda: None)
+
+
+def test_what_the_plan_names_goes_with_its_index_and_auxiliary_files(archive: Path) -> None:
+    """Logs, index files in both places, the snapshots at deleted bases; not the last segment, and nothing else."""
+    before = _tree(archive)
+    assert [(each.key[1], each.segment.base_offset, each.outcome) for each in _apply(_plan(archive))] == [
+        *(("a", base_offset, DeletionOutcome.DELETED) for base_offset in (0, 10)),
+        *(("b", base_offset, DeletionOutcome.DELETED) for base_offset in (0, 10, 25)),
+        ("b", 40, DeletionOutcome.LAST),
+    ]
+    assert _tree(archive) == {path: content for path, content in before.items() if not _named(path)}
+
+
+def test_files_are_renamed_then_recorded_then_after_the_delay_removed(archive: Path) -> None:
+    """Between renaming and removing every file is there under the name of a deleted one, as it was."""
+    deletions, before = _plan(archive), _tree(archive)
+    renamed = {f"{path}.deleted" if _named(path) else path: content for path, content in before.items()}
+    seen: list[str] = []
+
+    def see(what: str) -> None:
+        assert _tree(archive) == renamed
+        seen.append(what)
+
+    apply_deletions(deletions, lambda results: see(f"{len(results)} recorded"), lambda: see("waited"))
+    assert seen == ["6 recorded", "waited"]
+
+
+def test_killed_anywhere_and_run_again(
+    archive: Path, tmp_path: Path, rng: random.Random, say: Say, exhaustive: bool
+) -> None:
+    """Goal: a killed run loses nothing outside the plan and leaves no offset gap in a log; the next ends as if
+    undisturbed, and between them they have recorded every segment that went.
+
+    Method: the process is killed (-9) just before a random one of all that it does to files.
+    """
+    before = _tree(archive)
+    undisturbed = shutil.copytree(archive, tmp_path / "undisturbed")
+    _, steps = run_child(children.apply_until_step, undisturbed / "kafka-logs", _plan(undisturbed), None)
+    after = _tree(undisturbed)
+    kills = KILLS_EXHAUSTIVE if exhaustive else KILLS
+    for number in range(kills):
+        place = tmp_path / f"killed-{number}"
+        for root in ("kafka-logs", "index"):
+            shutil.copytree(archive / root, place / root)
+        deletions, step = _plan(place), rng.randrange(steps)
+        with Child(children.apply_until_step, place / "kafka-logs", deletions, step) as child:
+            recorded, code = child.end()
+        assert code == -signal.SIGKILL
+        found = _tree(place)
+        assert {path: content for path, content in before.items() if not _named(path)}.items() <= found.items()
+        assert all(before[path.removesuffix(".deleted") if _named(path) else path] == found[path] for path in found)
+        for name in _NAMED:
+            left = [base_offset for base_offset in _BASE_OFFSETS if _log(place, name, base_offset).exists()]
+            assert left == list(_BASE_OFFSETS[-len(left) :]), f"killed before step {step}: an offset gap"
+        recorded += run_child(children.apply_until_step, place / "kafka-logs", deletions, None)[:1]
+        assert _tree(place) == after, f"killed before step {step} of {steps}"
+        deleted = {
+            (each.key[1], each.segment.base_offset)
+            for results in recorded
+            for each in results
+            if each.outcome is DeletionOutcome.DELETED
+        }
+        assert deleted == {("a", 0), ("a", 10), ("b", 0), ("b", 10), ("b", 25)}
+        shutil.rmtree(place)
+    say(f"{kills} kills, at random ones of {steps} steps")
+
+
+@pytest.mark.parametrize("change", ["size", "mtime"])
+def test_a_segment_that_is_not_what_was_planned_stays_and_all_after_it(change: str, archive: Path) -> None:
+    deletions = _plan(archive)
+    log = _log(archive, "b-0", 10)
+    if change == "size":
+        status = log.stat()
+        log.write_bytes(log.read_bytes() + b"x")
+        os.utime(log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    else:
+        os.utime(log, ns=(0, 1))
+    results = [each for each in _apply(deletions) if each.key[1] == "b"]
+    assert [each.outcome for each in results] == [
+        DeletionOutcome.DELETED,
+        DeletionOutcome.CHANGED,
+        DeletionOutcome.AFTER_KEPT,
+        DeletionOutcome.AFTER_KEPT,
+    ]
+    assert results[1].detail is not None and results[1].detail.startswith(f"{log}: ")
+    assert [offset for offset in _BASE_OFFSETS if _log(archive, "b-0", offset).exists()] == [10, 25, 40]
+
+
+def test_a_deleted_file_of_someone_else_is_no_left_over_of_ours(archive: Path) -> None:
+    """A broker's own `.log.deleted` of a planned segment, with another size, stays; without any log it is just gone."""
+    deletions = _plan(archive)
+    _log(archive, "a-0", 0).unlink()
+    _log(archive, "b-0", 0).with_suffix(".log.deleted").write_bytes(b"other" * 99)
+    _log(archive, "b-0", 0).unlink()
+    outcomes = [each.outcome for each in _apply(deletions)]
+    assert outcomes == [
+        DeletionOutcome.GONE,
+        DeletionOutcome.DELETED,
+        DeletionOutcome.CHANGED,
+        *[DeletionOutcome.AFTER_KEPT] * 3,
+    ]
+    assert _log(archive, "b-0", 0).with_suffix(".log.deleted").exists()
+
+
+@pytest.mark.parametrize("suffix", [LOG_SUFFIX, *AUXILIARY_SUFFIXES])
+@pytest.mark.parametrize("root", ["kafka-logs", "index"])
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_file_in_the_way_is_named_and_left(archive: Path, root: str, suffix: str, is_alone: bool) -> None:
+    """A file that has the name of a deleted one before anything of its segment was renamed is not ours, be the file
+    that would get this name there or not; its segment stays whole, and all after it.
+    """
+    if (root, suffix) == ("index", LOG_SUFFIX):
+        return  # there is no log
+    deletions = _plan(archive)
+    file = archive / root / "b-0" / segment_file(10, suffix)
+    in_the_way = file.with_name(f"{file.name}.deleted")
+    in_the_way.write_bytes(b"precious")
+    if is_alone and suffix != LOG_SUFFIX:
+        file.unlink()
+    before = {path: content for path, content in _tree(archive).items() if not _is_of(path, "b-0", 0)}
+    results = [each for each in _apply(deletions) if each.key[1] == "b"]
+    assert [each.outcome for each in results] == [
+        DeletionOutcome.DELETED,
+        DeletionOutcome.NOT_RENAMED,
+        *[DeletionOutcome.AFTER_KEPT] * 2,
+    ]
+    assert str(results[1].detail).startswith(
+        f"{in_the_way}: in the way of what the plan renames; expected no such file"
+    )
+    left = {path: content for path, content in before.items() if "/a-0/" not in path}
+    assert left.items() <= _tree(archive).items()
+    in_the_way.unlink()
+    assert [each.outcome for each in _apply(deletions)][2:] == [
+        DeletionOutcome.GONE,
+        *([DeletionOutcome.DELETED] * 2),
+        DeletionOutcome.LAST,
+    ]
+
+
+def _is_of(path: str, directory: str, base_offset: int) -> bool:
+    return f"/{directory}/{segment_file(base_offset, '.')}" in path
+
+
+def test_a_file_that_comes_just_before_it_is_renamed_to_is_left(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the directory was listed."""
+    deletions = _plan(archive)
+    precious = _log(archive, "b-0", 0).with_suffix(".log.deleted")
+    names = Remover.names
+
+    def then_written(remover: Remover, directory: Directory) -> set[str]:
+        listed = names(remover, directory)
+        precious.write_bytes(b"precious")
+        return listed
+
+    monkeypatch.setattr(Remover, "names", then_written)
+    results = _apply(deletions[1:])
+    assert [each.outcome for each in results] == [DeletionOutcome.NOT_RENAMED, *[DeletionOutcome.AFTER_KEPT] * 3]
+    assert precious.read_bytes() == b"precious" and _log(archive, "b-0", 0).exists()
+
+
+def test_no_link_is_followed(archive: Path) -> None:
+    """Neither a partition that leads elsewhere, nor a log that does."""
+    deletions = _plan(archive)
+    directory = archive / "kafka-logs" / "a-0"
+    directory.rename(archive / "elsewhere")
+    directory.symlink_to(archive / "elsewhere")
+    log = _log(archive, "b-0", 0)
+    log.rename(archive / "log")
+    log.symlink_to(archive / "log")
+    before = _tree(archive)
+    results = _apply([deletions[0], replace(deletions[1], segments=deletions[1].segments[:1])])
+    assert [each.outcome for each in results] == [
+        DeletionOutcome.CHANGED,
+        DeletionOutcome.AFTER_KEPT,
+        DeletionOutcome.GONE,
+    ]
+    assert "symbolic link" in str(results[0].detail)
+    assert _tree(archive) == before
+
+
+def test_a_partition_that_cannot_be_renamed_holds_up_no_other(archive: Path) -> None:
+    """What is in the way is named, and all after it stays. The others are recorded and removed; the next run goes on.
+
+    Root may write everywhere, so a directory stands in the way of the name of the deleted file.
+    """
+    deletions = _plan(archive)
+    in_the_way = _log(archive, "a-0", 10).with_suffix(".index.deleted")
+    in_the_way.mkdir()
+    results = _apply(deletions)
+    assert [each.outcome for each in results] == [
+        *(DeletionOutcome.DELETED, DeletionOutcome.NOT_RENAMED),
+        *([DeletionOutcome.DELETED] * 3),
+        DeletionOutcome.LAST,
+    ]
+    assert str(results[1].detail).startswith(f"{in_the_way}: in the way of what the plan renames; ")
+    assert _log(archive, "a-0", 10).exists()
+    assert not _log(archive, "a-0", 0).exists() and not list(archive.rglob(segment_file(0, ".log.deleted")))
+    in_the_way.rmdir()
+    assert [each.outcome for each in _apply(deletions)][:2] == [DeletionOutcome.GONE, DeletionOutcome.DELETED]
+    assert not list(archive.glob(f"*/a-0/{segment_file(10, '.*')}"))
+
+
+def test_all_after_a_segment_that_cannot_be_renamed_stays(archive: Path) -> None:
+    deletions = _plan(archive)
+    _log(archive, "b-0", 0).with_suffix(".log.deleted").mkdir()
+    outcomes = [each.outcome for each in _apply(deletions)]
+    assert outcomes == [*[DeletionOutcome.DELETED] * 2, DeletionOutcome.NOT_RENAMED, *[DeletionOutcome.AFTER_KEPT] * 3]
+    assert all(_log(archive, "b-0", base_offset).exists() for base_offset in _BASE_OFFSETS)
+
+
+def test_a_log_that_cannot_be_reached_is_not_gone(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that does not answer: the segment stays, and all after it."""
+    stat = os.stat
+
+    def fails(path: Any, **options: Any) -> os.stat_result:
+        if path == segment_file(10, LOG_SUFFIX):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    deletions = _plan(archive)[1:]
+    monkeypatch.setattr(os, "stat", fails)
+    results = _apply(deletions)
+    assert [each.outcome for each in results] == [
+        DeletionOutcome.DELETED,
+        DeletionOutcome.CHANGED,
+        DeletionOutcome.AFTER_KEPT,
+        DeletionOutcome.AFTER_KEPT,
+    ]
+    assert results[1].detail == f"{_log(archive, 'b-0', 10)}: not reached: Input/output error"
+
+
+def test_a_partition_whose_directory_is_away_is_not_gone(archive: Path) -> None:
+    """It may not be mounted: exit code 3, and the other partition goes."""
+    deletions = _plan(archive)
+    (archive / "kafka-logs" / "a-0").rename(archive / "away")
+    assert log_dirs_of(deletions) == [archive / "kafka-logs"]
+    results = _apply(deletions)
+    assert [each.outcome for each in results] == [
+        *(DeletionOutcome.CHANGED, DeletionOutcome.AFTER_KEPT),
+        *([DeletionOutcome.DELETED] * 3),
+        DeletionOutcome.LAST,
+    ]
+    assert str(results[0].detail).startswith(f"{archive}/kafka-logs/a-0: no such directory; is it mounted?")
+
+
+def test_a_log_that_vanished_after_the_last_is_named(archive: Path) -> None:
+    """What is the last log now is not what was planned as the last."""
+    deletions = _plan(archive)
+    _log(archive, "b-0", 40).unlink()
+    results = _apply(deletions[1:])
+    assert [each.outcome for each in results] == [
+        *[DeletionOutcome.DELETED] * 2,
+        DeletionOutcome.LAST,
+        DeletionOutcome.CHANGED,
+    ]
+    assert str(results[3].detail).startswith(f"{_log(archive, 'b-0', 40)}: not there as a file")
+
+
+def test_a_log_dir_without_any_of_the_plans_partitions_is_refused(archive: Path) -> None:
+    """Nothing is mounted there: no lock file is to be made in its mount point."""
+    deletions = _plan(archive)
+    (archive / "kafka-logs").rename(archive / "away")
+    (archive / "kafka-logs").mkdir()
+    with pytest.raises(UsageError, match=f"^{archive}/kafka-logs: no partition of the plan is there, a-0 neither; "):
+        log_dirs_of(deletions)

@@ -1,0 +1,61 @@
+"""What is read where nobody says so: the sample for a first try, and never in place of something that was forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kidxlib.build.source import Source
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.run.settings import BuildSettings
+from kidxlib.run.sources import SAMPLE, as_line, chosen_sources, ensure_sample_alone
+from tests.faults.trees import snapshot
+from tests.jobs.archive import assert_refused
+from tests.support.catalog import append_rows
+from tests.support.spark.jobs import build_here, verify_here
+
+_ONE_LINE = "name the log dir to read with --source, or give --sample for the bundled one"
+
+
+def test_the_sample_is_read_where_nothing_is_named_or_when_asked_for() -> None:
+    assert chosen_sources((), sample=False, options={"--index-dir": None}, settings=BuildSettings()) == (SAMPLE,)
+    own = BuildSettings(catalog="/mnt/catalog")
+    assert chosen_sources((), sample=True, options={"--index-dir": "x"}, settings=own) == (SAMPLE,)
+    assert as_line((SAMPLE, Source("/x", Path("/x")))) == f"sample ({SAMPLE.path}), /x"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [("--index-dir", "index"), ("--catalog", "catalog"), ("--database", "kidx"), ("--settings", "kidx.toml")],
+    ids=lambda named: named[0],
+)
+def test_who_names_a_place_and_no_source_is_asked_for_one(named: tuple[str, str], tmp_path: Path) -> None:
+    """A build and an audit alike, in one line, before anything is made. Settings name places as options do."""
+    option, name = named
+    (tmp_path / "kidx.toml").write_text('[build]\ncatalog = "/mnt/catalog"\n')
+    (tmp_path / "index").mkdir()
+    before = snapshot(tmp_path)
+    value = name if option == "--database" else tmp_path / name
+    given = "build.catalog in the settings" if option == "--settings" else option
+    for job in (build_here, verify_here):
+        assert_refused(job(option, value), f"no --source, though {given} is given: {_ONE_LINE}")
+    assert snapshot(tmp_path) == before
+    assert_refused(build_here("--sample", "--source", tmp_path), "--sample and --source: give one of them")
+
+
+def test_the_sample_does_not_come_among_other_sources_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where catalog and index dir are the defaults: somebody may work with them."""
+    monkeypatch.chdir(tmp_path)
+    catalog = tmp_path / "var" / "catalog"
+    ensure_sample_alone(str(catalog))
+    append_rows(catalog, PARTITIONS, {"source": "sample", "topic": "t"})
+    ensure_sample_alone(str(catalog))
+    append_rows(catalog, PARTITIONS, {"source": "orders", "topic": "t"})
+    assert_refused(build_here(), f"no --source, and the catalog {catalog} has orders: {_ONE_LINE}")
+
+
+def test_a_broken_table_is_left_to_spark(tmp_path: Path) -> None:
+    (tmp_path / "partitions" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "partitions" / "_delta_log" / f"{0:020d}.json").write_text("{")
+    ensure_sample_alone(str(tmp_path))

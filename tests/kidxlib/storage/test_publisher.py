@@ -1,0 +1,136 @@
+"""Files are put in place whole or not at all, on a disk and in a real S3 store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kidxlib.errors import PublishError
+from kidxlib.storage.directory import Directory, read_end, read_file
+from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, is_staging, sweep
+from tests.support.object_store import BUCKET, ObjectStore
+
+
+def test_an_error_publishes_nothing_and_a_write_that_fails_leaves_what_was_there(store: ObjectStore) -> None:
+    directory = Directory(f"s3://{BUCKET}/failing", "topic-0")
+    with pytest.raises(ZeroDivisionError), Publisher() as publisher:
+        publisher.stage(directory, "a", b"content")
+        _ = 1 // 0
+    assert store.counted("PUT", "POST") == []
+    store.put("failing/topic-0/a", b"before")
+    store.before = lambda method, key: 403 if method == "PUT" else None
+    with Publisher() as publisher:
+        assert publisher.stage(directory, "a", b"content") is Published.WRITTEN
+        with pytest.raises(PublishError, match=r"failing/topic-0/a: not written: .*; what stood there is untouched"):
+            publisher.commit()
+    assert store.contents("failing") == {"topic-0/a": b"before"}
+
+
+def test_large_and_empty_files_are_whole_objects_too(store: ObjectStore) -> None:
+    """From 10 MiB on in parts, which appear together."""
+    directory = Directory(f"s3://{BUCKET}/sizes", "topic-0")
+    contents = {str(size): np.arange(size // 4, dtype=np.int32).tobytes() for size in (0, 4, 10 << 20, 11 << 20)}
+    with Publisher() as publisher:
+        for name, content in contents.items():
+            assert publisher.stage(directory, name, content) is Published.WRITTEN
+        publisher.commit()
+        assert store.contents("sizes/topic-0") == contents
+        for name, content in contents.items():
+            assert publisher.stage(directory, name, content) is Published.UNCHANGED
+        publisher.remove(directory, "4")
+        publisher.remove(directory, "not there")
+    assert set(store.contents("sizes/topic-0")) == set(contents) - {"4"}
+    assert (read_file(directory, "4"), read_file(directory, "0"), read_end(directory, str(11 << 20), 8)) == (
+        None,
+        b"",
+        contents[str(11 << 20)][-8:],
+    )
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Directory:
+    """A partition's directory with one index file, below a root."""
+    (tmp_path / "index" / "topic-0").mkdir(parents=True)
+    (tmp_path / "index" / "topic-0" / "a").write_bytes(b"before")
+    return Directory(str(tmp_path / "index"), "topic-0")
+
+
+def test_a_reader_sees_what_was_there_until_all_is_committed(place: Directory) -> None:
+    with Publisher() as publisher:
+        for name in ("a", "b"):
+            assert publisher.stage(place, name, b"new") is Published.WRITTEN
+            seen = contents(Path(str(place)))
+            assert {name: seen[name] for name in seen if not is_staging(name)} == {"a": b"before"}
+        publisher.commit()
+        assert contents(Path(str(place))) == {"a": b"new", "b": b"new"}
+
+
+def test_an_error_before_the_commit_leaves_no_file(place: Directory) -> None:
+    with pytest.raises(ZeroDivisionError), Publisher() as publisher:
+        publisher.stage(place, "a", b"new")
+        _ = 1 // 0
+    assert contents(Path(str(place))) == {"a": b"before"}
+
+
+def test_a_disk_that_gives_back_other_bytes_changes_nothing(place: Directory) -> None:
+    """One file of two is spoilt: neither gets its name."""
+    with Publisher() as publisher:
+        publisher.stage(place, "a", b"new")
+        publisher.stage(place, "b", b"new")
+        (spoilt,) = Path(str(place)).glob(f"*-b{STAGING_SUFFIX}")
+        spoilt.write_bytes(b"nEw")
+        with pytest.raises(PublishError, match="topic-0/b: the staged file does not read back as it was written"):
+            publisher.commit()
+    assert contents(Path(str(place))) == {"a": b"before"}
+
+
+def test_a_file_with_the_same_bytes_is_not_touched(place: Directory) -> None:
+    before = (Path(str(place)) / "a").stat()
+    with Publisher() as publisher:
+        assert publisher.stage(place, "a", b"before") is Published.UNCHANGED
+        publisher.commit()
+    after = (Path(str(place)) / "a").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_no_link_is_followed(place: Directory, tmp_path: Path) -> None:
+    """Neither of a directory, nor under a final name: there the link is replaced, not what it leads to."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_bytes(b"kept")
+    (tmp_path / "index" / "link-0").symlink_to(elsewhere)
+    with Publisher() as publisher, pytest.raises(PublishError, match=r"link-0/a: not written: .*symbolic link"):
+        publisher.stage(Directory(place.root, "link-0"), "a", b"new")
+    (Path(str(place)) / "b").symlink_to(elsewhere / "kept")
+    with Publisher() as publisher:
+        publisher.stage(place, "b", b"new")
+        publisher.commit()
+    assert contents(elsewhere) == {"kept": b"kept"}
+    assert not (Path(str(place)) / "b").is_symlink() and (Path(str(place)) / "b").read_bytes() == b"new"
+
+
+def test_a_new_file_has_the_owner_and_the_mode_that_were_asked_for(place: Directory) -> None:
+    with Publisher() as publisher:
+        publisher.stage(place, "a", b"new", Owner(os.getuid(), os.getgid(), 0o640))
+        publisher.commit()
+    status = (Path(str(place)) / "a").stat()
+    assert Owner.of(status) == Owner(os.getuid(), os.getgid(), 0o640)
+
+
+def test_only_old_staging_files_are_swept(place: Directory) -> None:
+    directory = Path(str(place))
+    names = {f"{STAGING_PREFIX}1-a{STAGING_SUFFIX}": 1, f"{STAGING_PREFIX}2-a{STAGING_SUFFIX}": 3}
+    names |= {f"a{STAGING_SUFFIX}": 1, f"{STAGING_PREFIX}a": 1}
+    for name, seconds in names.items():
+        (directory / name).touch()
+        os.utime(directory / name, (seconds, seconds))
+    assert sweep(place, 2 * 10**9) == 1
+    assert set(names) - set(contents(directory)) == {f"{STAGING_PREFIX}1-a{STAGING_SUFFIX}"}
+    assert sweep(Directory(place.root, "not there"), 2 * 10**9) == 0

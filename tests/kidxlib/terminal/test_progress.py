@@ -1,0 +1,107 @@
+"""What a command says of what it is doing, on a terminal and where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kidxlib.terminal import progress
+from kidxlib.terminal.phase import Done
+from kidxlib.terminal.progress import begin_phase, end_phases
+from tests.support.logs.golden import SAMPLES
+from tests.support.terminal import run, screen, without_progress
+
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+#: A command with phases, the result in the midst of them, a warning, and an end by `{}`.
+_COMMAND = """
+import click
+from kidxlib.terminal.options import shared
+from kidxlib.terminal.command import run
+from kidxlib.terminal.console import print_line, warn
+from kidxlib.terminal.progress import Done, begin_phase
+
+@click.command()
+@shared.verbose
+def command():
+    begin_phase("starting")
+    begin_phase("reading", done=lambda: Done(1, 10, 2.0), segments=4, log_bytes=40)
+    warn("one is odd")
+    begin_phase("recording")
+    print_line("the result")
+    begin_phase("finishing")
+    {}
+
+run(command, "command")
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "raise KeyboardInterrupt", "raise KidxError('the disk is full')"])
+def test_on_a_terminal_the_line_is_gone_in_the_end_and_the_cursor_is_there(end: str) -> None:
+    """However the command ends; what it has said stands in lines of its own."""
+    script = "from kidxlib.errors import KidxError" + _COMMAND.format(end)
+    _, written = run([sys.executable, "-c", script], 80)
+    stays = [line for line in screen(written) if line]
+    assert stays[:2] == ["warning: one is odd", "the result"], written
+    assert [line for line in stays[2:] if not line.startswith("error: ") and line != "Aborted!"] == [], written
+    assert written.count(HIDE_CURSOR) == written.count(SHOW_CURSOR) > 0
+    assert written.rindex(SHOW_CURSOR) > written.rindex(HIDE_CURSOR)
+    assert "reading 1 of 4 segments, 10 bytes of 40 bytes" in written and "5 bytes/s, 6 s left" in written
+
+
+@pytest.mark.parametrize("columns", [40, 80, 160])
+def test_a_build_on_a_terminal_leaves_its_result_alone(columns: int, tmp_path: Path) -> None:
+    """Standard output is one JSON object; of standard error nothing stays on the screen, and no line of it is wider."""
+    kidx = [sys.executable, "-c", "from kidxlib.cli.main import main; main()"]
+    with (tmp_path / "out").open("wb") as out:
+        code, written = run(
+            [*kidx, "build", SAMPLES, "--topics", "plain-zstd", "--index-dir", tmp_path / "index", "--json"],
+            columns,
+            out=out,
+        )
+    assert (code, json.loads((tmp_path / "out").read_text())["segments"]) == (0, 2)
+    assert not any(screen(written)), written
+    assert all(phase in written for phase in ("listing", "reading 0 of 2 segments"[: columns - 4])), written
+    assert written.count(HIDE_CURSOR) == written.count(SHOW_CURSOR) > 0
+
+
+def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name, what is done, and a rate that leaves out what it took to begin; when all is read, what goes on then."""
+    done = iter([Done(), Done(1, 1_000_000, 0.5), Done(4, 4_000_000, 2.0)])
+    asked = threading.Semaphore(0)
+
+    def tell() -> Done:
+        try:
+            return next(done)
+        except StopIteration:
+            asked.release()
+            return Done(4, 4_000_000, 2.0)
+
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        begin_phase("reading", done=tell, segments=4, log_bytes=4_000_000, after="recording in the catalog")
+        asked.acquire()
+        end_phases()
+    lines = err.getvalue().splitlines()
+    assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines[:3]] == [
+        "reading: 0 of 4 segments, 0 bytes of 4.0 MB",
+        "reading: 1 of 4 segments, 1.0 MB of 4.0 MB, 2.0 MB/s, 2 s left",
+        "recording in the catalog",
+    ]
+    assert without_progress(err.getvalue()) == ""
+
+
+def test_a_quick_phase_says_nothing_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 3600.0)
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        begin_phase("listing")
+        begin_phase("reading")
+        end_phases()
+    assert err.getvalue() == ""

@@ -1,0 +1,47 @@
+"""Numbers go round as in Java's int and long."""
+
+from __future__ import annotations
+
+from ctypes import c_int32, c_int64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kidxlib.java import as_int, as_long, decremented_sequence, incremented_sequence, parse_integer
+
+INT_MAX = 2**31 - 1
+SEQUENCES = st.integers(0, INT_MAX) | st.sampled_from([0, 1, INT_MAX - 1, INT_MAX])
+
+
+@given(
+    st.integers(-(2**70), 2**70) | st.sampled_from([sign * 2**bits for sign in (1, -1) for bits in (31, 32, 63, 64)])
+)
+def test_sums_are_those_of_a_machine(value: int) -> None:
+    assert (as_int(value), as_long(value)) == (c_int32(value).value, c_int64(value).value)
+
+
+@given(SEQUENCES, SEQUENCES)
+def test_sequences_go_round_behind_the_largest_int(sequence: int, step: int) -> None:
+    """They are numbers modulo 2**31, and a step back undoes a step."""
+    after = incremented_sequence(sequence, step)
+    assert after == (sequence + step) % 2**31
+    assert decremented_sequence(after, step) == sequence
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_texts_at_the_ends_of_a_type(bits: int) -> None:
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for value in (least, -1, 0, most):
+        assert parse_integer(str(value), bits) == value
+    assert parse_integer(str(least - 1), bits) is None
+    assert parse_integer(str(most + 1), bits) is None
+
+
+@pytest.mark.parametrize("text", ["", "+", "-", " 1", "1 ", "1\n", "1_0", "0x1", "1.0", "--1"])
+def test_what_java_takes_for_no_number(text: str) -> None:
+    assert parse_integer(text, 32) is None
+
+
+def test_a_plus_and_zeros_before_a_number() -> None:
+    assert parse_integer("+007", 32) == 7

@@ -1,0 +1,1 @@
+"""Models to compare the library with: plain and slow, and with none of its code."""

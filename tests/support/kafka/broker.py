@@ -1,0 +1,251 @@
+"""A real Kafka broker: one node that is its own controller (KRaft), on loopback, in a directory of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).resolve().parents[3]
+JARS: Final = PROJECT / ".jars" / "kafka"
+
+#: A broker starts and stops in seconds, also on a busy machine; what takes longer, hangs.
+DEADLINE_SECONDS: Final = 120.0
+
+_STARTED: Final = "Kafka Server started"
+_PORT_TAKEN: Final = "Address already in use"
+_CLUSTER_ID: Final = "S2lkeFRlc3RDbHVzdGVyMQ"  # any 16 bytes, in URL-safe base64
+_TAIL_LINES: Final = 40
+
+#: Started often and for seconds: a small heap, and no time spent on making fast what runs once.
+_JVM_OPTIONS: Final = (
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+)
+
+# Without the first line log4j's own shutdown hook would end the log in the middle of Kafka's shutdown.
+_LOGGING: Final = """\
+shutdownHook = disable
+rootLogger.level = info
+rootLogger.appenderRef.stdout.ref = stdout
+appender.stdout.type = Console
+appender.stdout.name = stdout
+appender.stdout.layout.type = PatternLayout
+appender.stdout.layout.pattern = %p %m (%c{1})%n
+"""
+
+
+class BrokerError(Exception):
+    """A broker did not start or stop as it should; the end of its log is in the message."""
+
+
+class Broker:
+    """A broker that can be started and stopped again and again; between two runs its log dir lies still.
+
+    Method: Kafka's own main classes in a JVM, with the jars that `./setup.sh kafka` fetches. Whoever opens the context
+    of `running` has a broker that serves; when it closes, the broker has shut down as `kafka-server-stop.sh` makes it
+    (SIGTERM), and the process is gone whatever happened. All runs share one port, so that clients survive a restart.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
+        """Format a new broker's storage in `directory`. `settings` are added to `server.properties`."""
+        self.directory = directory
+        self.log_dir = directory / "data"
+        self._settings = dict(settings)
+        self._runs = 0
+        if not JARS.is_dir():
+            subprocess.run([PROJECT / "setup.sh", "kafka"], check=True)
+        directory.mkdir(parents=True)
+        self._take_ports()
+        self._configure()
+        self._format()
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self._port}"
+
+    def copy(self, directory: Path) -> Broker:
+        """A stopped broker's twin in another directory, with everything it has stored, modification times too.
+
+        It has the same port: only one of them can run at a time.
+        """
+        twin = object.__new__(Broker)
+        twin.directory, twin.log_dir = directory, directory / "data"
+        twin._settings, twin._runs = self._settings, 0
+        twin._port, twin._controller_port = self._port, self._controller_port
+        directory.mkdir(parents=True)
+        shutil.copytree(self.log_dir, twin.log_dir)
+        twin._configure()
+        return twin
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[BrokerRun]:
+        """Start it, wait until it serves, and stop it at the end of the context."""
+        run = self._start()
+        try:
+            yield run
+            run.stop()
+        except BaseException as error:
+            error.add_note(run.tail())
+            raise
+        finally:
+            run.kill()
+
+    def _start(self) -> BrokerRun:
+        for _ in range(3):  # between looking for a free port and using it, someone else may take it
+            run = self._run()
+            if run.wait_until_started():
+                return run
+            run.kill()
+            if _PORT_TAKEN not in run.log.read_text():
+                break
+            self._take_ports()
+            self._configure()
+        raise BrokerError(f"the broker did not start:\n{run.tail()}")
+
+    def _run(self) -> BrokerRun:
+        self._runs += 1
+        return BrokerRun(
+            self.command("kafka.Kafka", "server.properties"), self.directory, self.directory / f"run-{self._runs}.log"
+        )
+
+    def _take_ports(self) -> None:
+        self._port, self._controller_port = _free_ports(2)
+
+    def _configure(self) -> None:
+        here, controller = self.bootstrap, f"127.0.0.1:{self._controller_port}"
+        settings: dict[str, object] = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{here},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{here}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.log_dir,
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            **self._settings,
+        }
+        (self.directory / "server.properties").write_text(
+            "".join(f"{key}={value}\n" for key, value in settings.items())
+        )
+        (self.directory / "log4j2.properties").write_text(_LOGGING)
+
+    def run_tool(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's own commands to its end; what it prints.
+
+        Raises:
+            BrokerError: it fails, by its exit code.
+        """
+        done = subprocess.run(
+            self.command(main_class, *arguments),
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise BrokerError(f"{main_class} {' '.join(arguments)}:\n{done.stdout}")
+        return done.stdout
+
+    def _format(self) -> None:
+        self.run_tool("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties")
+
+    def command(self, main_class: str, *arguments: str) -> list[str]:
+        """A command that runs one of Kafka's main classes."""
+        home = os.environ.get("JAVA_HOME")
+        java = f"{home}/bin/java" if home else "java"
+        logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        return [java, *_JVM_OPTIONS, logging, "-cp", f"{JARS}/*", main_class, *arguments]
+
+
+class BrokerRun:
+    """One run of a broker, from start to stop; `log` is what it says meanwhile."""
+
+    def __init__(self, command: list[str], directory: Path, log: Path) -> None:
+        self.log = log
+        self._process = subprocess.Popen(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C is the test's to handle
+        )
+        self._started = False
+        self._started_or_ended = threading.Event()
+        self._reader = threading.Thread(target=self._keep_output, name=f"output of {log.name}", daemon=True)
+        self._reader.start()
+
+    def wait_until_started(self) -> bool:
+        """Wait until it serves; False where it has ended or the deadline has passed."""
+        self._started_or_ended.wait(DEADLINE_SECONDS)
+        return self._started
+
+    def stop(self) -> None:
+        """Shut it down cleanly and wait for that."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise BrokerError(f"the broker did not stop within {DEADLINE_SECONDS} seconds") from None
+        self._reader.join()
+        if code != 128 + signal.SIGTERM:  # how a JVM ends that a signal has shut down
+            raise BrokerError(f"the broker ended with exit code {code}")
+
+    def kill(self) -> None:
+        """Kill it (-9), where it is still there."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def lines(self) -> list[str]:
+        """What it has said so far; all of it once it has stopped."""
+        return self.log.read_text().splitlines()
+
+    def tail(self) -> str:
+        """The end of what it said, to be shown where something went wrong."""
+        return "\n".join([f"(the end of {self.log})", *self.lines()[-_TAIL_LINES:]])
+
+    def _keep_output(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output, self.log.open("w", buffering=1) as log:
+            for line in output:
+                log.write(line)
+                if _STARTED in line:
+                    self._started = True
+                    self._started_or_ended.set()
+        self._started_or_ended.set()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on, below those that the system gives to outgoing connections."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.SystemRandom().randrange(15_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in ports:
+                ports.append(port)
+    return ports

@@ -1,0 +1,310 @@
+"""Kafka's own classes, in a JVM that stays up: what they make of a partition's logs.
+
+Driven through py4j, which needs no Java compiler. A call takes a quarter of a millisecond, so whatever Kafka leaves in
+files is read from the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
+
+from kidxlib.errors import KidxError
+from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+from tests.support.kafka.records import KafkaRecords
+from tests.support.kafka.results import KafkaError, KafkaPartition, KafkaSegment, error_of
+from tests.support.logs.snapshots import producers_in
+
+PROJECT: Final = Path(__file__).resolve().parents[3]
+JARS: Final = PROJECT / ".jars" / "kafka"
+
+_END_SNAPSHOT: Final = f"end{segment_files.SNAPSHOT_SUFFIX}"
+#: What recovery writes beside the logs.
+_DERIVED_SUFFIXES: Final = (
+    segment_files.OFFSET_INDEX_SUFFIX,
+    segment_files.TIME_INDEX_SUFFIX,
+    segment_files.TRANSACTION_INDEX_SUFFIX,
+    segment_files.SNAPSHOT_SUFFIX,
+)
+
+
+#: Older Kafkas that the start-up simulation is also checked against, by `./setup.sh kafka-versions`.
+OLDER: Final = ("3.9.2", "4.0.2", "4.1.2", "4.2.1")
+_IN_SCALA: Final = ("3.9.2", "4.0.2")
+_STATS_IN_CORE: Final = ("3.9.2",)
+
+
+def _class_path(older: str) -> str:
+    """The jars of an older Kafka, and other people's from beside the newest."""
+    directory = PROJECT / ".jars" / f"kafka-{older}"
+    if not directory.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka-versions"], check=False).returncode != 0:
+        raise KidxError(f"no Kafka {older}: `./setup.sh kafka-versions` could not put its jars into {directory}")
+    others = sorted(path for path in JARS.glob("*.jar") if not path.name.startswith(("kafka-", "kafka_")))
+    return os.pathsep.join([f"{directory}/*", *map(str, others)])
+
+
+class Kafka:
+    """A JVM with Kafka's classes. Leaving it as a context ends it."""
+
+    def __init__(
+        self, java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC"), older: str | None = None
+    ) -> None:
+        """
+        Args:
+            older: one of `OLDER`, of which only `opened_log` and `versions` are offered; None for the Kafka that
+                everything is compared with.
+        """
+        if not JARS.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka"], check=False).returncode != 0:
+            raise KidxError(f"no Kafka to compare with: `./setup.sh kafka` could not put its jars into {JARS}")
+        self._gateway = JavaGateway.launch_gateway(
+            classpath=f"{JARS}/*" if older is None else _class_path(older),
+            javaopts=list(java_options),
+            java_path=None,  # $JAVA_HOME's, else PATH's
+            redirect_stderr=sys.__stderr__,
+            die_on_exit=True,
+            enable_auth=True,
+        )
+        # Each dot is a call, so classes are looked up once.
+        kafka = self._gateway.jvm.org.apache.kafka
+        log, internals = kafka.storage.internals.log, kafka.storage.internals
+        self._app_info = kafka.common.utils.AppInfoParser
+        self._file, self._hash_map = self._gateway.jvm.java.io.File, self._gateway.jvm.java.util.HashMap
+        self._clock = kafka.common.utils.Time.SYSTEM
+        self._log_config, self._segment = log.LogConfig, log.LogSegment
+        self._producer_states = log.ProducerStateManager
+        self._epoch_cache = internals.epoch.LeaderEpochFileCache
+        self._epoch_file = internals.checkpoint.LeaderEpochCheckpointFile
+        self._topic_partition = kafka.common.TopicPartition("test", 0)
+        self._failures = log.LogDirFailureChannel(1)
+        expiry_ms, verification = 24 * 60 * 60 * 1000, False
+        self._producer_config = log.ProducerStateManagerConfig(expiry_ms, verification)
+        self._in_scala = older in _IN_SCALA
+        self._unified_log = self._gateway.jvm.kafka.log.UnifiedLog if self._in_scala else log.UnifiedLog
+        self._none = self._gateway.jvm.java.util.Optional.empty()
+        if older in _STATS_IN_CORE:
+            self._topic_stats = self._gateway.jvm.kafka.server.BrokerTopicStats(False)
+        else:
+            self._topic_stats = kafka.storage.log.metrics.BrokerTopicStats()
+        self._internals = log
+        self._scheduler = kafka.server.util.KafkaScheduler(1)
+        self._scheduler.startup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gateway.shutdown()
+
+    @property
+    def gateway(self) -> JavaGateway:
+        """The way to all other classes."""
+        return self._gateway
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of Kafka and of Java."""
+        return {
+            "kafka": self._app_info.getVersion(),
+            "java": self._gateway.jvm.System.getProperty("java.version"),
+        }
+
+    @cached_property
+    def records(self) -> KafkaRecords:
+        """What it reads from logs, and writes to them."""
+        return KafkaRecords(self._gateway.jvm)
+
+    def recover(
+        self,
+        directory: Path,
+        interval_bytes: int = INTERVAL_BYTES_DEFAULT,
+        max_index_bytes: int = MAX_INDEX_BYTES_DEFAULT,
+    ) -> KafkaPartition:
+        """Recover each segment of a partition directory, as after a crash that left nothing but the logs.
+
+        Segments are taken in offset order, with one producer state and one leader epoch cache for all, and where one
+        fails or is truncated it goes on with the next. What Kafka writes stands in `directory` afterwards, and its
+        logs are truncated.
+        """
+        for path in list(directory.iterdir()):
+            if path.name.endswith(_DERIVED_SUFFIXES) or path.name == checkpoint_files.LEADER_EPOCH_CHECKPOINT:
+                path.unlink()
+        java_directory = self._file(str(directory.resolve()))
+        config = self._config(
+            {"index.interval.bytes": str(interval_bytes), "segment.index.bytes": str(max_index_bytes)}
+        )
+        transaction_timeout_ms = 15 * 60 * 1000
+        producers = self._producer_states(
+            self._topic_partition, java_directory, transaction_timeout_ms, self._producer_config, self._clock
+        )
+        epoch_file = self._epoch_file(
+            self._file(java_directory, checkpoint_files.LEADER_EPOCH_CHECKPOINT), self._failures
+        )
+        epochs = self._epoch_cache(self._topic_partition, epoch_file, self._scheduler)
+
+        segments = []
+        for name in sorted(path.name for path in directory.iterdir() if path.name.endswith(segment_files.LOG_SUFFIX)):
+            base_offset = segment_files.parse_segment_log(name)
+            assert base_offset is not None, name
+            producers.updateMapEndOffset(base_offset)
+            producers.takeSnapshot()
+            segments.append(self._recover_segment(directory, java_directory, base_offset, config, producers, epochs))
+
+        end_snapshot = directory / _END_SNAPSHOT
+        self._producer_states.writeSnapshot(self._file(str(end_snapshot.resolve())), producers.activeProducers(), False)
+        checkpoint = directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT
+        return KafkaPartition(
+            segments=tuple(segments),
+            snapshot=end_snapshot.read_bytes(),
+            map_end_offset=producers.mapEndOffset(),
+            leader_epoch_checkpoint=checkpoint.read_text() if checkpoint.exists() else None,
+        )
+
+    @contextlib.contextmanager
+    def opened_segment(
+        self, directory: Path, base_offset: int, settings: Mapping[str, str] | None = None
+    ) -> Iterator[Any]:
+        """Kafka's `LogSegment` over the files in a directory, which closing it may change.
+
+        Args:
+            settings: those of the topic.
+        """
+        config = self._config(settings or {})
+        java_directory = self._file(str(directory.resolve()))
+        segment = self._segment.open(java_directory, base_offset, config, self._clock, True, 0, False, "")
+        try:
+            yield segment
+        finally:
+            segment.close()
+
+    @contextlib.contextmanager
+    def opened_log(
+        self,
+        directory: Path,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean_shutdown: bool = True,
+    ) -> Iterator[Any]:
+        """Kafka's `UnifiedLog` over a partition's directory; it may change the files there.
+
+        Args:
+            log_start_offset, recovery_point: what the checkpoint files of its log dir say.
+
+        Raises:
+            Py4JJavaError: what Kafka throws while it loads the log.
+        """
+        transaction_timeout_ms, expiry_check_ms = 15 * 60 * 1000, 10 * 60 * 1000
+        arguments = (
+            self._file(str(directory.resolve())),
+            self._config({}),
+            log_start_offset,
+            recovery_point,
+            self._scheduler,
+            self._topic_stats,
+            self._clock,
+            transaction_timeout_ms,
+            self._producer_config,
+            expiry_check_ms,
+            self._internals.LogDirFailureChannel(1),  # one that knows of a failure fails each log of that log dir
+            clean_shutdown,
+        )
+        if self._in_scala:
+            log = self._unified_log.apply(*arguments, *self._in_scala_further())
+        else:
+            log = self._unified_log.create(*arguments, self._none)
+        try:
+            yield log
+        finally:
+            log.close()
+
+    def start_log_manager(self, log_dir: Path) -> tuple[bool, bool]:
+        """Let Kafka's `LogManager` load a log dir, as when a broker starts; it may change the files there.
+
+        Returns:
+            Whether it throws, which ends a broker; and whether it has marked the log dir as failed, upon which a broker
+            takes it out of use.
+        """
+        jvm = self._gateway.jvm
+        failures = self._internals.LogDirFailureChannel(1)
+        directory = str(log_dir.resolve())
+        log_dirs = jvm.java.util.ArrayList()
+        log_dirs.add(self._file(directory))
+        builder = jvm.kafka.server.builders.LogManagerBuilder()
+        builder.setLogDirs(log_dirs).setInitialDefaultConfig(self._config({}))
+        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # which nobody asks
+        builder.setCleanerConfig(self._internals.CleanerConfig(False)).setScheduler(self._scheduler)
+        builder.setBrokerTopicStats(self._topic_stats).setLogDirFailureChannel(failures).setTime(self._clock)
+        manager = builder.build()
+        try:
+            no_topics, no_strays = jvm.scala.collection.mutable.HashMap(), getattr(manager, "startup$default$2")()
+            manager.loadLogs(self._config({}), no_topics, no_strays)
+            ended = False
+        except Py4JJavaError:
+            ended = True
+        offline = failures.hasOfflineLogDir(directory)
+        with contextlib.suppress(Py4JJavaError):
+            manager.shutdown(-1)
+        return ended, offline
+
+    def segments_of(self, log: Any) -> list[Any]:
+        """The segments of an opened log; of Scala's, which is no list."""
+        return list(self._gateway.jvm.java.util.ArrayList(log.logSegments()))
+
+    def _in_scala_further(self) -> tuple[Any, ...]:
+        """What `UnifiedLog.create` of 4.1 takes for granted: no topic id, `partition.metadata` is kept, nobody counts
+        segments, nothing is tiered, nobody listens.
+        """
+        jvm = self._gateway.jvm
+        counts = jvm.java.util.concurrent.ConcurrentHashMap()
+        listener = self._internals.LogOffsetsListener.NO_OP_OFFSETS_LISTENER
+        return jvm.scala.Option.empty(), True, counts, False, listener
+
+    def _recover_segment(
+        self, directory: Path, java_directory: Any, base_offset: int, config: Any, producers: Any, epochs: Any
+    ) -> KafkaSegment:
+        truncated_bytes: int | None = None
+        error: KafkaError | None = None
+        start = time.perf_counter()
+        segment = self._segment.open(java_directory, base_offset, config, self._clock, True, 0, False, "")
+        try:
+            truncated_bytes = segment.recover(producers, epochs)
+        except Py4JJavaError as thrown:
+            error = error_of(thrown)
+        seconds = time.perf_counter() - start
+        segment.close()
+
+        def left(suffix: str) -> bytes | None:
+            path = directory / segment_files.segment_file(base_offset, suffix)
+            return path.read_bytes() if path.exists() else None
+
+        snapshot = left(segment_files.SNAPSHOT_SUFFIX)
+        return KafkaSegment(
+            base_offset=base_offset,
+            truncated_bytes=truncated_bytes,
+            error=error,
+            offset_index=left(segment_files.OFFSET_INDEX_SUFFIX),
+            time_index=left(segment_files.TIME_INDEX_SUFFIX),
+            transaction_index=left(segment_files.TRANSACTION_INDEX_SUFFIX),
+            producers=producers_in(snapshot) if snapshot else frozenset(),  # Kafka takes no snapshot at offset 0
+            seconds=seconds,
+        )
+
+    def _config(self, settings: Mapping[str, str]) -> Any:
+        java_settings = self._hash_map()
+        for name, value in settings.items():
+            java_settings.put(name, value)
+        return self._log_config(java_settings)

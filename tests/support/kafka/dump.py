@@ -1,0 +1,65 @@
+"""Kafka's `DumpLogSegments` (`kafka-dump-log`), in a JVM that stays up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.results import KafkaError, error_of
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """What it printed, and what it threw, if it did."""
+
+    lines: list[bytes]
+    error_lines: list[bytes]
+    thrown: KafkaError | None
+
+
+class KafkaDump:
+    """The tool. It may change and make files, so it is for copies.
+
+    Args:
+        scratch: a directory for what it prints.
+    """
+
+    def __init__(self, kafka: Kafka, scratch: Path) -> None:
+        self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java
+        self._main = kafka.gateway.jvm.org.apache.kafka.tools.DumpLogSegments.main
+        self.scratch = scratch
+        self._printed = [scratch / "printed", scratch / "printed-as-error"]
+
+    def __call__(self, *arguments: str) -> Dumped:
+        system, thrown = self._java.lang.System, None
+        java_arguments = self._gateway.new_array(self._java.lang.String, len(arguments))
+        for number, argument in enumerate(arguments):
+            java_arguments[number] = argument
+        before = system.out, system.err
+        streams = [self._stream(path) for path in self._printed]
+        system.setOut(streams[0])
+        system.setErr(streams[1])
+        try:
+            self._main(java_arguments)
+        except Py4JJavaError as error:
+            thrown = error_of(error)
+        finally:
+            system.setOut(before[0])
+            system.setErr(before[1])
+            for stream in streams:
+                stream.close()
+        lines, error_lines = (path.read_bytes().split(b"\n") for path in self._printed)
+        return Dumped(_without_empty_end(lines), _without_empty_end(error_lines), thrown)
+
+    def _stream(self, path: Path) -> Any:
+        io = self._java.io
+        return io.PrintStream(io.BufferedOutputStream(io.FileOutputStream(str(path))), False, "UTF-8")
+
+
+def _without_empty_end(lines: Sequence[bytes]) -> list[bytes]:
+    return list(lines[:-1] if lines[-1] == b"" else lines)

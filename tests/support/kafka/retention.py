@@ -1,0 +1,122 @@
+"""Kafka's own retention: `UnifiedLog.deleteOldSegments` over a partition's files, at a time that the test chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib.format.segment_files import parse_segment_log
+from tests.support.kafka.classes import Kafka
+
+_PRODUCER_EXPIRY_MS: Final = 2**31 - 1
+_TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What was there when the log was open, and what deleting left.
+
+    Attributes:
+        before: base offsets of the segments as they were loaded.
+        after: of those that stay; where all went, of the empty one that took their place.
+    """
+
+    before: list[int]
+    after: list[int]
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def deleted(self) -> list[int]:
+        """Base offsets of the segments that went."""
+        return [base_offset for base_offset in self.before if base_offset not in self.after]
+
+
+class KafkaRetention:
+    """A clock that stands still, and logs that believe it."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        jvm = kafka.gateway.jvm
+        log = jvm.org.apache.kafka.storage.internals.log
+        self._unified_log, self._log_config, self._hash_map = log.UnifiedLog, log.LogConfig, jvm.java.util.HashMap
+        self._file, self._empty = jvm.java.io.File, jvm.java.util.Optional.empty()
+        self._failures = log.LogDirFailureChannel(1)
+        self._producer_config = log.ProducerStateManagerConfig(_PRODUCER_EXPIRY_MS, False)
+        self._stats = jvm.org.apache.kafka.storage.log.metrics.BrokerTopicStats()
+        self._scheduler = jvm.org.apache.kafka.server.util.KafkaScheduler
+        self._now = jvm.java.util.concurrent.atomic.AtomicLongArray(1)  # an AtomicLong would come back as a number
+        self._clock = self._frozen_clock(kafka)
+
+    def _frozen_clock(self, kafka: Kafka) -> Any:
+        """Kafka's `Time`, each of whose methods returns the same number, or nothing."""
+        jvm, gateway = kafka.gateway.jvm, kafka.gateway
+        find, lang = jvm.java.lang.Class.forName, jvm.java.lang
+        handles, method_type = lang.invoke.MethodHandles, lang.invoke.MethodType.methodType
+        the_object = find("java.lang.Object")
+        get = method_type(lang.Long.TYPE, lang.Integer.TYPE)
+        number = handles.lookup().findVirtual(self._now.getClass(), "get", get).bindTo(self._now)
+        first = gateway.new_array(lang.Object, 1)
+        first[0] = 0
+        answer = handles.insertArguments(number, 0, first).asType(method_type(the_object))
+        ignored = gateway.new_array(jvm.java.lang.Class, 3)
+        ignored[0], ignored[1] = the_object, find("java.lang.reflect.Method")
+        ignored[2] = find("[Ljava.lang.Object;")
+        handler = lang.invoke.MethodHandleProxies.asInterfaceInstance(
+            find("java.lang.reflect.InvocationHandler"), handles.dropArguments(answer, 0, ignored)
+        )
+        interfaces = gateway.new_array(jvm.java.lang.Class, 1)
+        interfaces[0] = find("org.apache.kafka.common.utils.Time")
+        return lang.reflect.Proxy.newProxyInstance(interfaces[0].getClassLoader(), interfaces, handler)
+
+    def retain(
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        now_ms: int,
+        *,
+        log_start_offset: int = 0,
+        high_watermark: int | None = None,
+        clean: bool = False,
+    ) -> Retained:
+        """Load a partition directory (`<topic>-<partition>`), and delete what its topic's settings say.
+
+        Args:
+            high_watermark: None for the log end offset.
+            clean: as after a clean stop, so that index files are taken as they are; else everything is recovered.
+        """
+        self._now.set(0, now_ms)
+        scheduler = self._scheduler(1)
+        scheduler.startup()
+        config = self._hash_map()
+        for name, value in settings.items():
+            config.put(name, str(value))
+        log = self._unified_log.create(
+            self._file(str(directory.resolve())),
+            self._log_config(config),
+            log_start_offset,
+            0,  # the recovery point
+            scheduler,
+            self._stats,
+            self._clock,
+            _TRANSACTION_TIMEOUT_MS,
+            self._producer_config,
+            _TRANSACTION_TIMEOUT_MS,
+            self._failures,
+            clean,
+            self._empty,
+        )
+        try:
+            before = _base_offsets(directory)
+            log.updateHighWatermark(log.logEndOffset() if high_watermark is None else high_watermark)
+            log.deleteOldSegments()
+            return Retained(before, _base_offsets(directory), log.logStartOffset(), log.logEndOffset())
+        finally:
+            log.close()
+            scheduler.shutdown()  # waits for what it is writing just now; what it would delete later stays
+
+
+def _base_offsets(directory: Path) -> list[int]:
+    found = (parse_segment_log(path.name) for path in directory.iterdir())
+    return sorted(base_offset for base_offset in found if base_offset is not None)

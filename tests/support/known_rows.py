@@ -1,0 +1,51 @@
+"""What a catalog knows of the segments of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.plan import Plan
+from kidxlib.build.tasks import BuildTask
+from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.segments import IntervalSource
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.recovery.outcome import Status
+
+
+def known_row(task: BuildTask) -> dict[str, Any]:
+    """The row of a segment that was read and is sound, and of which no index file was published."""
+    segment, version = task.segment, task.segment.version
+    return {
+        **dict(zip(SEGMENT_KEY, (*segment.partition_key, segment.base_offset), strict=True)),
+        "status": Status.OK,
+        "active": segment.active,
+        "log_bytes": None if version is None else version.size,
+        "log_mtime_ns": None if version is None else version.mtime_ns,
+        "log_inode": None if version is None else version.inode,
+        "interval_bytes": task.options.interval_bytes,
+        "max_index_bytes": task.options.max_index_bytes,
+        "crc_checked": task.options.verify_crc,
+        "producer_state": "log-start",
+        "log_path": segment.path,
+        "index_folder": str(task.index_directory),
+        "topic_id": task.topic_id,
+        "interval_source": IntervalSource.SETTINGS,
+        "offset_index_bytes": None,
+        "time_index_bytes": None,
+        "transaction_index_bytes": None,
+        "catalog_version": CATALOG_VERSION,
+    }
+
+
+def known_table(rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Rows as `compare` takes them."""
+    return pa.Table.from_pylist(list(rows), KNOWN)
+
+
+def known_rows(plan: Plan) -> pa.Table:
+    """Rows of all segments of a plan."""
+    return known_table(map(known_row, plan.build_tasks(publish_truncated=True)))

@@ -1,0 +1,1 @@
+"""Logs to test with: golden, made up, and at random."""

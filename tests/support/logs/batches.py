@@ -1,0 +1,105 @@
+"""Batches to be laid down in a log, sound and damaged."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+
+from kidxlib.format import layouts as formats
+from tests.support.logs.v2_records import record
+
+#: What batches are filled with. Recovery never looks at records, so any bytes do.
+FILLER: Final = random.Random(7).randbytes(8192)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A v2 batch, or a v0 or v1 message, to be laid down.
+
+    Attributes:
+        offset_step: its last offset less that of the batch before it.
+        last_offset_delta: its last offset less its base offset (v2).
+        timestamp: what its header says is the largest in it (v1, v2).
+        body: what follows the header.
+        crc_error: the bits of its checksum that are wrong.
+        size: what its size field says, if not the truth.
+        bytes_kept: how many of its bytes there are; size and checksum fit them.
+        producer_id, producer_epoch, base_sequence: who wrote it (v2).
+        base_timestamp: what the timestamps of its records count from (v2); None for anything.
+    """
+
+    magic: int = formats.MAGIC_V2
+    offset_step: int = 1
+    last_offset_delta: int = 0
+    timestamp: int = formats.NO_TIMESTAMP
+    leader_epoch: int = formats.NO_LEADER_EPOCH
+    attributes: int = 0
+    records: int = 1
+    body: bytes = field(default=FILLER[:39], repr=False)
+    crc_error: int = 0
+    size: int | None = None
+    bytes_kept: int | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    base_timestamp: int | None = None
+
+    def encode(self, last_offset: int) -> bytes:
+        checksum: Callable[[bytes], int]
+        if self.magic >= formats.MAGIC_V2:
+            base_offset = _long(last_offset - self.last_offset_delta)
+            base_timestamp = _long(~self.timestamp) if self.base_timestamp is None else self.base_timestamp
+            until_crc = (base_offset, 0, self.leader_epoch, self.magic, 0)
+            times = (self.attributes, self.last_offset_delta, base_timestamp, self.timestamp)
+            producer = (self.producer_id, self.producer_epoch, self.base_sequence)
+            header = np.array((*until_crc, *times, *producer, self.records), formats.BATCH_V2).tobytes()
+            covered, checksum = formats.field_position(formats.BATCH_V2, "attributes"), google_crc32c.value
+        else:
+            message = (last_offset, 0, 0, self.magic, self.attributes, self.timestamp)
+            header = np.array(message, formats.MESSAGE_V1).tobytes()
+            if self.magic == 0:
+                header = header[: formats.field_position(formats.MESSAGE_V1, "timestamp")]
+            covered, checksum = formats.field_position(formats.MESSAGE_V1, "magic"), zlib.crc32
+        data = bytearray((header + self.body)[: self.bytes_kept])
+        size = len(data) - formats.LOG_OVERHEAD if self.size is None else self.size
+        data[8 : formats.LOG_OVERHEAD] = size.to_bytes(4, signed=True)
+        data[covered - 4 : covered] = (checksum(bytes(data[covered:])) ^ self.crc_error).to_bytes(4)
+        return bytes(data)
+
+
+def encode(base_offset: int, batches: Iterable[Batch]) -> list[bytes]:
+    """The batches one after the other; the first step counts from before the base offset. Offsets wrap as Java's do."""
+    encoded = []
+    offset = base_offset - 1
+    for batch in batches:
+        offset = _long(offset + batch.offset_step)
+        encoded.append(batch.encode(offset))
+    return encoded
+
+
+def control(
+    key: bytes | None = b"\0\0\0\1",
+    value: bytes | None = bytes(6),
+    *,
+    trailing: bytes = b"",
+    codec: int = 0,
+    records: int = 1,
+) -> dict[str, Any]:
+    """What makes a `Batch` a producer's control batch: with these defaults a commit marker of 78 bytes, as Kafka's."""
+    return {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "attributes": formats.ATTRIBUTE_TRANSACTIONAL | formats.ATTRIBUTE_CONTROL | codec,
+        "records": records,
+        "body": record(key, value) + trailing,
+    }
+
+
+def _long(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63

@@ -1,0 +1,106 @@
+"""Segments whose indexes Kafka itself has written. tests/data/MANIFEST.md says how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
+from kidxlib.recovery.options import RecoverOptions
+
+_TESTS: Final = Path(__file__).parents[2]
+DATA: Final = _TESTS / "data"
+SAMPLES: Final = _TESTS.parent / "samples" / "kafka-logs"
+
+#: `index.interval.bytes` of the directories where it is not Kafka's default.
+_INTERVAL_BYTES: Final = {"small-interval-0": 512}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenSegment:
+    """A segment's log, and what Kafka's recovery made of it.
+
+    Attributes:
+        transaction_index: None where it wrote none.
+        snapshot: of the producers at its base offset; None where it took none.
+        leader_epoch_checkpoint: of the whole partition.
+        truncated_bytes: how many bytes it truncated.
+    """
+
+    name: str
+    log: Path
+    base_offset: int
+    options: RecoverOptions
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes | None
+    snapshot: bytes | None
+    leader_epoch_checkpoint: bytes
+    truncated_bytes: int
+
+
+def committed() -> list[GoldenSegment]:
+    """What the repository holds: tests/data, and the sample log dir with its expected files in tests/data."""
+    return _segments("data", DATA / "logs", DATA / "expected") + _segments("samples", SAMPLES, DATA / "expected")
+
+
+def found_below(directory: Path) -> list[GoldenSegment]:
+    """A bigger tree: broker/, synthetic/ and damaged/ with partition directories, expected/ with what Kafka made of
+    each.
+
+    Raises:
+        FileNotFoundError: it is no such tree.
+    """
+    parts = ("broker", "synthetic", "damaged")
+    return [segment for part in parts for segment in _segments(part, directory / part, directory / "expected")]
+
+
+def _segments(label: str, logs: Path, expected: Path) -> list[GoldenSegment]:
+    return [
+        segment
+        for directory in sorted(logs.iterdir())
+        for segment in _partition(
+            f"{label}/{directory.name}", sorted(directory.glob(f"*{LOG_SUFFIX}")), expected / directory.name
+        )
+    ]
+
+
+def _partition(name: str, logs: Iterable[Path], expected: Path) -> list[GoldenSegment]:
+    rows = [line.split("\t") for line in (expected / "recover.tsv").read_text().splitlines() if line[0] != "#"]
+    truncated_bytes = {int(base_offset): int(cut) for base_offset, _bytes, cut, error in rows if not error}
+    interval_bytes = _INTERVAL_BYTES.get(expected.name)
+    options = RecoverOptions() if interval_bytes is None else RecoverOptions(interval_bytes=interval_bytes)
+    segments = []
+    for log in logs:
+        base_offset = parse_segment_log(log.name)
+        assert base_offset is not None, log
+        segments.append(
+            GoldenSegment(
+                name=f"{name}/{base_offset}",
+                log=log,
+                base_offset=base_offset,
+                options=options,
+                offset_index=(expected / segment_file(base_offset, OFFSET_INDEX_SUFFIX)).read_bytes(),
+                time_index=(expected / segment_file(base_offset, TIME_INDEX_SUFFIX)).read_bytes(),
+                transaction_index=_content(expected / segment_file(base_offset, TRANSACTION_INDEX_SUFFIX)),
+                snapshot=_content(expected / segment_file(base_offset, SNAPSHOT_SUFFIX)),
+                leader_epoch_checkpoint=(expected / LEADER_EPOCH_CHECKPOINT).read_bytes(),
+                truncated_bytes=truncated_bytes[base_offset],
+            )
+        )
+    return segments
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None

@@ -1,0 +1,1 @@
+"""Spark's jobs, clusters and processes."""

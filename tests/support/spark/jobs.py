@@ -1,0 +1,207 @@
+"""The jobs, called as a user's shell would, or within this process, where Spark's JVM is started once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pyarrow
+import pyspark
+from deltalake import DeltaTable, QueryBuilder
+
+from jobs.accept import accept
+from jobs.build_index import build_index
+from jobs.compact_index import compact_index
+from jobs.forget_source import forget_source
+from jobs.retention import retention
+from jobs.seek import seek
+from jobs.verify_index import verify_index
+from kidxlib.catalog.tables import TABLES
+from kidxlib.run.settings import SETTINGS_FILE
+from kidxlib.terminal.command import run
+from tests.support.terminal import without_progress
+
+PROJECT: Final = Path(__file__).resolve().parents[3]
+NO_VARIABLES: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended: its exit code, and what it printed but for lines that say what a slow run is doing."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+def build_here(*arguments: str | Path) -> Ended:
+    """Run build_index within this process."""
+    use_pips_spark()
+    return run_here(build_index, *arguments)
+
+
+def accept_here(*arguments: str | Path) -> Ended:
+    """Run accept within this process."""
+    use_pips_spark()
+    return run_here(accept, *arguments)
+
+
+def forget_here(*arguments: str | Path) -> Ended:
+    """Run forget_source within this process."""
+    use_pips_spark()
+    return run_here(forget_source, *arguments)
+
+
+def retention_here(*arguments: str | Path) -> Ended:
+    """Run retention within this process."""
+    use_pips_spark()
+    return run_here(retention, *arguments)
+
+
+def compact_here(*arguments: str | Path) -> Ended:
+    """Run compact_index within this process."""
+    use_pips_spark()
+    return run_here(compact_index, *arguments)
+
+
+def seek_here(*arguments: str | Path) -> Ended:
+    """Run seek within this process."""
+    use_pips_spark()
+    return run_here(seek, *arguments)
+
+
+def verify_here(*arguments: str | Path) -> Ended:
+    """Run verify_index within this process."""
+    use_pips_spark()
+    return run_here(verify_index, *arguments)
+
+
+def run_here(command: click.Command, *arguments: str | Path) -> Ended:
+    """Run a command of any kind within this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            run(command, str(command.name), [str(argument) for argument in arguments])
+        except SystemExit as exit_:
+            return Ended(int(str(exit_.code)), out.getvalue(), without_progress(err.getvalue()))
+    raise AssertionError("run() returned")
+
+
+def start(*arguments: str | Path, job: str = "build_index") -> subprocess.Popen[str]:
+    """Start ./spark-submit.sh with a job as a process group of its own."""
+    command = [str(PROJECT / "spark-submit.sh"), job, *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=clean_environment(),
+    )
+
+
+def build(*arguments: str | Path) -> Ended:
+    """Run ./spark-submit.sh build_index to its end."""
+    process = start(*arguments)
+    out, err = process.communicate()
+    return Ended(process.returncode, out, without_progress(err))
+
+
+def run_submit(*arguments: str | Path, cwd: Path | None = None, variables: Mapping[str, str] = NO_VARIABLES) -> Ended:
+    """Run ./spark-submit.sh to its end.
+
+    Args:
+        variables: more, for its environment.
+    """
+    ended = subprocess.run(
+        [PROJECT / "spark-submit.sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**clean_environment(), **variables},
+    )
+    return Ended(ended.returncode, ended.stdout, without_progress(ended.stderr))
+
+
+def printed(*arguments: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> str:
+    """What ./spark-submit.sh --dry-run prints: the command that it would run."""
+    ended = run_submit("--dry-run", *arguments, variables=variables)
+    assert ended.code == 0, ended
+    return ended.out
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what `build_here` adds."""
+    added = ("SPARK_", "PYSPARK_", "PYTHONPATH")
+    return {name: value for name, value in os.environ.items() if not name.startswith(added)}
+
+
+def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
+    """Ask the catalog's tables with a Delta reader that is not Spark."""
+    query = QueryBuilder()
+    for table in TABLES:
+        query = query.register(table.name, DeltaTable(catalog / table.name))
+    return pyarrow.table(query.execute(sql).read_all()).to_pylist()
+
+
+class Place:
+    """Where one run builds to, and the state that it leaves there."""
+
+    def __init__(self, directory: Path, log_dir: Path, settings: Path = SETTINGS_FILE) -> None:
+        self.index_dir, self.catalog = directory / "index", directory / "catalog"
+        self.arguments = (
+            *("--source", f"broker={log_dir}", "--settings", settings),
+            *("--index-dir", self.index_dir, "--catalog", self.catalog, "--json"),
+        )
+
+    def state(self) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+        """Every index file, and every row without what is different in each run."""
+        found = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
+        for row in found:
+            row["index_folder"] = str(Path(row["index_folder"]).relative_to(self.index_dir))
+            del row["build_id"]
+        files = {
+            str(path.relative_to(self.index_dir)): path.read_bytes()
+            for path in self.index_dir.rglob("*")
+            if path.is_file() and not path.name.startswith(".kidx-")
+        }
+        return files, found
+
+    def recorded(self) -> set[str]:
+        """The logs that have a row, as the catalog says at this moment; none before there is a table."""
+        with contextlib.suppress(Exception):  # the table is being made
+            return {row["log_path"] for row in rows(self.catalog, "SELECT log_path FROM segments")}
+        return set()
+
+
+@functools.cache
+def use_pips_spark() -> None:
+    """What ./spark-submit.sh sets before it starts a job."""
+    jars = ",".join(str(jar) for jar in sorted((PROJECT / ".jars" / "delta").glob("*.jar")))
+    os.environ.update(
+        SPARK_HOME=str(Path(pyspark.__file__).parent),
+        SPARK_CONF_DIR=str(PROJECT / "conf"),
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+        PYTHONPATH=str(PROJECT),
+        # This JVM lives as long as the tests: the optimising compiler pays, which conf/ leaves out for short runs.
+        PYSPARK_SUBMIT_ARGS=(
+            f'--master "local[*,4]" --jars "{jars}" --driver-java-options "-XX:+UseSerialGC" pyspark-shell'
+        ),
+    )

@@ -1,0 +1,37 @@
+"""The processes that Spark starts, found by the session of the one that was started first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def processes_of(first: subprocess.Popen[str], others: set[str] | None = None) -> Iterator[tuple[int, int, str]]:
+    """Process id, parent and command line of everything that a process with a session of its own has started, but for
+    what has ended and that nobody has waited for yet: that has no command line any more.
+
+    Args:
+        others: the processes of other sessions, which are not looked at again; it grows.
+    """
+    others = set() if others is None else others
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or name in others:
+            continue
+        with contextlib.suppress(OSError, IndexError):
+            directory = Path("/proc", name)
+            fields = (directory / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == first.pid:
+                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if command:
+                    yield int(name), int(fields[1]), command
+            else:
+                others.add(name)
+
+
+def worker(first: subprocess.Popen[str], others: set[str] | None = None) -> list[int]:
+    """Python workers are forks of pyspark's daemon."""
+    daemons = {pid: parent for pid, parent, command in processes_of(first, others) if "pyspark.daemon" in command}
+    return [pid for pid, parent in daemons.items() if parent in daemons]
