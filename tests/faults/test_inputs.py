@@ -57,6 +57,7 @@ _REFUSED: dict[str, Arguments] = {
     "negative interval": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--interval-bytes", "-1"],
     "no number": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--interval-bytes", "4k"],
     "too small an index": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--max-index-bytes", "11"],
+    "too many processes": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--processes", "1025"],
     "no process": lambda root: [root / "kafka-logs", "--index-dir", root / "index", "--processes", "0"],
 }
 

@@ -23,10 +23,12 @@ interval_bytes: Final = click.option(
 accept_truncated: Final = click.option(
     "--accept-truncated", is_flag=True, help="With --in-place: also write the index of a corrupt log's valid prefix."
 )
+#: More than a machine has cores. Bins of work are made for each process, whether there is work for it or not.
+_PROCESSES_MAX: Final = 1024
 processes: Final = click.option(
     "--processes",
     metavar="N",
-    type=IntegerRange(1),
+    type=IntegerRange(1, _PROCESSES_MAX),
     help="Number of processes that read. [default: one per core]",
 )
 
