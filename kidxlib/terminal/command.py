@@ -15,7 +15,7 @@ import click
 
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import printable
+from kidxlib.terminal.console import printable, show_details
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.signals import Interrupted
 from kidxlib.terminal.usage import ensure_no_empty_values, wrong_usage
@@ -70,6 +70,8 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
                 code = _say(f"{os.fsdecode(error.filename)}: {error.strerror}", ExitCode.FAILED)
             else:
                 raise
+        finally:
+            show_details(False)  # click closes no command whose options are refused after `--verbose`
     sys.exit(code)
 
 

@@ -35,6 +35,7 @@ processes: Final = click.option(
 
 def _begin(context: click.Context, _: click.Parameter, verbose: bool) -> None:
     show_details(verbose)
+    context.call_on_close(lambda: show_details(False))  # after the phases: what is closed last was opened first
     context.call_on_close(end_phases)
 
 

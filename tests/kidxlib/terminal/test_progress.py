@@ -10,9 +10,13 @@ import sys
 import threading
 from pathlib import Path
 
+import click
 import pytest
 
 from kidxlib.terminal import progress
+from kidxlib.terminal.command import run as run_command
+from kidxlib.terminal.console import shows_details
+from kidxlib.terminal.options import shared
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase, end_phases
 from tests.support.logs.golden import SAMPLES
@@ -105,3 +109,18 @@ def test_a_quick_phase_says_nothing_where_there_is_no_terminal(monkeypatch: pyte
         begin_phase("reading")
         end_phases()
     assert err.getvalue() == ""
+
+
+@pytest.mark.parametrize("arguments", [["-v"], ["-v", "--unknown"]])
+def test_details_are_those_of_one_command(arguments: list[str]) -> None:
+    """A process may run several, as Airflow's workers do: `-v` ends with its command, also where that is refused."""
+
+    @click.command()
+    @shared.verbose
+    def command() -> None:
+        begin_phase("listing")
+
+    with contextlib.redirect_stderr(io.StringIO()) as err, pytest.raises(SystemExit):
+        run_command(command, "command", arguments)
+    assert ("took: listing" in err.getvalue()) == ("--unknown" not in arguments)
+    assert not shows_details()
