@@ -41,5 +41,6 @@ BUILDS: Final = Table(
     name="builds",
     row=BuildRow,
     key=("build_id",),
-    cluster_by=(),
+    sort_by=(),
+    asked_by=("started_at",),
 )

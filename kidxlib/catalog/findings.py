@@ -47,7 +47,8 @@ FINDINGS: Final = Table(
     name="findings",
     row=FindingRow,
     key=("audit_id", *SEGMENT_KEY, "file"),
-    cluster_by=("audit_id",),
+    sort_by=("audit_id",),
+    asked_by=("audited_at", "verdict"),
 )
 
 
@@ -107,5 +108,5 @@ ACCEPTED: Final = Table(
     name="accepted",
     row=AcceptedRow,
     key=(*SEGMENT_KEY, "file", "reason"),
-    cluster_by=(),
+    sort_by=(),
 )

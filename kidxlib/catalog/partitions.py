@@ -31,7 +31,7 @@ PARTITIONS: Final = Table(
     name="partitions",
     row=PartitionRow,
     key=PARTITION_KEY,
-    cluster_by=("topic", "partition"),
+    sort_by=("topic", "partition"),
 )
 
 

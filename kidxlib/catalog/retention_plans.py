@@ -64,7 +64,8 @@ RETENTION_PLANS: Final = Table(
     name="retention_plans",
     row=RetentionPlanRow,
     key=("plan_id", "policy", *SEGMENT_KEY),
-    cluster_by=("plan_id",),
+    sort_by=("plan_id",),
+    asked_by=("planned_at",),
 )
 
 

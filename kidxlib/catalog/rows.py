@@ -101,13 +101,15 @@ class Table:
 
     Attributes:
         key: rows are unique by these columns.
-        cluster_by: files are clustered by these.
+        sort_by: files are sorted by these, so that a query for some of their values leaves out files.
+        asked_by: further columns that queries leave out files by.
     """
 
     name: str
     row: type[Row]
     key: tuple[str, ...]
-    cluster_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    asked_by: tuple[str, ...] = ()
 
     @property
     def comment(self) -> str:
@@ -123,6 +125,16 @@ class Table:
     def column_names(self) -> list[str]:
         """In order."""
         return list(self.row.names())
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The order of rows in a file."""
+        return tuple(dict.fromkeys((*self.sort_by, *self.key)))
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The columns of which Delta's log has the least and the greatest value in each file."""
+        return tuple(dict.fromkeys((*self.key, *self.sort_by, *self.asked_by)))
 
     def schema(self, names: Collection[str] | None = None) -> pa.Schema:
         """Arrow's schema of some of its columns, in their order here; None: of all."""

@@ -107,7 +107,8 @@ SEGMENTS: Final = Table(
     name="segments",
     row=SegmentRow,
     key=SEGMENT_KEY,
-    cluster_by=("topic", "partition", "base_offset"),
+    sort_by=("topic", "partition", "base_offset"),
+    asked_by=("status", "max_timestamp_ms", "max_timestamp"),
 )
 
 

@@ -11,8 +11,9 @@ from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 
-#: Raised by one with every column that a release adds; the tables carry it as a property.
-CATALOG_VERSION: Final = 6
+#: Raised by one with every column that a release adds, and where tables are laid out in another way; they carry it as a
+#: property.
+CATALOG_VERSION: Final = 7
 #: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
 

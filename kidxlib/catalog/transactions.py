@@ -31,7 +31,7 @@ PRODUCER_EVENTS: Final = Table(
     name="producer_events",
     row=ProducerEventRow,
     key=(*SEGMENT_KEY, "position"),
-    cluster_by=("topic", "partition", "base_offset"),
+    sort_by=("topic", "partition", "base_offset"),
 )
 
 
@@ -49,5 +49,5 @@ ABORTED_TRANSACTIONS: Final = Table(
     name="aborted_transactions",
     row=AbortedTransactionRow,
     key=(*SEGMENT_KEY, "last_offset"),
-    cluster_by=("topic", "partition", "base_offset"),
+    sort_by=("topic", "partition", "base_offset"),
 )

@@ -12,6 +12,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.errors import UsageError
 from kidxlib.storage.log_dir import why_not_to_build_in
+from kidxlib.tables.commit_lock import LOCK_FILE
 
 STAGING: Final = "_staging"
 
@@ -63,7 +64,7 @@ def ensure_known(option: str, found: Iterable[str]) -> None:
     Raises:
         UsageError: something else is among it.
     """
-    ours = {STAGING, *(table.name for table in TABLES), "lost+found"}
+    ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
     others = sorted(name for name in found if name not in ours and not name.startswith("."))
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

@@ -1,45 +1,110 @@
-"""One writer at a time on a catalog that lies on a local disk.
+"""One writer at a time on a catalog that lies on a local disk: every commit, by Spark and by delta-rs, holds this lock.
 
 Delta through Spark looks whether a version exists, and then renames its file to that name, under a lock of its own JVM.
-A commit of another process in between would be overwritten in silence (Delta's HDFSLogStore on `file:`). So commits of
-this package hold this lock meanwhile. The jobs commit through Spark, and do not hold it yet: until they do, a job and a
-commit of this package must not change one catalog at the same time. In object stores a conditional PUT decides.
+A commit of another process in between would be overwritten in silence (Delta's HDFSLogStore on `file:`). HDFS renames
+only to a name that is free, and in object stores a conditional PUT decides, so these have no lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from kidxlib.errors import CatalogError
 
 LOCK_FILE: Final = "_commit.lock"
+#: Who waits longer says so.
+_SAID_AFTER_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def committing(catalog: str) -> Iterator[None]:
-    """Hold the lock of a catalog; wait until it is free. An object store has none.
+    """Hold the lock of a catalog by its directory or URL; wait until it is free. Not to be taken again meanwhile.
 
     Raises:
         CatalogError: the lock file cannot be opened.
     """
-    if "://" in catalog:
+    if (path := _lock_file(catalog)) is None:
         yield
         return
-    path = Path(catalog) / LOCK_FILE
+    descriptor = _locked(path)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def committing_threads(catalog: str) -> Iterator[None]:
+    """Hold the lock of a catalog for Spark, whose JVM excludes its own threads: all threads of this process hold it
+    together, from the first that comes to the last that goes, and a thread may take it again.
+
+    Raises:
+        CatalogError: the lock file cannot be opened.
+    """
+    if (path := _lock_file(catalog)) is None:
+        yield
+        return
+    shared = _shared.setdefault(path, _Shared())
+    with shared.mutex:  # whoever waits for the lock in here keeps nobody from giving it back: nobody has it
+        if not shared.users:
+            shared.descriptor = _locked(path)
+        shared.users += 1
+    try:
+        yield
+    finally:
+        with shared.mutex:
+            shared.users -= 1
+            if not shared.users:
+                os.close(shared.descriptor)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A lock that threads of this process hold, or wait for, together."""
+
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    descriptor: int = -1
+
+
+_shared: Final[dict[Path, _Shared]] = {}
+
+
+def _lock_file(catalog: str) -> Path | None:
+    path = unquote(urlsplit(catalog).path) if catalog.startswith("file:") else catalog
+    return None if "://" in path else Path(path).absolute() / LOCK_FILE
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the lock. It goes with the descriptor, so with a process that is killed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise CatalogError(
-            f"{path}: cannot be opened: {error.strerror}; every commit without Spark locks it"
-        ) from error
+        raise CatalogError(f"{path}: cannot be opened: {error.strerror}; every commit locks it") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # goes with the descriptor, so with a process that is killed
-        yield
-    finally:
-        os.close(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        words = "%s: held by another run that writes to this catalog; waiting for it"
+        said = threading.Timer(_SAID_AFTER_SECONDS, _log.warning, (words, path))
+        said.daemon = True
+        said.start()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except BaseException:  # Ctrl-C
+            os.close(descriptor)
+            raise
+        finally:
+            said.cancel()
+    return descriptor

@@ -21,23 +21,17 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, sql_of
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing
+from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.scope import scope_of
-
-VERSION_PROPERTY: Final = "kidx.catalogVersion"
-#: Every Delta reader can open a table without deletion vectors; and a commit of another engine fails if rows were added
-#: since the version that it was computed from.
-TABLE_PROPERTIES: Final = {"delta.enableDeletionVectors": "false", "delta.isolationLevel": "Serializable"}
+from kidxlib.tables.version import version_of
 
 #: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
 _ATTEMPTS: Final = 20
 _PAUSE_MAX: Final = 5.0
 _PAUSE_FIRST: Final = 0.05
-#: Files of this size hold some 100,000 segments: an update rewrites whole files.
-_FILE_BYTES: Final = 16 * 1024 * 1024
 
 _DELETED: Final = "_deleted"
 
@@ -103,7 +97,7 @@ class DeltaTables:
             return None
         except (DeltaError, OSError) as error:
             raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
-        self._ensure_ours(table, delta)
+        version_of(self._place(table), delta.metadata().configuration)
         return delta
 
     def _rows(
@@ -127,18 +121,6 @@ class DeltaTables:
 
     def _place(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
-
-    def _ensure_ours(self, table: Table, delta: DeltaTable) -> None:
-        found = delta.metadata().configuration.get(VERSION_PROPERTY)
-        if found is None:
-            raise CatalogError(
-                f"{self._place(table)}: a Delta table, but not one of this project's; give --catalog another directory"
-            )
-        if int(found) > CATALOG_VERSION:
-            raise CatalogError(
-                f"{self._place(table)}: written with catalog version {found}, this code has {CATALOG_VERSION}; "
-                "use a newer release"
-            )
 
     def _commit(self, table: Table, change_of: Callable[[DeltaTable], TableChange]) -> int:
         delta = self._open(table)
@@ -166,10 +148,9 @@ class DeltaTables:
         try:
             return DeltaTable.create(
                 self._place(table),
-                table.schema(),
-                name=table.name,
+                commented_schema(table),
                 description=table.comment,
-                configuration={VERSION_PROPERTY: str(CATALOG_VERSION), **TABLE_PROPERTIES},
+                configuration=dict(properties_of(table)),
                 raise_if_key_not_exists=False,  # one is this project's own
             )
         except (DeltaError, OSError) as error:
@@ -200,9 +181,9 @@ _ZSTD: Final = WriterProperties(compression="ZSTD")
 def _append(table: Table, delta: DeltaTable, rows: pa.Table) -> None:
     write_deltalake(
         delta,
-        rows.sort_by([(name, "ascending") for name in table.key]),
+        rows.sort_by([(name, "ascending") for name in table.order]),
         mode="append",
-        target_file_size=_FILE_BYTES,
+        target_file_size=FILE_BYTES,
         commit_properties=_HERE_OR_NOT_AT_ALL,
         writer_properties=_ZSTD,
     )
@@ -225,7 +206,7 @@ def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
 
 
 def _marked_rows(table: Table, change: TableChange) -> pa.Table:
-    """All rows of a change in the order of the key, which puts neighbours into one file; and which are to go."""
+    """All rows of a change in the table's order, which puts neighbours into one file; and which are to go."""
     whole = pa.concat_tables([change.inserts, change.updates])
     rows = whole.append_column(_DELETED, pa.repeat(False, whole.num_rows))
     if count := change.deletes.num_rows:
@@ -233,7 +214,7 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
         values = {**{name: change.deletes[name] for name in table.key}, _DELETED: pa.repeat(True, count)}
         columns = [values.get(field.name, pa.nulls(count, field.type)) for field in nullable]
         rows = pa.concat_tables([rows.cast(nullable), pa.table(columns, schema=nullable)])
-    return rows.sort_by([(name, "ascending") for name in table.key])
+    return rows.sort_by([(name, "ascending") for name in table.order])
 
 
 def _one_line(error: Exception) -> str:

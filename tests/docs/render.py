@@ -72,8 +72,8 @@ def _table(table: Table) -> Iterator[str]:
     yield ""
     yield table.comment
     yield ""
-    clustered = f" Files are clustered by {_names(table.cluster_by)}." if table.cluster_by else ""
-    yield f"Key: {_names(table.key)}.{clustered}"
+    sorted_by = f" Files are sorted by {_names(table.sort_by)}." if table.sort_by else ""
+    yield f"Key: {_names(table.key)}.{sorted_by}"
     yield ""
     yield "| column | type | meaning |"
     yield "|---|---|---|"

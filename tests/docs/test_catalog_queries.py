@@ -19,8 +19,9 @@ from jobs.common.spark.schema import spark_type
 from jobs.common.spark.session import session
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.catalog.tables import TABLES
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
+from kidxlib.tables.layout import properties_of
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
 from tests.model.recover import read_control_batch
@@ -436,15 +437,13 @@ def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, bu
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_tables_are_as_declared(table: Table, spark: SparkSession, built: Built) -> None:
-    """Types, comments and not null for each column, clustering, and no feature that keeps a reader out."""
+    """Types, comments and not null for each column, and no feature that keeps a reader or a writer out."""
     declared = [(column.name, spark_type(column), column.nullable, column.comment) for column in table.columns]
     schema = spark.table(table.name).schema
     assert [(field.name, field.dataType, field.nullable, field.metadata["comment"]) for field in schema] == declared
     [detail] = spark.sql(f"DESCRIBE DETAIL {table.name}").collect()
-    assert tuple(detail.clusteringColumns) == table.cluster_by
-    assert (detail.minReaderVersion, detail.description) == (1, table.comment)
-    assert detail.properties == {"kidx.catalogVersion": str(CATALOG_VERSION), "delta.enableDeletionVectors": "false"}
-    assert not {"deletionVectors", "columnMapping"} & set(detail.tableFeatures)
+    assert (detail.minReaderVersion, detail.minWriterVersion, detail.description) == (1, 2, table.comment)
+    assert (detail.properties, detail.clusteringColumns) == (properties_of(table), [])
     assert DeltaTable(built.catalog / table.name).to_pyarrow_table().num_rows == spark.table(table.name).count()
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.common.catalog import create as making
 from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.create import VERSION_PROPERTY, catalog_version, make_tables
+from jobs.common.catalog.create import catalog_version, make_tables
 from jobs.common.catalog.open import existing_catalog, find_catalog
 from jobs.common.spark.schema import spark_schema, spark_type
 from jobs.common.spark.session import session
@@ -25,6 +25,8 @@ from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.errors import CatalogError, UsageError
+from kidxlib.tables import layout
+from kidxlib.tables.version import VERSION_PROPERTY
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import build_here, use_pips_spark
@@ -102,6 +104,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
         with monkeypatch.context() as earlier:
             earlier.setattr(making, "TABLES", old)
             earlier.setattr(making, "CATALOG_VERSION", CATALOG_VERSION - 1)
+            earlier.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
             make_tables(catalog, None, None)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")
         with pytest.raises(CatalogError, match=r"made by an older release .* run \./spark-submit\.sh build_index once"):
@@ -118,7 +121,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
     added = {name: [op for op in operations(path / name) if op == "ADD COLUMNS"] for name in NEW_COLUMNS}
     assert added == {"segments": ["ADD COLUMNS"], "partitions": [], "builds": ["ADD COLUMNS"]}
     for table in TABLES:
-        last = "SET TBLPROPERTIES" if table.name in NEW_COLUMNS else "CREATE TABLE"
+        last = "Manual Update" if table.name in NEW_COLUMNS else "CREATE TABLE"
         assert operations(path / table.name)[-1] == last
         assert DeltaTable(path / table.name).metadata().configuration[VERSION_PROPERTY] == str(CATALOG_VERSION)
     said = [record.getMessage() for record in caplog.records if "brought to catalog version" in record.getMessage()]

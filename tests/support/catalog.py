@@ -18,8 +18,10 @@ def filled(schema: pa.Schema | pa.StructType, values: Mapping[str, Any]) -> dict
     for field in schema:
         if field.nullable:
             found[field.name] = None
-        elif pa.types.is_integer(field.type):
+        elif pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
             found[field.name] = 0
+        elif pa.types.is_map(field.type):
+            found[field.name] = {}
         else:
             found[field.name] = False if pa.types.is_boolean(field.type) else "-"
     return {**found, **values}

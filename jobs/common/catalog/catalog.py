@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from jobs.common.catalog.commit_retry import while_others_commit
 from jobs.common.catalog.merge import (
+    in_order,
     merge_finished_rows,
     merge_scanned,
     merge_whole_rows,
@@ -178,14 +179,22 @@ class Catalog(CatalogReader):
     def append_plan(self, planned: DataFrame) -> None:
         """Add the rows of one plan."""
         path = self.table_path(RETENTION_PLANS)
-        self.commit(RETENTION_PLANS, lambda _: planned.write.format("delta").mode("append").save(path))
+        self.commit(
+            RETENTION_PLANS,
+            lambda _: in_order(planned, RETENTION_PLANS).write.format("delta").mode("append").save(path),
+        )
 
     def record_audit(self, findings: DataFrame, audit_id: str, now: datetime) -> None:
         """Make `findings` all that there is of an audit, in one commit: one that is run again replaces its own rows."""
         columns = {"audit_id": F.lit(audit_id), "audited_at": F.lit(now)}
         rows = findings.withColumns(columns).select(*FINDINGS.column_names)
         path = self.table_path(FINDINGS)
-        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", f"audit_id = '{audit_id}'")
+        writer = (
+            in_order(rows, FINDINGS)
+            .write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", f"audit_id = '{audit_id}'")
+        )
         self.commit(FINDINGS, lambda _: writer.save(path))
 
     def mark_deleted(self, segments: Collection[tuple[str, str, int, int]], now: datetime) -> None:
@@ -217,7 +226,7 @@ class Catalog(CatalogReader):
             CatalogError: other jobs commit all the time.
         """
         path = self.table_path(table)
-        return while_others_commit(path, lambda: change(DeltaTable.forPath(self.spark, path)))
+        return while_others_commit(path, self.lock_place, lambda: change(DeltaTable.forPath(self.spark, path)))
 
 
 def _sql_timestamp(milliseconds: str) -> Column:

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from delta import exceptions
 
 from kidxlib.errors import CatalogError
+from kidxlib.tables.commit_lock import committing_threads
 
 #: Tries of one commit while other jobs commit to the same table, and the longest pause between two, in seconds.
 ATTEMPTS: Final = 10
@@ -38,11 +39,18 @@ _CONFLICTS: Final = (
 )
 
 
-def while_others_commit(location: str, commit: Callable[[], _R]) -> _R:
-    """Run `commit` again, after a random pause, as long as another job changed the same table at the same moment."""
+def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]) -> _R:
+    """Run `commit` under the catalog's lock; again, after a random pause without it, as long as another job changed the
+    same table at the same moment.
+
+    Args:
+        location: the table's.
+        lock_place: the catalog's, as `CatalogReader.lock_place` has it.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return commit()
+            with committing_threads(lock_place):
+                return commit()
         except _CONFLICTS as error:
             _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
         time.sleep(random.uniform(0, min(_PAUSE_MAX, 2.0**attempt)))

@@ -1,4 +1,4 @@
-"""The catalog's tables: their version, making them, and bringing them up to this version's columns."""
+"""The catalog's tables: their version, and making them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from jobs.common.catalog.catalog import Catalog
 from jobs.common.catalog.commit_retry import TableInTheMakingError, while_others_commit
 from jobs.common.catalog.uncommitted_log import UncommittedLog
+from jobs.common.catalog.upgrade import sql_text, upgrade
 from jobs.common.spark.errors import reason
 from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.schema import spark_type
@@ -21,8 +22,8 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.errors import CatalogError
-
-VERSION_PROPERTY: Final = "kidx.catalogVersion"
+from kidxlib.tables.layout import properties_of
+from kidxlib.tables.version import version_of
 
 #: A run that makes a table has something to write in its log directory far more often.
 _LEFT_AFTER_SECONDS: Final = 10.0
@@ -46,7 +47,7 @@ def catalog_version(catalog: Catalog) -> int | None:
 
 
 def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bool:
-    """Make the tables that are missing, add columns that this version has, and register them in the database if any.
+    """Make the tables that are missing, bring others to this version, and register them in the database if any.
 
     Args:
         found: the catalog's version, as `catalog_version` says.
@@ -61,7 +62,7 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
 
     def make(table: Table) -> None:
         location = catalog.table_path(table)
-        while_others_commit(location, _Making(catalog.spark, location, table))
+        while_others_commit(location, catalog.lock_place, _Making(catalog.spark, location, table))
 
     if found is None or found < CATALOG_VERSION:
         others = [table for table in TABLES if table is not SEGMENTS]
@@ -70,7 +71,7 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
         make(SEGMENTS)
     if database is not None:
         for table in TABLES:
-            name, location = f"`{database}`.`{table.name}`", _sql_text(catalog.table_path(table))
+            name, location = f"`{database}`.`{table.name}`", sql_text(catalog.table_path(table))
             catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
     return is_new
 
@@ -80,16 +81,7 @@ def _version(spark: SparkSession, location: str) -> int | None:
         return None
     # Not DeltaTable.detail(): that counts the table's files.
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
-    version = properties.get(VERSION_PROPERTY)
-    if version is None:
-        raise CatalogError(
-            f"{location}: a Delta table, but not one of this project's; give --catalog another directory"
-        )
-    if int(version) > CATALOG_VERSION:
-        raise CatalogError(
-            f"{location}: written with catalog version {version}, this code has {CATALOG_VERSION}; use a newer release"
-        )
-    return int(version)
+    return version_of(location, properties)
 
 
 class _Making:
@@ -105,7 +97,7 @@ class _Making:
         if version is None:
             self._make()
         elif version < CATALOG_VERSION:
-            _upgrade(self._spark, self._location, self._table)
+            upgrade(self._spark, self._location, self._table)
 
     def _make(self) -> None:
         try:
@@ -137,35 +129,12 @@ class _Making:
 
 
 def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
-    builder = (
-        DeltaTable.createIfNotExists(spark)
-        .location(location)
-        .comment(table.comment)
-        .property(VERSION_PROPERTY, str(CATALOG_VERSION))
-        # Every Delta reader can open a table without them.
-        .property("delta.enableDeletionVectors", "false")
-    )
+    builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
+    for name, value in properties_of(table).items():
+        builder = builder.property(name, value)
     for column in table.columns:
         builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
-    return builder.clusterBy(*table.cluster_by) if table.cluster_by else builder
-
-
-def _upgrade(spark: SparkSession, location: str, table: Table) -> None:
-    present = DeltaTable.forPath(spark, location).toDF().columns
-    missing = [column for column in table.columns if column.name not in present]
-    if missing:
-        columns = ", ".join(
-            f"`{column.name}` {spark_type(column).simpleString()} COMMENT '{_sql_text(column.comment)}'"
-            for column in missing
-        )
-        spark.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS ({columns})")
-    spark.sql(f"ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '{CATALOG_VERSION}')")
-    names = ", ".join(column.name for column in missing) or "no column"
-    _log.warning("%s: brought to catalog version %d (added: %s)", location, CATALOG_VERSION, names)
-
-
-def _sql_text(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
+    return builder
 
 
 def is_there(catalog: Catalog, table: Table) -> bool:

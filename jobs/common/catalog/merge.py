@@ -18,6 +18,14 @@ def same_key(table: Table) -> Column:
     return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
 
 
+def in_order(rows: DataFrame, table: Table) -> DataFrame:
+    """Rows that are to be written, each task's in the order of the table, which its files then have.
+
+    Not all rows in one order: that would compute them twice, once to find the bounds. Compaction does it now and then.
+    """
+    return rows.sortWithinPartitions(*table.order)
+
+
 def merge_whole_rows(target: DeltaTable, table: Table, rows: DataFrame) -> None:
     """Add rows, each in the place of the one that has its key."""
     merge = target.alias("old").merge(rows.alias("new"), same_key(table))
@@ -44,7 +52,8 @@ def merge_scanned(target: DeltaTable, rows: DataFrame) -> int:
     values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in rows.columns}
     values |= dict.fromkeys(LATER_NAMES, F.lit(None))
     if counted:
-        merge = target.alias("old").merge(changed.alias("new"), same_key(SEGMENTS)).whenNotMatchedInsert(values=values)
+        merge = target.alias("old").merge(in_order(changed, SEGMENTS).alias("new"), same_key(SEGMENTS))
+        merge = merge.whenNotMatchedInsert(values=values)
         if not all(row["is_new"] for row in counted):  # a merge that only inserts is a simpler one
             merge = merge.whenMatchedUpdate(condition=~same, set=values)
         merge.execute()
@@ -80,7 +89,7 @@ def replace_rows(target: DeltaTable, table: Table, scope: DataFrame, rows: DataF
     new: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
     if old.isEmpty():
         if not rows.isEmpty():
-            merge = target.alias("old").merge(rows.alias("new"), same_key(table))
+            merge = target.alias("old").merge(in_order(rows, table).alias("new"), same_key(table))
             merge.whenNotMatchedInsert(values=new).execute()
         return
     compared = [name for name in table.column_names if name not in table.key]

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from jobs.common.catalog.known_segments import known_segments
 from jobs.common.catalog.status import is_present
+from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import of_driver
 from kidxlib.build.changes import FirstPresent
 from kidxlib.catalog.builds import BUILDS
@@ -37,6 +38,16 @@ class CatalogReader:
 
     spark: SparkSession
     path: str
+
+    @property
+    def lock_place(self) -> str:
+        """Where `kidxlib.tables.commit_lock` finds the catalog: its path where that is a local one, else its URL.
+
+        Hadoop decides, as a path without a scheme may be one of HDFS.
+        """
+        directory, file_system = hadoop_path(self.spark, self.path)
+        uri = file_system.makeQualified(directory).toUri()
+        return str(uri.getPath() if uri.getScheme() == "file" else uri.toString())
 
     def table_path(self, table: Table) -> str:
         return f"{self.path}/{table.name}"

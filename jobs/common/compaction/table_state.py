@@ -24,7 +24,7 @@ class TableState:
     Attributes:
         files, bytes: of its current version.
         point_query_rows: rows in the files that a query for one row has to read, by the statistics that Delta keeps of
-            each file, on average; None where the table is not clustered, or has no row.
+            each file, on average; None where the table is not sorted for queries, or has no row.
     """
 
     files: int
@@ -54,7 +54,7 @@ def _files(catalog: Catalog, table: Table) -> DataFrame:
 
 
 def _point_query_rows(catalog: Catalog, table: Table, files: list[Any]) -> int | None:
-    if not table.cluster_by:
+    if not table.sort_by:
         return None
     rows = catalog.read(table).select(*table.key).orderBy(F.xxhash64(*table.key)).limit(_QUERIES).collect()
     if not rows:

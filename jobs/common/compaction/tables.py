@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
@@ -18,6 +19,10 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.compaction.policy import Expiry
+from kidxlib.tables.layout import FILE_BYTES
+
+#: The size of files that OPTIMIZE writes; by default a GB, which is a table's only file.
+_OPTIMIZED_BYTES: Final = "spark.databricks.delta.optimize.maxFileSize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,8 @@ def maintain_tables(catalog: Catalog, expiry: Expiry, now: datetime, *, apply: b
         for table in sorted(TABLES, key=lambda table: table is not SEGMENTS):
             if counts.get(table.name):
                 _delete(catalog, table, expired[table.name])
-        _for_each_table(lambda table: _optimize(catalog, table))
+        catalog.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
+        _for_each_table(lambda table: _optimize(catalog, table, table_state(catalog, table)))
     vacuumed = _for_each_table(lambda table: _vacuum(catalog, table, apply=apply))
     after = _for_each_table(lambda table: table_state(catalog, table)) if apply else {}
     return [
@@ -76,9 +82,16 @@ def _delete(catalog: Catalog, table: Table, keys: DataFrame) -> None:
     catalog.commit(table, lambda target: delete_rows(target, table, keys.distinct()))
 
 
-def _optimize(catalog: Catalog, table: Table) -> None:
-    """Small files together; of clustered tables by their columns."""
-    catalog.commit(table, lambda target: target.optimize().executeCompaction())
+def _optimize(catalog: Catalog, table: Table, before: TableState) -> None:
+    """Small files together; of sorted tables so that files leave out queries by all columns of the order.
+
+    ZORDER writes all files anew, and with each run another way; putting small files together without it would mix
+    partitions. So it runs only where there are more files than the rows need.
+    """
+    if not table.sort_by:
+        catalog.commit(table, lambda target: target.optimize().executeCompaction())
+    elif before.files > max(1, math.ceil(before.bytes / FILE_BYTES)):
+        catalog.commit(table, lambda target: target.optimize().executeZOrderBy(*table.sort_by))
 
 
 def _vacuum(catalog: Catalog, table: Table, *, apply: bool) -> int:
@@ -86,7 +99,7 @@ def _vacuum(catalog: Catalog, table: Table, *, apply: bool) -> int:
     path = catalog.table_path(table).replace("`", "``")
     found = catalog.spark.sql(f"VACUUM delta.`{path}` DRY RUN").count()
     if apply and found:
-        catalog.spark.sql(f"VACUUM delta.`{path}`")
+        catalog.commit(table, lambda _: catalog.spark.sql(f"VACUUM delta.`{path}`"))
     return found
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import types as t
 
-from jobs.common.catalog.create import VERSION_PROPERTY
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.tables.version import VERSION_PROPERTY
 from tests.jobs.archive import assert_refused
 from tests.support.spark.jobs import forget_here
 

@@ -113,7 +113,7 @@ def test_a_kind_may_be_null_in_each_of_its_fields() -> None:
 def test_tables_have_their_keys(table: Table) -> None:
     nullable = {column.name for column in table.columns if column.nullable}
     assert set(table.key) <= set(table.column_names) - nullable
-    assert set(table.cluster_by) <= set(table.column_names)
+    assert set(table.statistics) <= set(table.column_names)
     assert table.comment.endswith(".")
 
 

@@ -22,8 +22,9 @@ from kidxlib.catalog.results import SCANNED, PublishedSegmentRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.errors import CatalogError
-from kidxlib.tables.delta_tables import VERSION_PROPERTY, DeltaTables
+from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Tables
+from kidxlib.tables.version import VERSION_PROPERTY
 from tests.support.catalog import filled
 
 WRITERS: Final = 4

@@ -1,0 +1,41 @@
+"""What a table is made with, by Spark and by delta-rs alike, so that either can write what the other has made.
+
+delta-rs writes tables up to writer version 2, and none with liquid clustering, so the tables have neither clustering
+nor deletion vectors nor column mapping. Files leave out queries by their statistics, as rows are written in order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.tables.version import VERSION_PROPERTY
+
+#: Of each table; every Delta reader and writer can open one of these.
+READER_VERSION: Final = 1
+WRITER_VERSION: Final = 2
+
+#: Files of this size hold some 100,000 segments. An update rewrites whole files, and a query reads them.
+FILE_BYTES: Final = 16 * 1024 * 1024
+
+
+def properties_of(table: Table) -> dict[str, str]:
+    """The properties of a table of this version."""
+    return {
+        VERSION_PROPERTY: str(CATALOG_VERSION),
+        # Every Delta reader can open a table without them.
+        "delta.enableDeletionVectors": "false",
+        # A commit fails if rows were added since the version that it was computed from. Delta's default lets a MERGE
+        # pass that did not see rows that were appended meanwhile: their keys would come twice.
+        "delta.isolationLevel": "Serializable",
+        # By default the first 32 columns have some, which is 2 kB of the log for each file.
+        "delta.dataSkippingStatsColumns": ",".join(table.statistics),
+    }
+
+
+def commented_schema(table: Table) -> pa.Schema:
+    """The table's schema with what its columns mean, where Delta looks for that."""
+    return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])

@@ -1,0 +1,143 @@
+"""Spark and delta-rs commit to one catalog on a local disk: each waits for the other, and no row is lost."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from jobs.common.catalog.catalog import Catalog
+from jobs.common.catalog.create import make_tables
+from jobs.common.spark.session import session
+from kidxlib.catalog.builds import BUILDS, BuildRow
+from kidxlib.tables import commit_lock
+from kidxlib.tables.commit_lock import committing
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.catalog import filled
+from tests.support.spark.jobs import use_pips_spark
+
+ROUNDS: Final = 8
+#: Longer than anything here takes.
+_SECONDS_MAX: Final = 120.0
+
+_spawn: Any = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    use_pips_spark()
+    with session("test") as spark:
+        yield spark
+
+
+@pytest.fixture
+def catalog(spark: SparkSession, tmp_path: Path) -> Catalog:
+    """By a URL, as a database has it."""
+    catalog = Catalog(spark, f"file:{tmp_path}/catalog")
+    make_tables(catalog, None, None)
+    assert catalog.lock_place == str(tmp_path / "catalog")
+    return catalog
+
+
+def test_a_commit_of_spark_waits_for_another_process(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Having said so in one line that names the lock."""
+    monkeypatch.setattr(commit_lock, "_SAID_AFTER_SECONDS", 0.0)
+    waits = _Said()
+    commit_lock._log.addHandler(waits)
+    try:
+        with committing(catalog.path):
+            commit = threading.Thread(target=catalog.append_build, args=(_build("waits"),))
+            commit.start()
+            assert waits.said.wait(_SECONDS_MAX)
+            assert commit.is_alive() and _recorded(catalog) == []
+        commit.join()
+    finally:
+        commit_lock._log.removeHandler(waits)
+    assert _recorded(catalog) == ["waits"]
+    [line] = [record.getMessage() for record in caplog.records if record.name == commit_lock.__name__]
+    assert line == f"{catalog.lock_place}/_commit.lock: held by another run that writes to this catalog; waiting for it"
+
+
+def test_a_commit_of_delta_rs_waits_for_spark(catalog: Catalog) -> None:
+    """Which stands still between its look at the table and its commit. It may take the lock again meanwhile."""
+    said, done = _spawn.Event(), _spawn.Event()
+    process = _spawn.Process(target=_append_when_free, args=(catalog.lock_place, said, done))
+
+    def stand_still(target: DeltaTable) -> None:
+        version = target.history(1).head()
+        process.start()
+        assert said.wait(_SECONDS_MAX)
+        assert not done.is_set() and target.history(1).head() == version
+        catalog.append_build(_build("of the same thread"))
+        target.delete("build_id = 'nobody'")
+
+    catalog.commit(BUILDS, stand_still)
+    process.join()
+    assert process.exitcode == 0
+    assert _recorded(catalog) == ["delta-rs", "of the same thread"]
+
+
+def test_spark_and_delta_rs_at_once_lose_nothing(catalog: Catalog) -> None:
+    """Two threads of one driver and two other processes; as the lock is Spark's threads', these do not wait for it."""
+    processes = [_spawn.Process(target=_append, args=(catalog.lock_place, f"process {number}")) for number in range(2)]
+    names = [f"thread {number}" for number in range(2)]
+    threads = [threading.Thread(target=_append_by_spark, args=(catalog, name)) for name in names]
+    for each in (*processes, *threads):
+        each.start()
+    for each in (*processes, *threads):
+        each.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    writers = [*names, "process 0", "process 1"]
+    assert _recorded(catalog) == sorted(f"{writer}, {number}" for writer in writers for number in range(ROUNDS))
+
+
+class _Said(logging.Handler):
+    """Knows when a line was logged."""
+
+    def __init__(self, said: Any = None) -> None:
+        super().__init__()
+        self.said = threading.Event() if said is None else said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.set()
+
+
+def _append_when_free(path: str, said: Any, done: Any) -> None:
+    commit_lock._SAID_AFTER_SECONDS = 0.0  # type: ignore[misc]
+    commit_lock._log.addHandler(_Said(said))
+    DeltaTables(path).append(BUILDS, _as_arrow(_build("delta-rs")))
+    done.set()
+
+
+def _append(path: str, writer: str) -> None:
+    for number in range(ROUNDS):
+        DeltaTables(path).append(BUILDS, _as_arrow(_build(f"{writer}, {number}")))
+
+
+def _append_by_spark(catalog: Catalog, writer: str) -> None:
+    for number in range(ROUNDS):
+        catalog.append_build(_build(f"{writer}, {number}"))
+
+
+def _build(build_id: str) -> BuildRow:
+    now = datetime(2026, 11, 24, tzinfo=UTC)
+    return BuildRow.of_dict(filled(BUILDS.schema(), {"build_id": build_id, "started_at": now}))
+
+
+def _as_arrow(row: BuildRow) -> pa.Table:
+    return pa.Table.from_pylist([row.values()], BUILDS.schema())
+
+
+def _recorded(catalog: Catalog) -> list[str]:
+    return sorted(row["build_id"] for row in catalog.read(BUILDS).select("build_id").collect())
