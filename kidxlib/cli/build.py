@@ -1,49 +1,63 @@
-"""`kidx build`: index a log dir or one partition with all cores of this machine, for someone with one broken disk."""
+"""`kidx build`: index segments with all cores of this machine, and record them in a catalog if one is named."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
-from kidxlib.cli.build_report import exit_code, show_json, show_summary
+from kidxlib.cli.build_report import run_result, show_json, show_summary
 from kidxlib.cli.build_request import build_request
 from kidxlib.cli.build_run import run_build
-from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT
-from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.errors import UsageError
+from kidxlib.operations.build.options import build_options
+from kidxlib.run.result import RunResult
+from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.integer_range import IntegerRange
+
+#: What only a build with a catalog has, by its parameter.
+_OF_CATALOGS: Final = {
+    "sources": "--source",
+    "sample": "--sample",
+    "rebuild": "--rebuild",
+    "dry_run": "--dry-run",
+    "settings_file": "--settings",
+    "now": "--now",
+}
 
 
-@click.command()
-@click.argument("directory", metavar="DIR")
-@click.option("--index-dir", metavar="DIR", help="Write the index files there, in one directory a partition.")
-@click.option("--in-place", is_flag=True, help="Write beside the segments, under the log dir's lock.")
-@shared_options.accept_truncated
-@shared_options.topics
-@shared_options.interval_bytes
-@click.option(
-    "--max-index-bytes",
-    metavar="BYTES",
-    type=IntegerRange(12, 2**31 - 1),
-    default=MAX_INDEX_BYTES_DEFAULT,
-    show_default=True,
-    help="Kafka's segment.index.bytes.",
-)
-@click.option("--verify-crc/--no-verify-crc", default=True, help="Check every batch's checksum, or read headers only.")
-@click.option("--snapshots", is_flag=True, help="Write producer snapshots too, as recovery does.")
-@click.option("--epochs", is_flag=True, help="Write leader-epoch-checkpoint files too, as recovery does.")
-@click.option("--repair", is_flag=True, help="Audit first, as kidx verify does; write what is broken and nothing else.")
+@click.command(context_settings={"max_content_width": 110})
+@click.argument("directory", metavar="[DIR]", required=False)
+@build_options
 @shared_options.processes
-@shared_options.as_json
-@shared_options.verbose
-def build(directory: str, as_json: bool, **options: Any) -> ExitCode:
-    """Index the segments in DIR, a Kafka log dir or one partition's directory.
+@reports_run_of("build_index")
+@click.pass_context
+def build(context: click.Context, /, directory: str | None, **options: Any) -> RunResult:
+    """Index the segments in DIR, a Kafka log dir or one partition's directory, as Kafka's recovery would.
 
-    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems; 1
-    failed. 0 means that recovery accepts each log; kidx verify tells whether something is missing.
+    With --catalog, also record every segment in that catalog, and read only those that are new or have changed since
+    its last build: the same as ./spark-submit.sh build_index, and the same catalog. --source takes several log dirs.
+    Without --catalog, all is read and nothing but the index files is kept.
+
+    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, found
+    now or recorded earlier; 1 failed. 0 means that recovery accepts each log; kidx verify tells whether something is
+    missing.
     """
-    request = build_request(directory, **options)
-    built = run_build(request)
-    (show_json if as_json else show_summary)(request, built)
-    return exit_code(built)
+    if options["catalog"] is not None:
+        if directory is not None and options["sources"]:
+            raise UsageError(f"DIR {directory} and --source: give one of them")
+        # Who keeps no catalog does not wait for what this imports.
+        from kidxlib.cli.catalog_build import build_with_catalog
+
+        sources = options.pop("sources") if directory is None else (directory,)
+        return build_with_catalog(sources=sources, **options)
+    for parameter, option in _OF_CATALOGS.items():
+        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option}: only for a build with a catalog; name it with --catalog DIR")
+    if directory is None:
+        raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
+    as_json = options.pop("as_json")
+    of_request = {field.name for field in dataclasses.fields(CataloglessOptions)}
+    return run_result(built)

@@ -16,8 +16,9 @@ from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_seg
 from kidxlib.build.bins import BINS_PER_CORE, pack
 from kidxlib.build.plan import Plan
 from kidxlib.build.tasks import ScanTask
-from kidxlib.cli.spool import Spool, Spooled, scratch_directory
+from kidxlib.cli.spool import Spool, Spooled
 from kidxlib.engine.processes import Workers, until_stopped
+from kidxlib.engine.scratch import scratch_directory
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import RecoverOptions

@@ -5,31 +5,12 @@ It would not fit in memory: a segment takes some 700 bytes, and each event of a 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pickle
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from kidxlib.errors import KidxError
-
-
-@contextlib.contextmanager
-def scratch_directory() -> Iterator[Path]:
-    """A new directory in `TMPDIR`, or /tmp, that goes at the end.
-
-    Raises:
-        KidxError: it cannot be made.
-    """
-    # Not where else Python would look: in the current directory, which may be a broker's log dir.
-    place = Path(os.environ.get("TMPDIR") or "/tmp")
-    with contextlib.ExitStack() as stack:
-        with _one_line(place):
-            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="kidx-", dir=place))
-        yield Path(directory)
+from kidxlib.engine.scratch import writing_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +26,7 @@ class Spooled:
         Raises:
             KidxError: the file cannot be read.
         """
-        with _one_line(self.file.parent.parent), self.file.open("rb") as spool:
+        with writing_in(self.file.parent.parent), self.file.open("rb") as spool:
             spool.seek(self.position)
             return pickle.load(spool)
 
@@ -60,7 +41,7 @@ class Spool:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._place = path.parent.parent
-        with _one_line(self._place):
+        with writing_in(self._place):
             self._file = path.open("wb", buffering=0)
 
     def __enter__(self) -> Self:
@@ -77,18 +58,7 @@ class Spool:
         """
         position = self._file.tell()
         left = memoryview(pickle.dumps(item))
-        with _one_line(self._place):
+        with writing_in(self._place):
             while left:
                 left = left[self._file.write(left) :]
         return Spooled(self._path, position)
-
-
-@contextlib.contextmanager
-def _one_line(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise KidxError(
-            f"{place}: cannot keep there what is left to do of segments that were read: {error.strerror}; "
-            "set TMPDIR to a directory with room for it"
-        ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -16,9 +15,9 @@ import pyarrow.parquet as pq
 
 from kidxlib.engine.processes import Workers, until_stopped
 from kidxlib.engine.row_batches import row_batches
+from kidxlib.engine.scratch import writing_in
 from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.work import ItemRows, Work
-from kidxlib.errors import KidxError
 from kidxlib.terminal.phase import Done, Span
 
 #: Rows that a worker holds before it writes them. Few segments have as many, but one may have millions of events.
@@ -69,7 +68,7 @@ class LocalEngine:
     def run(self, work: Work[Any]) -> StagedFiles:
         """See `Engine.run`."""
         directory = self._directory / work.name
-        with _one_line(self._directory):
+        with writing_in(self._directory):
             directory.mkdir(parents=True)
         files: list[str] = []
         self._seconds, self._span = self.done().seconds, Span()
@@ -111,12 +110,12 @@ def _do_unit(unit: _Unit, use_mmap: bool) -> _UnitDone:
 def _write(path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
     place = Path(path).parent.parent
     with contextlib.ExitStack() as stack:
-        with _one_line(place):
+        with writing_in(place):
             writer = stack.enter_context(pq.ParquetWriter(path, schema, compression="lz4"))
         for group in _groups(batches):
-            with _one_line(place):
+            with writing_in(place):
                 writer.write_table(pa.Table.from_batches(group, schema), row_group_size=_ROWS_PER_GROUP)
-        with _one_line(place):
+        with writing_in(place):
             writer.close()
 
 
@@ -130,14 +129,3 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
             group = []
     if group:
         yield group
-
-
-@contextlib.contextmanager
-def _one_line(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise KidxError(
-            f"{place}: cannot keep there what was found in segments that were read: {why}; it needs room for it"
-        ) from error

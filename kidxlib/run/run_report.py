@@ -24,9 +24,19 @@ from kidxlib.terminal.signals import Interrupted
 
 def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
     """Make a command of a job, to stand below its options: it has `--metrics-file`, `--json-line` and `--verbose`, and
-    its phases end with it.
+    its phases end with it. It reports by the function's name.
     """
+    return reports_run_of(job.__name__)(job)
 
+
+def reports_run_of(name: str) -> Callable[[Callable[..., RunResult]], Callable[..., ExitCode]]:
+    """As `reports_run`, for a command that reports what it does by the name of a job: who watches asks for that one,
+    whichever engine did it.
+    """
+    return functools.partial(_reporting, name=name)
+
+
+def _reporting(job: Callable[..., RunResult], name: str) -> Callable[..., ExitCode]:
     @shared_options.verbose
     @click.option(
         "--json-line",
@@ -49,7 +59,7 @@ def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
             ensure_collected(metrics_file)
         if json_line not in (None, STANDARD_ERROR):
             ensure_parent_exists("--json-line", Path(json_line))
-        name, began_at, start = job.__name__, datetime.now(UTC), time.monotonic()
+        began_at, start = datetime.now(UTC), time.monotonic()
         result, error = RunResult(code=ExitCode.FAILED, counts={}, bytes=0), ""
         try:
             result = job(**options)

@@ -77,9 +77,11 @@ class Settings(TomlTable):
 
 
 def read_settings(path: Path) -> Settings:
-    """Read a settings file.
+    """Read a settings file. The default one need not be there: an installed package has none.
 
     Raises:
         UsageError: it cannot be read or parsed, has an unknown key (the nearest known one is named) or a wrong value.
     """
+    if path == SETTINGS_FILE and not path.exists():
+        return Settings()
     return checked(path, read_text(path, "settings"), Settings)

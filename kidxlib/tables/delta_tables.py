@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, sql_of
 from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing
@@ -50,6 +51,21 @@ class DeltaTables:
         """See `Tables.version`."""
         delta = self._open(table)
         return None if delta is None else delta.version()
+
+    def catalog_version(self, table: Table) -> int | None:
+        """See `Tables.catalog_version`."""
+        delta = self._open(table)
+        return None if delta is None else self._catalog_version(table, delta)
+
+    def make(self, table: Table) -> None:
+        """See `Tables.make`."""
+        with committing(self.path):
+            delta = self._open(table) or self._made(table)
+        if (found := self._catalog_version(table, delta)) < CATALOG_VERSION:
+            raise CatalogError(
+                f"{self._place(table)}: made by an older release, with catalog version {found}; this one has "
+                f"{CATALOG_VERSION}: run ./spark-submit.sh build_index once, which brings the catalog up to date"
+            )
 
     def read(
         self,
@@ -97,7 +113,7 @@ class DeltaTables:
             return None
         except (DeltaError, OSError) as error:
             raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
-        version_of(self._place(table), delta.metadata().configuration)
+        self._catalog_version(table, delta)
         return delta
 
     def _rows(
@@ -121,6 +137,9 @@ class DeltaTables:
 
     def _place(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
+
+    def _catalog_version(self, table: Table, delta: DeltaTable) -> int:
+        return version_of(self._place(table), delta.metadata().configuration)
 
     def _commit(self, table: Table, change_of: Callable[[DeltaTable], TableChange]) -> int:
         delta = self._open(table)

@@ -26,6 +26,20 @@ class Tables(Protocol):
             CatalogError: it cannot be read.
         """
 
+    def catalog_version(self, table: Table) -> int | None:
+        """The version of the catalog's columns that a table has; None where there is no such table.
+
+        Raises:
+            CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
+        """
+
+    def make(self, table: Table) -> None:
+        """Make a table that is not there, without rows.
+
+        Raises:
+            CatalogError: it cannot be made; or it is there, and an older release made it.
+        """
+
     def read(
         self,
         table: Table,

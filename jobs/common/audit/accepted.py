@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from jobs.common.catalog.catalog import Catalog
 from jobs.common.damage.acceptances import still_accepted
 from jobs.common.damage.finding import ACCEPTABLE, VERSION_NAMES, Damage
-from jobs.common.damage.known import ACCEPTED_STATUS
 from jobs.common.damage.segments import known_damage
 from jobs.common.spark.local_rows import of_driver
 from kidxlib.audit.finding import ALSO
@@ -25,6 +24,7 @@ from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.known_damage import ACCEPTED_STATUS
 from kidxlib.terminal.console import print_line
 
 #: What a finding and what was accepted have in common.

@@ -1,3 +1,1 @@
-"""`build_index`: request, comparison with the catalog, waves of scans on executors, partitions that are finished,
-report.
-"""
+"""`build_index` on Spark: bins of segments and shares of partitions on executors, rows committed by Delta."""

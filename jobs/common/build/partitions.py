@@ -16,7 +16,7 @@ from kidxlib.build.tasks import PartitionTask
 from kidxlib.catalog.results import FINISHED
 from kidxlib.engine.row_batches import row_batches
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.build.finish import finished_rows, known_partitions
+from kidxlib.operations.build.finish_work import finished_rows, known_partitions
 
 
 def finish_on_executors(

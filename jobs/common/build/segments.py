@@ -12,7 +12,7 @@ from jobs.common.spark.stop_file import StopFile
 from kidxlib.build.source import Source
 from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.results import SCANNED
-from kidxlib.operations.build.scan import scan_segments
+from kidxlib.operations.build.scan_work import scan_segments
 
 
 def build_on_executors(

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 from jobs.common.catalog.catalog import Catalog
 from jobs.common.catalog.create import is_there
 from jobs.common.catalog.status import NO_DAMAGE, is_damaged
-from jobs.common.damage.known import ACCEPTED_STATUS, DamagedSegment, KnownDamage
 from jobs.common.spark.local_rows import of_arrow
 from jobs.common.spark.schema import spark_schema
 from kidxlib.build.summary import PROBLEMS_KEPT
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.known_damage import ACCEPTED_STATUS, DamagedSegment, KnownDamage
 
 _ACCEPTANCE: Final = ("accepted_by", "accepted_at", "accepted_reason")
 

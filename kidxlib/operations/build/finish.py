@@ -1,119 +1,36 @@
-"""Partitions that a worker finishes, each from what the catalog keeps of its segments."""
+"""Partitions finished: transactions, producers and leader epochs from what the catalog keeps of their segments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
-
-from kidxlib.build.finish.partition import finish
-from kidxlib.build.results import FinishedPartition, FinishedSegment
-from kidxlib.build.tasks import PartitionTask, SegmentTask
-from kidxlib.catalog.results import KeptFile, Publishing
-from kidxlib.catalog.segment_key import SegmentKey
-from kidxlib.catalog.segment_views import SegmentToFinish
-from kidxlib.catalog.segments import EndFacts, FinishedFacts
-from kidxlib.catalog.transactions import AbortedTransactionRow
-from kidxlib.engine.work import ItemRows
-from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.events import to_leader_epochs, with_events
-from kidxlib.recovery.outcome import ABSENT, Status
-from kidxlib.recovery.partition import ScannedSegment
-from kidxlib.storage.publisher import Published
+from kidxlib.build.changes import Changes
+from kidxlib.build.plan import Plan
+from kidxlib.build.summary import Counts
+from kidxlib.operations.build.protocol import BuildBackend
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.terminal import interrupts
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsToFinish:
-    """Some partitions, and the file that has what is known of their segments.
+def finish_partitions(
+    request: BuildRequest,
+    plan: Plan,
+    changes: Changes,
+    backend: BuildBackend,
+    build_id: str,
+    counts: Counts,
+) -> int:
+    """Derive transactions, producers and leader epochs of partitions from what the catalog keeps of their segments.
 
-    Attributes:
-        path: of a Parquet file with rows of `TO_FINISH`, each partition's in one piece and segments in order.
+    Returns:
+        How many rows of `segments` it added to.
     """
-
-    path: str
-    tasks: Mapping[PartitionKey, PartitionTask]
-
-
-def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `FINISHED`. Done again, it gives the same files and the same rows, but for `published`.
-
-    Args:
-        use_mmap: no log is read.
-    """
-    for share in shares:
-        with pq.ParquetFile(share.path) as file:
-            for finished in finish(known_partitions(file.iter_batches(), share.tasks)):
-                yield ItemRows(rows=list(finished_rows(finished)))
-
-
-def known_partitions(
-    batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
-) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask]]]:
-    """Each partition with its segments, in order, as the catalog has them.
-
-    Args:
-        batches: rows of `TO_FINISH`.
-        tasks: what is to be published of each partition.
-    """
-    segments = (_segment(head, events) for head, events in with_events(batches))
-    for key, of_partition in groupby(segments, key=itemgetter(0)):
-        yield tasks[key], (task for _, task in of_partition)
-
-
-def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
-    segment = SegmentToFinish.of_dict(head["segment"])
-    present = segment.status not in ABSENT
-    scanned = ScannedSegment(
-        base_offset=head["base_offset"],
-        # A segment that is gone has kept its facts; its reason says how it stood.
-        problem_free=segment.status is Status.OK or (not present and segment.reason is None),
-        next_offset=segment.next_offset,
-        map_end_offset=segment.map_end_offset,
-        producer_events=events,
-        leader_epochs=to_leader_epochs(segment.leader_epochs),
-    )
-    task = SegmentTask(scanned=scanned, present=present, published=segment.offset_index_bytes is not None)
-    return (head["source"], head["topic"], head["partition"]), task
-
-
-def finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
-    """What finishing a partition came to, as rows of `FINISHED`."""
-    source, topic, partition = finished.task.key
-    for segment in finished.segments:
-        key = SegmentKey(source=source, topic=topic, partition=partition, base_offset=segment.base_offset)
-        yield {
-            "segment": {
-                **key.values(),
-                **_facts(segment).values(),
-                **({} if segment.failure is None else EndFacts.of_end(segment.failure).values()),
-                **Publishing(published=segment.published.value).values(),
-            }
-        }
-        for _, producer_id, first_offset, last_offset, last_stable_offset in segment.aborted.tolist():
-            aborted = AbortedTransactionRow(
-                **key.values(),
-                producer_id=producer_id,
-                first_offset=first_offset,
-                last_offset=last_offset,
-                last_stable_offset=last_stable_offset,
-            )
-            yield {"aborted": aborted.values()}
-    for name in finished.kept:
-        yield {"kept": KeptFile(path=f"{finished.task.index_directory}/{name}").values()}
-
-
-def _facts(segment: FinishedSegment) -> FinishedFacts:
-    return FinishedFacts(
-        producer_state=segment.state_source.value,
-        aborted_transactions=len(segment.aborted),
-        transaction_index_bytes=segment.transaction_index_bytes,
-        transaction_index_crc32c=segment.transaction_index_crc32c,
-        transaction_index_kept=segment.published is Published.KEPT,
-    )
+    if not changes.to_finish:
+        return 0
+    tasks = {
+        listed.key: listed.partition_task(request.auxiliary_files)
+        for listed in plan.partitions
+        if listed.key in changes.to_finish
+    }
+    with backend.stopping(), backend.finish(f"{build_id}-finish", tasks, changes.to_finish) as finished:
+        interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
+        finished.count(counts)
+        return finished.record(build_id)

@@ -1,4 +1,4 @@
-"""The build on Spark and Delta: Kafka's bytes, the catalog's rows, and only what changed is read."""
+"""A build by Spark, and by kidx without it: Kafka's bytes, the catalog's rows, and only what changed is read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs.common.spark.session import session
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.snapshots import producers_in
 from tests.support.opened_files import OpenedFiles
-from tests.support.spark.jobs import Ended, build, build_here, rows
+from tests.support.spark.jobs import BuildHere, Ended, build, build_here, kidx_build_here, rows
 
 TOPICS_OF_THE_SAMPLE = ["__transaction_state", "append-time", "compacted", "plain-zstd", "txn-mixed"]
 
@@ -32,13 +31,16 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 class Place:
-    """Where one test builds to."""
+    """Where one test builds to, and who builds: `build_index` or `kidx build`."""
 
-    def __init__(self, directory: Path) -> None:
-        self.index_dir, self.catalog = directory / "index", directory / "catalog"
+    def __init__(self, directory: Path, run: BuildHere) -> None:
+        self.index_dir, self.catalog, self.run = directory / "index", directory / "catalog", run
+
+    def beside(self, name: str) -> Place:
+        return Place(self.index_dir.parent / name, self.run)
 
     def build(self, *arguments: str | Path) -> Ended:
-        ended = build_here("--index-dir", self.index_dir, "--catalog", self.catalog, "--json", *arguments)
+        ended = self.run("--index-dir", self.index_dir, "--catalog", self.catalog, "--json", *arguments)
         assert ended.code in (0, 3), ended.err
         return ended
 
@@ -61,9 +63,16 @@ def as_entry(row: dict[str, Any]) -> bytes:
     return bytes(2) + b"".join(number.to_bytes(8) for number in numbers)
 
 
+@pytest.fixture(params=[build_here, kidx_build_here], ids=["spark", "kidx"])
+def run_build(request: pytest.FixtureRequest) -> BuildHere:
+    """The same run by either engine."""
+    run: BuildHere = request.param
+    return run
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path, run_build: BuildHere) -> Place:
+    return Place(tmp_path, run_build)
 
 
 def read_while_building(place: Place, log_dir: Path, *arguments: str | Path) -> tuple[Ended, list[str]]:
@@ -203,7 +212,7 @@ def test_only_what_changed_is_read_again(place: Place, log_dir: Path) -> None:
     assert opened == ["plain-zstd-0/20000"]
     assert ended.code == 0
 
-    whole_build = Place(place.index_dir.parent / "whole")
+    whole_build = place.beside("whole")
     whole_build.build("--source", f"broker={log_dir}")
     still_there = {
         name: content
@@ -272,11 +281,8 @@ def test_what_compaction_chose_stays_until_someone_says_otherwise(place: Place, 
     """A row that compaction wrote keeps its interval in ordinary builds, even when its segment must be read again."""
     place.build("--source", f"broker={log_dir}")
     dense = tree(place.index_dir)
-    with session("test") as spark:
-        spark.sql(
-            f"UPDATE delta.`{place.catalog}/segments` SET interval_source = 'compaction', interval_bytes = 65536 "
-            "WHERE topic = 'plain-zstd'"
-        )
+    compacted = {"interval_source": "'compaction'", "interval_bytes": "65536"}
+    DeltaTable(place.catalog / "segments").update(compacted, predicate="topic = 'plain-zstd'")
     os.utime(sorted((log_dir / "plain-zstd-0").glob("*.log"))[0])
 
     _, opened = read_while_building(place, log_dir)
@@ -303,7 +309,7 @@ def test_in_place_writes_beside_the_segments_and_keeps_what_a_corrupt_log_has(pl
     logs = {name: content for name, content in tree(log_dir).items() if name.endswith(".log")}
 
     catalog = place.catalog.with_name("catalog-in-place")
-    ended = build_here("--source", log_dir, "--in-place", "--catalog", catalog, "--json")
+    ended = place.run("--source", log_dir, "--in-place", "--catalog", catalog, "--json")
     assert ended.code == 3, ended.err
     assert ended.json["by_published"] == {"written": 11, "kept": 1}
     written = {name: content for name, content in tree(log_dir).items() if name.endswith(("index", "timeindex"))}
@@ -312,7 +318,7 @@ def test_in_place_writes_beside_the_segments_and_keeps_what_a_corrupt_log_has(pl
     assert written == {name: content for name, content in in_index_dir.items() if name not in kept}
     assert (log_dir / ".lock").exists()
 
-    ended = build_here("--source", log_dir, "--in-place", "--accept-truncated", "--catalog", catalog, "--json")
+    ended = place.run("--source", log_dir, "--in-place", "--accept-truncated", "--catalog", catalog, "--json")
     assert ended.json["segments"] == 1, "only what was kept back before is read again"
     assert kept <= tree(log_dir).keys()
     assert {name: content for name, content in tree(log_dir).items() if name.endswith(".log")} == logs
@@ -356,7 +362,7 @@ def test_waves_and_several_sources_give_the_same_rows_as_one_wave_of_each(
     assert [row["source"] for row in found] == ["a"] * 8 + ["b"] * 7
     assert all(Path(str(row["index_folder"])).is_relative_to(place.index_dir / str(row["source"])) for row in found)
 
-    one_wave = Place(tmp_path / "one-wave")
+    one_wave = place.beside("one-wave")
     one_wave.build("--source", f"a={log_dir}")
     compared = ("topic", "base_offset", "next_offset", "batches", "offset_index_crc32c", "time_index_crc32c")
     assert [{name: row[name] for name in compared} for row in found if row["source"] == "a"] == [
@@ -375,7 +381,7 @@ def test_a_moved_source_is_not_read_again_and_another_source_may_not_share_its_i
     assert {Path(row["log_path"]).parent for row in place.segments()} == {moved / "compacted-0"}
 
     files = tree(place.index_dir)
-    refused = build_here("--source", f"other={moved}", "--index-dir", place.index_dir, "--catalog", place.catalog)
+    refused = place.run("--source", f"other={moved}", "--index-dir", place.index_dir, "--catalog", place.catalog)
     assert refused.code == 2 and "of source broker" in refused.err.splitlines()[-1]
     assert tree(place.index_dir) == files
 
@@ -396,7 +402,7 @@ def test_a_dry_run_writes_nothing_and_says_what_would_be_read(place: Place, log_
     assert versions == [DeltaTable(place.catalog / name).version() for name in ("segments", "partitions", "builds")]
 
 
-def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(place: Place, log_dir: Path) -> None:
+def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(tmp_path: Path, log_dir: Path) -> None:
     """Through ./spark-submit.sh: standard output is one object, all else is on standard error, exit code 3.
 
     Java takes most classes from the archive that setup.sh has made.
@@ -404,6 +410,7 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(pl
     (log_dir / "compacted-0" / "wrong.log").touch()
     (log_dir / "compacted-0" / "00000000000000000007.log").symlink_to("nowhere")
     (log_dir / "orders").mkdir()
+    place = Place(tmp_path, build_here)
     arguments = ("--source", log_dir, "--index-dir", place.index_dir, "--catalog", place.catalog)
     loaded = place.index_dir.with_name("classes.log")
     ended = build(*arguments, "--json", "--json-line", "--", "--driver-java-options", f"-Xlog:class+load:file={loaded}")
@@ -436,16 +443,16 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(pl
     ],
 )
 def test_wrong_inputs_get_one_line_and_nothing_is_done(
-    arguments: list[str], message: str, log_dir: Path, tmp_path: Path
+    arguments: list[str], message: str, log_dir: Path, tmp_path: Path, run_build: BuildHere
 ) -> None:
-    """Exit code 2, one line on standard error that says what is wrong, before Spark is started."""
+    """Exit code 2, one line on standard error that says what is wrong, before Spark or a process is started."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "settings.toml").write_text("[build]\ninterval_byte = 1\n")
     places = {"log_dir": log_dir, "empty": tmp_path / "empty", "settings": tmp_path / "settings.toml"}
     before = tree(tmp_path)
     where = {"--index-dir": tmp_path / "index", "--catalog": tmp_path / "catalog"}
     defaults = [text for option, path in where.items() if option not in arguments for text in (option, str(path))]
-    ended = build_here(*[argument.format(**places) for argument in arguments], *defaults)
+    ended = run_build(*[argument.format(**places) for argument in arguments], *defaults)
     assert (ended.code, ended.out) == (2, "")
     [line] = ended.err.splitlines()
     assert line.startswith("error: ") and message in line

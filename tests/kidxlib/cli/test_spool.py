@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.cli.spool import Spool, scratch_directory
+from kidxlib.cli.spool import Spool
+from kidxlib.engine.scratch import scratch_directory
 from kidxlib.errors import KidxError
 
 

@@ -9,10 +9,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 import pyarrow
@@ -27,6 +27,7 @@ from jobs.retention import retention
 from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
+from kidxlib.cli.build import build as kidx_build
 from kidxlib.run.settings import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.terminal import without_progress
@@ -53,6 +54,15 @@ def build_here(*arguments: str | Path) -> Ended:
     """Run build_index within this process."""
     use_pips_spark()
     return run_here(build_index, *arguments)
+
+
+def kidx_build_here(*arguments: str | Path) -> Ended:
+    """Run `kidx build` with the same options within this process. Its workers are processes of their own."""
+    return run_here(kidx_build, *arguments)
+
+
+#: Either of them.
+BuildHere: TypeAlias = Callable[..., Ended]
 
 
 def accept_here(*arguments: str | Path) -> Ended:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.common.build.request import BuildRequest
-from jobs.common.build.waves import Scanned
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.damage.known import KnownDamage
-from jobs.common.damage.segments import known_damage
 from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.builds import BuildRow
 from kidxlib.format.not_segments import NotASegment
+from kidxlib.operations.build.protocol import KnownCatalog
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.waves import Scanned
+from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.sources import as_line
 from kidxlib.terminal.build import print_counts, print_rate, print_skipped
 from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 
 
-def catalog_damage(request: BuildRequest, catalog: Catalog, changes: Changes | None = None) -> KnownDamage:
+def catalog_damage(request: BuildRequest, catalog: KnownCatalog, changes: Changes | None = None) -> KnownDamage:
     """How the catalog's segments stand.
 
     Args:
         changes: what a listing found that is not recorded; None where all is.
     """
     sources = [source.name for source in request.sources]
-    return known_damage(catalog, sources, request.topics, None if changes is None else changes.gone)
+    return catalog.damage(sources, request.topics, None if changes is None else changes.gone)
 
 
 def lost_counts(changes: Changes) -> dict[str, int]:
@@ -62,7 +61,7 @@ def build_as_json(
 
 def print_report(
     request: BuildRequest,
-    catalog: Catalog,
+    catalog: KnownCatalog,
     row: BuildRow,
     scanned: Scanned,
     notes: list[str],

@@ -4,72 +4,74 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 
-from pyspark.sql import SparkSession
 from rich.filesize import decimal
 
-from jobs.common.build.comparison import find_changes, open_catalog
-from jobs.common.build.dry_run import run_dry
-from jobs.common.build.finish import finish_partitions
-from jobs.common.build.leftovers import removing_held_indexes, sweep_leftovers
-from jobs.common.build.record import request_columns, scan_columns
-from jobs.common.build.repair import repairs_of_last_audits
-from jobs.common.build.report import build_as_json, catalog_damage, exit_code, lost_counts, print_report
-from jobs.common.build.request import BuildRequest
-from jobs.common.build.waves import Scanned, scan_in_waves
-from jobs.common.build.workers import workers_beginning
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.create import catalog_version, make_tables
-from jobs.common.catalog.partition_rows import record_partitions
-from jobs.common.damage.known import KnownDamage
-from jobs.common.spark.masters import is_local
-from jobs.common.spark.session import session
-from jobs.common.spark.stop_file import StopFile, stop_file
 from kidxlib.build.changes import Changes
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan, log_dirs_to_lock
 from kidxlib.catalog.builds import BuildRow
-from kidxlib.errors import UsageError
+from kidxlib.operations.build.comparison import find_changes
+from kidxlib.operations.build.dry_run import run_dry
+from kidxlib.operations.build.finish import finish_partitions
+from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
+from kidxlib.operations.build.partition_rows import record_partitions
+from kidxlib.operations.build.protocol import BuildBackend
+from kidxlib.operations.build.record import request_columns, scan_columns
+from kidxlib.operations.build.repair import repairs_of_last_audits
+from kidxlib.operations.build.report import build_as_json, catalog_damage, exit_code, lost_counts, print_report
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.waves import Scanned, scan_in_waves
+from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import locked
 from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.progress import begin_phase
 
+#: Opens the workers and the catalog of a build. It is opened once the log dirs' locks are held.
+OpenBackend = Callable[[BuildRequest], AbstractContextManager[BuildBackend]]
 
-def run_build(request: BuildRequest, *, dry_run: bool, as_json: bool) -> RunResult:
+
+def run_build(request: BuildRequest, open_backend: OpenBackend, *, dry_run: bool, as_json: bool) -> RunResult:
     """List the sources, and read what is new or has changed; in a dry run only say what that would be."""
     begin_phase("listing")
     plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
     for warning in plan.warnings:
         warn(warning)
-    return (run_dry if dry_run else _build)(request, plan, as_json)
+    if dry_run:
+        with open_backend(request) as backend:
+            return run_dry(request, plan, backend.catalog, as_json)
+    return _build(request, plan, open_backend, as_json)
 
 
-def _build(request: BuildRequest, plan: Plan, as_json: bool) -> RunResult:
+def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json: bool) -> RunResult:
     start = time.monotonic()
     build_id = request.context.run_id()
     note(f"{plan.segments.num_rows:,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
     with contextlib.ExitStack() as stack:
-        spark = stack.enter_context(_session_alone(request, plan))
-        catalog = open_catalog(request, spark)
+        if request.in_place:
+            for log_dir in log_dirs_to_lock(plan):
+                stack.enter_context(locked(log_dir))
+        backend = stack.enter_context(open_backend(request))
+        catalog = backend.catalog
         ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
-        found = catalog_version(catalog)
-        with workers_beginning(spark, found is None):
-            is_new = make_tables(catalog, request.context.database, found)
+        found = catalog.version()
+        with backend.beginning_workers(found is None):
+            is_new = catalog.make_tables(found)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         begin_phase("comparing with the catalog")
         sweep_leftovers(request, plan, catalog)
         changes = find_changes(request, plan, None if is_new else catalog)
-        with workers_beginning(spark, found is not None and changes.to_read.num_rows > 0):
+        with backend.beginning_workers(found is not None and changes.to_read.num_rows > 0):
             marked = catalog.mark(changes, build_id)
-        stop = stack.enter_context(stop_file(spark, catalog.staging_path))
         stack.enter_context(removing_held_indexes(request, plan))
-        scanned = scan_in_waves(request, plan, changes.to_read, catalog, build_id, stop)
-        finished_rows, notes, damage = _finish(request, plan, changes, catalog, build_id, scanned, stop)
+        scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
+        finished_rows, notes, damage = _finish(request, plan, changes, backend, build_id, scanned)
         counts = {
             "partitions": len(plan.partitions),
             "segments": scanned.counts.segments,
@@ -83,7 +85,7 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> RunResult:
                 "started_at": request.context.now,
                 "seconds": round(time.monotonic() - start, 3),
                 **counts,
-                **request_columns(request, spark.version),
+                **request_columns(request, backend.versions),
                 **scan_columns(scanned),
                 "left_alone": {reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
                 "finished": len(changes.to_finish),
@@ -107,31 +109,13 @@ def _build(request: BuildRequest, plan: Plan, as_json: bool) -> RunResult:
     )
 
 
-@contextlib.contextmanager
-def _session_alone(request: BuildRequest, plan: Plan) -> Iterator[SparkSession]:
-    """A session; in place, under the log dirs' locks.
-
-    Raises:
-        UsageError: in place, and executors would be elsewhere.
-    """
-    with contextlib.ExitStack() as stack:
-        if request.in_place:
-            for log_dir in log_dirs_to_lock(plan):
-                stack.enter_context(locked(log_dir))
-        spark = stack.enter_context(session("build_index", request.context.event_log_dir))
-        if request.in_place and not is_local(spark):
-            raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
-        yield spark
-
-
 def _finish(
     request: BuildRequest,
     plan: Plan,
     changes: Changes,
-    catalog: Catalog,
+    backend: BuildBackend,
     build_id: str,
     scanned: Scanned,
-    stop: StopFile,
 ) -> tuple[int, list[str], KnownDamage]:
     """Finish the partitions, and record how they were listed.
 
@@ -141,7 +125,7 @@ def _finish(
     begin_phase("finishing partitions")
     # Both need the segments and not each other, and both are mostly waiting.
     with ThreadPoolExecutor(2) as beside:
-        recorded = beside.submit(record_partitions, catalog, plan, build_id, all_topics=request.all_topics)
-        rows = finish_partitions(request, plan, changes, catalog, build_id, scanned.counts, stop)
-        known = beside.submit(catalog_damage, request, catalog)
+        recorded = beside.submit(record_partitions, backend.catalog, plan, build_id, all_topics=request.all_topics)
+        rows = finish_partitions(request, plan, changes, backend, build_id, scanned.counts)
+        known = beside.submit(catalog_damage, request, backend.catalog)
         return rows, recorded.result(), known.result()

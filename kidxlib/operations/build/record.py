@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from jobs.common.build.request import BuildRequest
-from jobs.common.build.waves import Scanned
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.waves import Scanned
 
 
-def request_columns(request: BuildRequest, spark_version: str) -> dict[str, Any]:
+def request_columns(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, Any]:
     """What a row of `builds` says of what was asked for."""
     return {
         "sources": {source.name: str(source.path) for source in request.sources},
         "options": {name: _as_text(value) for name, value in request.recorded().items()},
-        "versions": _versions(spark_version),
+        "versions": {"kidx": metadata.version("kidx"), **versions, "python": platform.python_version()},
     }
 
 
@@ -37,12 +38,3 @@ def scan_columns(scanned: Scanned) -> dict[str, Any]:
 def _as_text(value: str | int | bool | None) -> str | None:
     """An option as the table has it, whose values are text: as JSON has it, but for quotes."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
-
-
-def _versions(spark_version: str) -> dict[str, str]:
-    return {
-        "kidx": metadata.version("kidx"),
-        "spark": spark_version,
-        "delta": metadata.version("delta-spark"),
-        "python": platform.python_version(),
-    }

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-
-from jobs.common.build.request import BuildRequest
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.open import catalog_to_build, existing_catalog
 from kidxlib.build.changes import Changes, all_new, compare
 from kidxlib.build.plan import Plan
 from kidxlib.build.vanished import of_changes
 from kidxlib.errors import UsageError
+from kidxlib.operations.build.protocol import KnownCatalog
+from kidxlib.operations.build.request import BuildRequest
 from kidxlib.terminal.console import warn_of_first
 
 
-def open_catalog(request: BuildRequest, spark: SparkSession) -> Catalog:
-    find = existing_catalog if request.repair else catalog_to_build
-    return find(spark, request.context.catalog, request.context.database)
-
-
-def find_changes(request: BuildRequest, plan: Plan, catalog: Catalog | None) -> Changes:
+def find_changes(request: BuildRequest, plan: Plan, catalog: KnownCatalog | None) -> Changes:
     """What has changed; all is new where there is no catalog to compare with.
 
     Raises:

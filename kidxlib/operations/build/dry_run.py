@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from rich.filesize import decimal
 
-from jobs.common.build.comparison import find_changes, open_catalog
-from jobs.common.build.repair import repairs_of_last_audits
-from jobs.common.build.report import catalog_damage, exit_code, lost_counts
-from jobs.common.build.request import BuildRequest
-from jobs.common.catalog.create import catalog_version, is_there
-from jobs.common.damage.known import KnownDamage
-from jobs.common.spark.session import session
 from kidxlib.build.plan import Plan
-from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.operations.build.comparison import find_changes
+from kidxlib.operations.build.protocol import KnownCatalog
+from kidxlib.operations.build.repair import repairs_of_last_audits
+from kidxlib.operations.build.report import catalog_damage, exit_code, lost_counts
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import print_json, print_line, rate
 
 
-def run_dry(request: BuildRequest, plan: Plan, as_json: bool) -> RunResult:
-    with session("build_index", request.context.event_log_dir) as spark:
-        catalog = open_catalog(request, spark)
-        if request.repair:
-            plan = repairs_of_last_audits(catalog, plan, request.sources)
-        current = catalog_version(catalog) == CATALOG_VERSION
-        changes = find_changes(request, plan, catalog if current else None)
-        last_rate = catalog.last_rate() if current else None
-        is_known = current or is_there(catalog, SEGMENTS)  # of an older release, damage is known all the same
-        damage = catalog_damage(request, catalog, changes) if is_known else KnownDamage()
+def run_dry(request: BuildRequest, plan: Plan, catalog: KnownCatalog, as_json: bool) -> RunResult:
+    """Compare, and print what a build would do."""
+    if request.repair:
+        plan = repairs_of_last_audits(catalog, plan, request.sources)
+    current = catalog.version() == CATALOG_VERSION
+    changes = find_changes(request, plan, catalog if current else None)
+    last_rate = catalog.last_rate() if current else None
+    is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
+    damage = catalog_damage(request, catalog, changes) if is_known else KnownDamage()
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
     counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}

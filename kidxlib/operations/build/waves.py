@@ -9,17 +9,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from jobs.common.build.counts import count_scanned
-from jobs.common.build.request import BuildRequest
-from jobs.common.build.segments import build_on_executors
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.spark.counters import Counters
-from jobs.common.spark.source_access import ensure_logs_visible
-from jobs.common.spark.stop_file import StopFile
 from kidxlib.build.bins import pack
 from kidxlib.build.listed import Longs, numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.build.summary import Counts
+from kidxlib.operations.build.protocol import BuildBackend
+from kidxlib.operations.build.request import BuildRequest
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
@@ -46,7 +41,7 @@ class Scanned:
 
 
 def scan_in_waves(
-    request: BuildRequest, plan: Plan, to_read: pa.Table, catalog: Catalog, build_id: str, stop: StopFile
+    request: BuildRequest, plan: Plan, to_read: pa.Table, backend: BuildBackend, build_id: str
 ) -> Scanned:
     """Read segments in waves, each recorded in the catalog before the next begins. Tasks are made for one wave at a
     time.
@@ -54,14 +49,12 @@ def scan_in_waves(
     Args:
         to_read: rows of `TO_READ`, of the plan's segments.
     """
-    spark, settings = catalog.spark, request.settings.build
-    cores = spark.sparkContext.defaultParallelism
+    settings, cores = request.settings.build, backend.cores
     scanned = Scanned()
     segments = to_read.num_rows
     if not segments:
         return scanned
     bytes_a_second: float = _FIRST_WAVE_RATE * cores
-    counters = Counters(spark)
     position = 0
     bytes_before = np.concatenate([[0], np.cumsum(numbers_in(to_read["log_bytes"])[0])])
     log_bytes = int(bytes_before[-1])
@@ -79,21 +72,17 @@ def scan_in_waves(
             read_bytes = int(bytes_before[end] - bytes_before[position])
             position = end
             scanned.waves += 1
-            with stop.stopping(), catalog.staging(f"{build_id}-{scanned.waves}") as materialise:
-                start = time.monotonic()
-                counters.begin_wave()
-                begin_phase("reading", done=counters.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
-                found = materialise(build_on_executors(spark, pack(wave, cores), request.sources, counters, stop))
+            start = time.monotonic()
+            begin_phase("reading", done=backend.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
+            name = f"{build_id}-{scanned.waves}"
+            with backend.stopping(), backend.scan(name, pack(wave, cores), request.sources) as found:
                 seconds = time.monotonic() - start
                 begin_phase(_RECORDING)
-                results = found.where("segment IS NOT NULL").select("segment.*")
-                ensure_logs_visible(results)
-                events = found.where("event IS NOT NULL").select("event.*")
-                scanned.rows_changed += catalog.record_scanned(results, events, build_id)
-                count_scanned(results, scanned.counts)
+                scanned.rows_changed += found.record(build_id)
+                found.count(scanned.counts)
             scanned.seconds += seconds
             bytes_a_second = max(1.0, read_bytes / seconds)
-    scanned.read_seconds = counters.done().seconds
+    scanned.read_seconds = backend.done().seconds
     return scanned
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.common.catalog.catalog import Catalog
-from kidxlib.audit.finding import Verdict
 from kidxlib.audit.rows import broken_files
 from kidxlib.build.plan import Plan, repairs
 from kidxlib.build.source import Source
-from kidxlib.catalog.findings import JudgedFile
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.build.protocol import KnownCatalog
 from kidxlib.storage.location import location
 from kidxlib.terminal.audit import say_broken_logs
 
 
-def repairs_of_last_audits(catalog: Catalog, plan: Plan, sources: Sequence[Source]) -> Plan:
+def repairs_of_last_audits(catalog: KnownCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
     """What of a plan was broken when each partition was audited last. Broken logs are reported: no repair mends them.
 
     Raises:
@@ -29,8 +27,7 @@ def repairs_of_last_audits(catalog: Catalog, plan: Plan, sources: Sequence[Sourc
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with ./spark-submit.sh "
                 f"verify_index --source {source.name}={source.path} --catalog {catalog.path}"
             )
-    found = catalog.last_findings([source.name for source in sources], [Verdict.BROKEN.value])
-    files = JudgedFile.of_arrow(found.select(*JudgedFile.names()).toArrow())
+    files = catalog.broken_files([source.name for source in sources])
     directories = {partition.key: str(partition.index_directory) for partition in plan.partitions}
     for file in files:
         directory = directories.get(file.partition_key)

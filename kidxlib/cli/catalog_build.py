@@ -1,0 +1,25 @@
+"""`kidx build --catalog`: the build that ./spark-submit.sh build_index does, by this machine's processes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kidxlib.operations.build.local import open_local
+from kidxlib.operations.build.request import BuildOptions, build_request
+from kidxlib.operations.build.run import run_build
+from kidxlib.run.result import RunResult
+
+
+def build_with_catalog(*, processes: int | None, dry_run: bool, as_json: bool, **options: Any) -> RunResult:
+    """Read what is new or has changed since the catalog's last build, and record it there.
+
+    Args:
+        processes: how many read; None for one a core.
+        options: those of `BuildOptions`, but for the database.
+
+    Raises:
+        KidxError: as `run_build`.
+    """
+    request = build_request(BuildOptions(database=None, **options))
+    return run_build(request, partial(open_local, processes=processes), dry_run=dry_run, as_json=as_json)

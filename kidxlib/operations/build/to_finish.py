@@ -1,0 +1,119 @@
+"""What partitions are finished from: rows of the catalog, in files that workers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kidxlib.build.changes import FirstPresent
+from kidxlib.build.tasks import PartitionTask
+from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.matching import Flags, Values, positions_in
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results import TO_FINISH
+from kidxlib.catalog.segment_views import SegmentToFinish
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.transactions import PRODUCER_EVENTS
+from kidxlib.engine.scratch import writing_in
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.build.finish_work import PartitionsToFinish
+from kidxlib.recovery.outcome import ABSENT
+from kidxlib.tables.protocol import Tables
+from kidxlib.tables.scope import scope_of
+
+#: Rows of a group of a file: a worker holds as many.
+_ROWS_PER_GROUP: Final = 65_536
+_WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
+
+
+def partitions_to_finish(
+    tables: Tables,
+    tasks: Mapping[PartitionKey, PartitionTask],
+    first_present: Mapping[PartitionKey, FirstPresent],
+    shares: int,
+    directory: Path,
+) -> Iterator[PartitionsToFinish]:
+    """The partitions in as many shares, each with the file that it is finished from.
+
+    Args:
+        tasks, first_present: of the same partitions.
+        directory: of the files; an empty one.
+    """
+    wanted = _wanted(first_present)
+    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
+    heads = _heads(tables, wanted, scope)
+    events = _events(tables, heads, scope)
+    keys = sorted(tasks)
+    for number in range(shares):
+        of_share = keys[len(keys) * number // shares : len(keys) * (number + 1) // shares]
+        path = str(directory / f"{number}.parquet")
+        rows = pa.concat_tables([_of(heads, of_share), _of(events, of_share)])
+        rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
+        with writing_in(directory.parent):
+            pq.write_table(rows, path, row_group_size=_ROWS_PER_GROUP, compression="lz4")
+        yield PartitionsToFinish(path, {key: tasks[key] for key in of_share})
+
+
+def _wanted(first_present: Mapping[PartitionKey, FirstPresent]) -> pa.Table:
+    """The partitions, with the topic id and the base offset of the first segment that each has now."""
+    rows = [(*key, first.topic_id, first.base_offset) for key, first in first_present.items()]
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED)
+
+
+def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> pa.Table:
+    """Rows of `TO_FINISH` that are of segments.
+
+    Segments that are gone or deleted count as long as they lie before the first one that is present, and are of the
+    same topic: retention took them, and what was seen in them still holds. After it, compaction may have merged them
+    into others.
+    """
+    names = list(dict.fromkeys([*SEGMENTS.key, "status", "topic_id", *SegmentToFinish.names()]))
+    rows = tables.read(SEGMENTS, names, scope)
+    at = positions_in(rows, wanted, PARTITIONS.key)
+    rows, at = rows.filter(at >= 0), at[at >= 0]
+    now = wanted.take(at)
+    is_absent: Values = pc.is_in(rows["status"], value_set=pa.array([status.value for status in ABSENT]))
+    absent = _flags(is_absent)
+    earlier = _flags(pc.less(rows["base_offset"], now["first"]))
+    some, other = rows["topic_id"], now["topic_id"]
+    is_same: Values = pc.or_(pc.equal(some, other).fill_null(False), pc.and_(some.is_null(), other.is_null()))
+    same_topic = _flags(is_same)
+    usable: Values = pa.array(~absent | (earlier & same_topic))
+    rows = rows.filter(usable)
+    return _filled(rows, "segment", np.full(rows.num_rows, -1))
+
+
+def _events(tables: Tables, heads: pa.Table, scope: Sequence[Condition]) -> pa.Table:
+    """Rows of `TO_FINISH` that are of events."""
+    rows = tables.read(PRODUCER_EVENTS, None, scope)
+    rows = rows.filter(positions_in(rows, heads, SEGMENTS.key) >= 0)
+    return _filled(rows, "event", rows["position"].to_numpy())
+
+
+def _filled(rows: pa.Table, kind: str, positions: Values) -> pa.Table:
+    """Rows of `TO_FINISH` with one kind filled."""
+    inside = TO_FINISH.field(kind).type
+    struct = pa.StructArray.from_arrays(
+        [rows[field.name].combine_chunks().cast(field.type) for field in inside], fields=list(inside)
+    )
+    columns = {name: rows[name] for name in SEGMENTS.key} | {"position": pa.array(positions), kind: struct}
+    nothing = pa.nulls(rows.num_rows)
+    return pa.table([columns.get(field.name, nothing).cast(field.type) for field in TO_FINISH], schema=TO_FINISH)
+
+
+def _of(rows: pa.Table, keys: Sequence[PartitionKey]) -> pa.Table:
+    """The rows of some partitions."""
+    columns = zip(*keys, strict=True)
+    wanted = pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
+    return rows.filter(positions_in(rows, wanted, PARTITIONS.key) >= 0)
+
+
+def _flags(column: Values) -> Flags:
+    flags: Flags = column.to_numpy().astype(np.bool_)
+    return flags
