@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 import click
@@ -39,7 +38,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
 
     With --catalog, also record every segment in that catalog, and read only those that are new or have changed since
     its last build: the same as ./spark-submit.sh build_index, and the same catalog. --source takes several log dirs.
-    Without --catalog, all is read and nothing but the index files is kept.
+    Without --catalog, all is read, nothing but the index files is kept, and no settings file is read.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, found
     now or recorded earlier; 1 failed. 0 means that recovery accepts each log; kidx verify tells whether something is
@@ -59,5 +58,9 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
     if directory is None:
         raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
     as_json = options.pop("as_json")
-    of_request = {field.name for field in dataclasses.fields(CataloglessOptions)}
+    for parameter in ("catalog", *_OF_CATALOGS):
+        del options[parameter]
+    request = build_request(directory, **options)
+    built = run_build(request)
+    (show_json if as_json else show_summary)(request, built)
     return run_result(built)

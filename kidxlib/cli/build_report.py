@@ -7,6 +7,7 @@ from typing import Any
 from kidxlib.cli.build_request import LocalBuildRequest
 from kidxlib.cli.build_run import Built
 from kidxlib.format.not_segments import NotASegment
+from kidxlib.run.result import RunResult
 from kidxlib.terminal.build import print_counts, print_rate, print_skipped
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
@@ -35,6 +36,19 @@ def show_summary(request: LocalBuildRequest, built: Built) -> None:
     print_skipped((reason.value, count) for reason, count in built.plan.skipped.counts.items())
     print_rate(built.counts.log_bytes, built.scan_seconds, built.seconds)
     print_line(f"index files: {request.index_dir or 'beside the segments'}")
+
+
+def run_result(built: Built) -> RunResult:
+    """How the run ended, as builds with a catalog tell it."""
+    return RunResult(
+        code=exit_code(built),
+        counts={
+            "partitions": len(built.plan.partitions),
+            "segments": built.counts.segments,
+            "not_well": built.counts.problem_count,
+        },
+        bytes=built.counts.log_bytes,
+    )
 
 
 def exit_code(built: Built) -> ExitCode:

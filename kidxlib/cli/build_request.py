@@ -10,7 +10,7 @@ from kidxlib.build.directories import Target
 from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
 from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.storage.location import Location
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
@@ -50,16 +50,16 @@ def build_request(
     index_dir: str | None,
     in_place: bool,
     accept_truncated: bool,
-    topics: str,
-    interval_bytes: int,
-    max_index_bytes: int,
-    verify_crc: bool,
-    snapshots: bool,
-    epochs: bool,
+    topics: str | None,
+    interval_bytes: int | None,
+    max_index_bytes: int | None,
+    verify_crc: bool | None,
+    snapshots: bool | None,
+    epochs: bool | None,
     repair: bool,
     processes: int | None,
 ) -> LocalBuildRequest:
-    """The options of the command as they were given.
+    """The options of the command as they were given; Kafka's defaults for those that were not.
 
     Raises:
         UsageError: they cannot be taken together, or a directory is none that can be read or written.
@@ -74,9 +74,13 @@ def build_request(
         index_dir=place,
         target=Target(index_dir=place, by_source=False),
         publish_truncated=accept_truncated or not in_place,
-        topics=parse_topics(topics),
-        options=RecoverOptions(interval_bytes=interval_bytes, max_index_bytes=max_index_bytes, verify_crc=verify_crc),
-        auxiliary_files=REPAIRED_AUXILIARY_FILES if repair else AuxiliaryFiles(snapshots, epochs),
+        topics=parse_topics(".*" if topics is None else topics),
+        options=RecoverOptions(
+            interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes,
+            max_index_bytes=MAX_INDEX_BYTES_DEFAULT if max_index_bytes is None else max_index_bytes,
+            verify_crc=verify_crc is not False,
+        ),
+        auxiliary_files=REPAIRED_AUXILIARY_FILES if repair else AuxiliaryFiles(bool(snapshots), bool(epochs)),
         repair=repair,
         processes=processes or os.cpu_count() or 1,
     )

@@ -14,8 +14,8 @@ from kidxlib.build.plan import Plan, log_dirs_to_lock, repairs
 from kidxlib.build.summary import Counts
 from kidxlib.cli.build_request import LocalBuildRequest
 from kidxlib.cli.local_build import done_so_far, finish_partitions, removing_held, scan_segments
-from kidxlib.engine.scratch import scratch_directory
 from kidxlib.engine.processes import Workers
+from kidxlib.engine.scratch import scratch_directory
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import sweep

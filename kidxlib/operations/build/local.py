@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
-from kidxlib.engine.scratch import scratch_directory
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
+from kidxlib.engine.scratch import scratch_directory
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.backend import EngineBackend
 from kidxlib.operations.build.request import BuildRequest

@@ -82,7 +82,8 @@ def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> pa.T
     absent = _flags(is_absent)
     earlier = _flags(pc.less(rows["base_offset"], now["first"]))
     some, other = rows["topic_id"], now["topic_id"]
-    is_same: Values = pc.or_(pc.equal(some, other).fill_null(False), pc.and_(some.is_null(), other.is_null()))
+    are_equal: Values = pc.equal(some, other).fill_null(False)
+    is_same: Values = pc.or_(are_equal, pc.and_(some.is_null(), other.is_null()))
     same_topic = _flags(is_same)
     usable: Values = pa.array(~absent | (earlier & same_topic))
     rows = rows.filter(usable)
