@@ -63,11 +63,14 @@ def as_entry(row: dict[str, Any]) -> bytes:
     return bytes(2) + b"".join(number.to_bytes(8) for number in numbers)
 
 
-@pytest.fixture(params=[build_here, kidx_build_here], ids=["spark", "kidx"])
-def run_build(request: pytest.FixtureRequest) -> BuildHere:
-    """The same run by either engine."""
-    run: BuildHere = request.param
-    return run
+#: What each engine does in its own way; the rest of a build is one code, and tests/jobs/build/test_engines.py compares.
+by_both = pytest.mark.parametrize("run_build", [build_here, kidx_build_here], ids=["spark", "kidx"])
+
+
+@pytest.fixture
+def run_build() -> BuildHere:
+    """The quicker engine."""
+    return kidx_build_here
 
 
 @pytest.fixture
@@ -88,6 +91,7 @@ def tree(directory: Path) -> dict[str, bytes]:
     }
 
 
+@by_both
 def test_every_golden_segment_gets_kafkas_bytes_and_a_row_that_says_how_it_ended(
     place: Place, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
@@ -165,6 +169,7 @@ def test_a_second_build_opens_no_log_and_changes_no_row(place: Place, log_dir: P
     assert [path.name for path in place.catalog.glob("_staging/*")] == ["of-it"]
 
 
+@by_both
 def test_only_what_changed_is_read_again(place: Place, log_dir: Path) -> None:
     """Each kind of change, one after the other: the logs opened are those of the change, and the catalog follows."""
     read_while_building(place, log_dir)
@@ -222,6 +227,7 @@ def test_only_what_changed_is_read_again(place: Place, log_dir: Path) -> None:
     assert still_there == tree(whole_build.index_dir)
 
 
+@by_both
 def test_transactions_are_derived_from_the_catalog_without_reading_old_logs(place: Place, log_dir: Path) -> None:
     """The last segment grows while retention takes the first ones: what those held is known, and no log is opened."""
     logs = sorted((log_dir / "txn-mixed-0").glob("*.log"))
@@ -253,6 +259,7 @@ def test_transactions_are_derived_from_the_catalog_without_reading_old_logs(plac
     assert (place.index_dir / "txn-mixed-0" / "leader-epoch-checkpoint").exists()
 
 
+@by_both
 def test_a_segment_on_whose_producers_kafka_fails_is_quarantined(place: Place, tmp_path: Path) -> None:
     """Only its partition's order shows it: a transaction began in the segment before. Said once, and then known."""
     transactional = Batch(producer_id=7, producer_epoch=0, attributes=ATTRIBUTE_TRANSACTIONAL)
@@ -298,6 +305,7 @@ def test_what_compaction_chose_stays_until_someone_says_otherwise(place: Place, 
     assert {row["interval_source"] for row in place.segments()} == {"settings"}
 
 
+@by_both
 def test_in_place_writes_beside_the_segments_and_keeps_what_a_corrupt_log_has(place: Place, log_dir: Path) -> None:
     """The bytes of an index directory, under the log dir's lock; a truncated segment's files stay until that is
     accepted.
@@ -346,6 +354,7 @@ def test_partitions_hold_what_the_checkpoint_files_say(place: Place, log_dir: Pa
     assert ended.json["notes"] == []
 
 
+@by_both
 def test_waves_and_several_sources_give_the_same_rows_as_one_wave_of_each(
     place: Place, log_dir: Path, tmp_path: Path
 ) -> None:

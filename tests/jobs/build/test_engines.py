@@ -1,0 +1,178 @@
+"""Spark and kidx write one catalog: the same rows, whoever writes, in turn and at the same time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import lit
+
+from jobs.common.spark.session import session
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import TABLES
+from tests.support.logs import golden
+from tests.support.logs.batches import Batch, encode
+from tests.support.logs.random_logs import write_random_log
+from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here
+
+#: What is another in each run, or with each engine.
+_OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_folder", "options")
+#: What no fact of a segment is: by which requests its log was read.
+_OF_THE_ENGINE: Final = ("read_requests", "read_bytes")
+_NOW: Final = "2026-11-24T10:00:00Z"
+#: How many times two write at once.
+_PAIRS: Final = 10
+
+_spawn: Any = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(golden.SAMPLES, tmp_path / "kafka-logs"))
+
+
+def _begin(log_dir: Path) -> None:
+    """The sample, as it is."""
+
+
+def _change(log_dir: Path) -> None:
+    """A segment grows, a topic comes, retention takes a segment, a topic is deleted, and a crash harms two logs."""
+    with sorted((log_dir / "plain-zstd-0").glob("*.log"))[-1].open("ab") as grown:
+        grown.writelines(encode(1_000_000, [Batch()]))
+    write_random_log(log_dir / "new-0", random.Random(1))
+    transactional = sorted((log_dir / "txn-mixed-0").glob("*.log"))
+    transactional[0].unlink()
+    shutil.rmtree(log_dir / "append-time-0")
+    os.truncate(transactional[-1], transactional[-1].stat().st_size - 10)
+    flipped = next((log_dir / "compacted-0").glob("*.log"))
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 2] ^= 1
+    flipped.write_bytes(content)
+
+
+def _come_back(log_dir: Path) -> None:
+    """The deleted topic is there again, the logs are whole, and the new topic has gone."""
+    shutil.rmtree(log_dir)
+    shutil.copytree(golden.SAMPLES, log_dir)
+
+
+_STEPS: Final[tuple[Callable[[Path], None], ...]] = (_begin, _change, _come_back)
+
+
+def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path) -> None:
+    """After every step of a history, each table is the one that Spark alone wrote, by name, row and value."""
+    writers: dict[str, Sequence[BuildHere]] = {
+        "spark": (build_here,),
+        "kidx": (kidx_build_here,),
+        "spark-kidx": (build_here, kidx_build_here),
+        "kidx-spark": (kidx_build_here, build_here),
+    }
+    versions: dict[str, list[dict[str, int]]] = {name: [] for name in writers}
+    for number, step in enumerate(_STEPS):
+        step(log_dir)
+        ended = {name: _build(turns[number % len(turns)], log_dir, tmp_path / name) for name, turns in writers.items()}
+        codes = {name: one.code for name, one in ended.items()}
+        assert len(set(codes.values())) == 1, (step.__doc__, codes)
+        files = {name: _files(tmp_path / name) for name in writers}
+        assert [name for name in writers if files[name] != files["spark"]] == [], step.__doc__
+        for name in writers:
+            versions[name].append(_versions(tmp_path / name / "catalog"))
+    with session("test") as spark:
+        for table in TABLES:
+            expected = _history(spark, tmp_path / "spark" / "catalog", table, versions["spark"])
+            for name in writers.keys() - {"spark"}:
+                found = _history(spark, tmp_path / name / "catalog", table, versions[name])
+                assert (found is None) == (expected is None), (name, table.name)
+                if found is not None and expected is not None:
+                    assert_df_equality(found, expected, ignore_row_order=True)
+
+
+def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path) -> None:
+    """Both make the catalog, and go on: of one source, and each of its own. No row is lost, and no key comes twice."""
+    for source in ("own of kidx", "own of spark"):
+        (tmp_path / source).mkdir()
+    for number in range(_PAIRS):
+        for source in ("own of kidx", "own of spark"):
+            write_random_log(tmp_path / source / f"topic-{number}", random.Random(number))
+        write_random_log(log_dir / f"topic-{number}", random.Random(number))
+        process = _spawn.Process(target=_build_all, args=("kidx", log_dir, tmp_path))
+        process.start()
+        _build_all("spark", log_dir, tmp_path)
+        process.join()
+        assert process.exitcode == 0
+        for table in TABLES:
+            if not (tmp_path / "catalog" / table.name).exists():
+                continue
+            keys = DeltaTable(tmp_path / "catalog" / table.name).to_pyarrow_table(columns=list(table.key)).to_pylist()
+            twice = [key for key, count in Counter(tuple(key.values()) for key in keys).items() if count > 1]
+            assert twice == [], table.name
+        expected = {
+            (source, path.parent.name, int(path.stem))
+            for source in ("kafka-logs", "own of kidx", "own of spark")
+            for path in (tmp_path / source).rglob("*.log")
+        }
+        found = DeltaTable(tmp_path / "catalog" / "segments").to_pyarrow_table(
+            columns=["source", "topic", "partition", "base_offset", "log_bytes", "log_path"]
+        )
+        assert {
+            (row["source"], f"{row['topic']}-{row['partition']}", row["base_offset"]) for row in found.to_pylist()
+        } == expected
+        assert all(row["log_bytes"] == Path(row["log_path"]).stat().st_size for row in found.to_pylist())
+
+
+def _build_all(engine: str, log_dir: Path, directory: Path) -> None:
+    """What one of two writers reads: the source that both read, and its own."""
+    run = {"spark": build_here, "kidx": kidx_build_here}[engine]
+    sources = (log_dir, directory / f"own of {engine}")
+    named = [argument for source in sources for argument in ("--source", f"{source.name}={source}")]
+    where = ("--index-dir", directory / "index", "--catalog", directory / "catalog")
+    ended = run(*named, *where)
+    assert ended.code in (0, 3), ended.err
+
+
+def _build(run: BuildHere, log_dir: Path, directory: Path) -> Ended:
+    where = ("--index-dir", directory / "index", "--catalog", directory / "catalog")
+    ended = run("--source", f"broker={log_dir}", *where, "--epochs", "--snapshots", "--now", _NOW, "--json")
+    assert ended.code in (0, 3), ended.err
+    return ended
+
+
+def _versions(catalog: Path) -> dict[str, int]:
+    """Of the tables that there are."""
+    return {
+        table.name: DeltaTable(catalog / table.name).version() for table in TABLES if (catalog / table.name).exists()
+    }
+
+
+def _history(spark: SparkSession, catalog: Path, table: Table, versions: Sequence[dict[str, int]]) -> DataFrame | None:
+    """A table as it was after each step, without what is another in each run; None where there is no such table."""
+    names = [name for name in table.schema().names if name not in (*_OF_THE_RUN, *_OF_THE_ENGINE)]
+    after_steps = [
+        spark.read.format("delta")
+        .option("versionAsOf", of_tables[table.name])
+        .load(str(catalog / table.name))
+        .select(lit(number).alias("step"), *names)
+        for number, of_tables in enumerate(versions)
+        if table.name in of_tables
+    ]
+    return reduce(DataFrame.union, after_steps) if after_steps else None
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    index_dir = directory / "index"
+    return {
+        str(path.relative_to(index_dir)): path.read_bytes()
+        for path in index_dir.rglob("*")
+        if path.is_file() and not path.name.startswith(".kidx-")
+    }
