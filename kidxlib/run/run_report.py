@@ -30,7 +30,7 @@ def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
 
 
 def reports_run_of(name: str) -> Callable[[Callable[..., RunResult]], Callable[..., ExitCode]]:
-    """As `reports_run`, for a command that reports what it does by the name of a job: who watches asks for that one,
+    """Do what `reports_run` does, for a command that reports by the name of a job: who watches asks for that one,
     whichever engine did it.
     """
     return functools.partial(_reporting, name=name)

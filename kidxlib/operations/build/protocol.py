@@ -126,7 +126,7 @@ class BuildBackend(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Of what does the work, besides this project and Python: recorded in `builds`."""
+        """Versions of what does the work, besides this project and Python: recorded in `builds`."""
 
     def beginning_workers(self, wanted: bool) -> AbstractContextManager[None]:
         """Within the context workers start, if wanted, while something else is done."""
