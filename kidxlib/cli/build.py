@@ -50,8 +50,9 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
         # Who keeps no catalog does not wait for what this imports.
         from kidxlib.cli.catalog_build import build_with_catalog
 
-        sources = options.pop("sources") if directory is None else (directory,)
-        return build_with_catalog(sources=sources, **options)
+        if directory is not None:
+            options["sources"] = (directory,)
+        return build_with_catalog(**options)
     for parameter, option in _OF_CATALOGS.items():
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{option}: only for a build with a catalog; name it with --catalog DIR")
