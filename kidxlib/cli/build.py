@@ -14,6 +14,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 
 #: What only a build with a catalog has, by its parameter.
@@ -47,8 +48,8 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
     if options["catalog"] is not None:
         if directory is not None and options["sources"]:
             raise UsageError(f"DIR {directory} and --source: give one of them")
-        # Who keeps no catalog does not wait for what this imports.
-        from kidxlib.cli.catalog_build import build_with_catalog
+        with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
+            from kidxlib.cli.catalog_build import build_with_catalog
 
         if directory is not None:
             options["sources"] = (directory,)

@@ -13,6 +13,7 @@ from kidxlib.lookup.known_partitions import no_such_partition
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.storage.checkpoints import read_checkpoints
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.integer_range import IntegerRange
 from kidxlib.terminal.seek import show_answers
@@ -79,12 +80,8 @@ def seek(
 
 
 def _in_catalog(catalog: str, wanted: TopicPartition, source: str | None) -> list[tuple[str, Seeker | str]]:
-    try:  # here, as only this takes a library that the wheel does not bring along, and 200 ms
+    with needing_packages("--catalog"):  # and 200 ms
         from kidxlib.cli.catalog import seekers_in_catalog
-    except ModuleNotFoundError as error:
-        if error.name != "deltalake":
-            raise
-        raise UsageError("--catalog: needs the package deltalake; install kidx[catalog]") from error
     return seekers_in_catalog(catalog, wanted, source)
 
 

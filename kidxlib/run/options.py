@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.errors import UsageError
-from kidxlib.run.settings import SETTINGS_FILE
+from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.options import shared as of_kidx
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -13,10 +13,10 @@ import click
 
 from kidxlib.errors import UsageError
 from kidxlib.run.json_line import STANDARD_ERROR, SUFFIXES, json_line_file, write_json_line
-from kidxlib.run.metrics import ensure_collected, write_metrics
 from kidxlib.run.options import ensure_parent_exists
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.progress import end_phases
 from kidxlib.terminal.signals import Interrupted
@@ -56,6 +56,8 @@ def _reporting(job: Callable[..., RunResult], name: str) -> Callable[..., ExitCo
     @functools.wraps(job)
     def command(metrics_file: Path | None, json_line: str | None, **options: Any) -> ExitCode:
         if metrics_file is not None:
+            with needing_packages("--metrics-file"):
+                from kidxlib.run.metrics import ensure_collected, write_metrics
             ensure_collected(metrics_file)
         if json_line not in (None, STANDARD_ERROR):
             ensure_parent_exists("--json-line", Path(json_line))

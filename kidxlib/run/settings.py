@@ -8,13 +8,10 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.toml_file import TomlTable, checked, pattern, read_text
 
 _YEAR_SECONDS: Final = 365 * 24 * 3600
-
-#: The checkout, or the directory of a release, in which kidx.zip holds this module.
-PROJECT: Final = next(path for path in Path(__file__).resolve().parents[2:] if path.is_dir())
-SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
 
 
 def _is_pattern(text: str) -> str:

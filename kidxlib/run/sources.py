@@ -8,7 +8,8 @@ from typing import Final
 from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.run.settings import PROJECT, BuildSettings
+from kidxlib.run.project import PROJECT
+from kidxlib.run.settings import BuildSettings
 from kidxlib.terminal.options.sources import parse_sources
 
 SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")

@@ -12,7 +12,7 @@ import pytest
 from jobs.common.compaction.request import CliOptions, compaction_request
 from jobs.common.retention.request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.errors import UsageError
-from kidxlib.run.settings import SETTINGS_FILE
+from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.times import to_ms
 
 

@@ -128,6 +128,14 @@ def test_the_command_builds_audits_and_seeks(environment: Path, tmp_path: Path) 
         2,
         "error: --catalog: needs the package deltalake; install kidx[catalog]\n",
     )
+    places = ("--index-dir", tmp_path / "index")
+    ended = _kidx(environment, "build", logs, *places, "--catalog", tmp_path / "catalog", cwd=tmp_path)
+    assert ended.returncode == 2 and ended.stderr.startswith("error: --catalog: needs the package "), ended
+    ended = _kidx(environment, "build", logs, *places, "--metrics-file", tmp_path / "run.prom", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: --metrics-file: needs the package prometheus_client; install kidx[catalog]\n",
+    )
 
 
 def test_the_library_recovers_as_its_page_says(environment: Path, tmp_path: Path) -> None:

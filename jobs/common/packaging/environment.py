@@ -14,7 +14,7 @@ from typing import Final
 import pyspark
 
 from kidxlib.errors import KidxError
-from kidxlib.run.settings import PROJECT
+from kidxlib.run.project import PROJECT
 from kidxlib.terminal.console import note
 
 ENVIRONMENT: Final = "environment.tar.gz"

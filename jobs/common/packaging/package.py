@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from jobs.common.packaging.environment import ENVIRONMENT, environment_key, pack_environment
 from jobs.common.packaging.release import write_release
 from kidxlib.errors import UsageError
-from kidxlib.run.settings import PROJECT
+from kidxlib.run.project import PROJECT
 from kidxlib.terminal.command import run
 from kidxlib.terminal.console import print_line
 from kidxlib.terminal.exit_codes import ExitCode

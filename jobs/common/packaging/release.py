@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from kidxlib.run.settings import PROJECT
+from kidxlib.run.project import PROJECT
 
 #: What it holds of the project, besides the modules.
 _FILES: Final = (

@@ -9,7 +9,8 @@ import pytest
 
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
-from kidxlib.run.settings import SETTINGS_FILE, Settings, read_settings
+from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.settings import Settings, read_settings
 from tests.jobs.archive import assert_refused
 from tests.support.spark.jobs import Ended, build_here, compact_here, forget_here, retention_here, run_here, seek_here
 

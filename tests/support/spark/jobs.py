@@ -28,7 +28,7 @@ from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.build import build as kidx_build
-from kidxlib.run.settings import SETTINGS_FILE
+from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.terminal import without_progress
 
