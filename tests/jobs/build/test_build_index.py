@@ -169,7 +169,6 @@ def test_a_second_build_opens_no_log_and_changes_no_row(place: Place, log_dir: P
     assert [path.name for path in place.catalog.glob("_staging/*")] == ["of-it"]
 
 
-@by_both
 def test_only_what_changed_is_read_again(place: Place, log_dir: Path) -> None:
     """Each kind of change, one after the other: the logs opened are those of the change, and the catalog follows."""
     read_while_building(place, log_dir)
@@ -354,7 +353,6 @@ def test_partitions_hold_what_the_checkpoint_files_say(place: Place, log_dir: Pa
     assert ended.json["notes"] == []
 
 
-@by_both
 def test_waves_and_several_sources_give_the_same_rows_as_one_wave_of_each(
     place: Place, log_dir: Path, tmp_path: Path
 ) -> None:

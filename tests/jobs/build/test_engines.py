@@ -32,8 +32,8 @@ _OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves"
 #: What no fact of a segment is: by which requests its log was read.
 _OF_THE_ENGINE: Final = ("read_requests", "read_bytes")
 _NOW: Final = "2026-11-24T10:00:00Z"
-#: How many times two write at once.
-_PAIRS: Final = 10
+#: How many times two write at once: in each run of the tests, and with `--exhaustive`.
+_PAIRS, _PAIRS_EXHAUSTIVE = 2, 10
 
 _spawn: Any = multiprocessing.get_context("spawn")
 
@@ -99,11 +99,11 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path)
                     assert_df_equality(found, expected, ignore_row_order=True)
 
 
-def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path) -> None:
+def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path, exhaustive: bool) -> None:
     """Both make the catalog, and go on: of one source, and each of its own. No row is lost, and no key comes twice."""
     for source in ("own-of-kidx", "own-of-spark"):
         (tmp_path / source).mkdir()
-    for number in range(_PAIRS):
+    for number in range(_PAIRS_EXHAUSTIVE if exhaustive else _PAIRS):
         for source in ("own-of-kidx", "own-of-spark"):
             write_random_log(tmp_path / source / f"topic-{number}", random.Random(number))
         write_random_log(log_dir / f"topic-{number}", random.Random(number))
