@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import hypothesis
 import pytest
 
+from kidxlib.terminal.progress import end_phases
 from tests.support.logs import golden
 from tests.support.object_store import CREDENTIALS, ObjectStore, object_store, use
 
@@ -103,6 +104,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     node.config.stash.setdefault(LINES, []).extend(getattr(node, "workeroutput", {}).get(_LINES_OUTPUT, []))
+
+
+@pytest.fixture(autouse=True)
+def _no_phase_is_left() -> Iterator[None]:
+    """What a test began, as a session of Spark that it opened itself, is not told in the next test's standard error."""
+    yield
+    end_phases()
 
 
 @pytest.fixture
