@@ -109,7 +109,7 @@ def _known(plan: Plan) -> pa.Table:
         **{name: keys[name] for name in keys.column_names},
         **{name: rows[name] for name in ("active", "log_bytes", "log_mtime_ns", "log_inode")},
         "log_path": paths_of_logs(plan.log_directories(), rows),
-        "index_folder": folders.take(rows["listed_partition"].combine_chunks()),
+        "index_directory": folders.take(rows["listed_partition"].combine_chunks()),
         "topic_id": pa.nulls(rows.num_rows),
         "transaction_index_bytes": pa.nulls(rows.num_rows),
     }

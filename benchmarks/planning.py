@@ -125,7 +125,7 @@ def _make(place: Path, partitions: int) -> None:
         copies = F.broadcast(spark.createDataFrame(versions, "copy int, mtime_ns long, inode long"))
         for table, of_copy in ((SEGMENTS, ("partition", "base_offset")), (PARTITIONS, ("partition",))):
             rows = catalog.read(table).crossJoin(copies).withColumn("partition", F.col("copy"))
-            for path in ("log_path", "index_folder", "folder"):
+            for path in ("log_path", "index_directory", "directory"):
                 if path in rows.columns:
                     moved = F.concat(F.lit("/bench-"), F.col("copy"))
                     rows = rows.withColumn(path, F.regexp_replace(path, F.lit("/bench-0(?=/|$)"), moved))

@@ -102,7 +102,7 @@ def _generate(path: Path, segments: int, partitions: int) -> None:
                 F.lpad((number * _OFFSETS).cast("string"), 20, "0"),
                 F.lit(".log"),
             ),
-            "index_folder": F.concat(F.lit("/nowhere/index/"), name),
+            "index_directory": F.concat(F.lit("/nowhere/index/"), name),
             "catalog_version": F.lit(CATALOG_VERSION),
             "build_id": F.lit("generated"),
         }
@@ -111,7 +111,7 @@ def _generate(path: Path, segments: int, partitions: int) -> None:
             "first_base_offset": F.lit(0).cast("long"),
             "clean_shutdown": F.lit(True),
             "present": F.lit(True),
-            "folder": F.concat(F.lit("/nowhere/logs/"), name),
+            "directory": F.concat(F.lit("/nowhere/logs/"), name),
             "build_id": F.lit("generated"),
         }
         rows = spark.range(0, segments, 1, 8)

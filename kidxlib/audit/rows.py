@@ -135,7 +135,7 @@ def _partition(source: str, task: PartitionAudit, simulation: StartupSimulation)
         source=source,
         topic=task.topic_partition.topic,
         partition=task.topic_partition.partition,
-        folder=str(task.directory),
+        directory=str(task.directory),
         clean_shutdown=task.last_stop.clean_shutdown,
         log_start_offset=simulation.log_start_offset,
         log_end_offset=simulation.log_end_offset,

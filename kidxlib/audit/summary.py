@@ -134,6 +134,6 @@ class AuditSummary:
 
 def _failures(partition: StartupPartitionRow) -> Iterable[str]:
     """Each with the place that it is about."""
-    directory = partition.folder
+    directory = partition.directory
     for failure in partition.failure.split("\n") if partition.failure else ():
         yield failure if failure.startswith(f"{os.path.dirname(directory)}/") else f"{directory}: {failure}"

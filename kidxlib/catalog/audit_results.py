@@ -94,7 +94,7 @@ class StartupRow(SegmentKey):
 class StartupPartitionRow(PartitionOfSource):
     """What a broker's next start would make of a partition."""
 
-    folder: str = column("its directory")
+    directory: str = column("its directory")
     clean_shutdown: bool = column("the broker of its log dir stopped cleanly")
     log_start_offset: int | None = column("where its log would start")
     log_end_offset: int | None = column("where it would end")

@@ -33,7 +33,7 @@ class BuildRow(Row):
     finished: int | None = column("partitions whose transactions were derived again")
     aborted_transactions: int | None = column("aborted transactions in them")
     by_transaction_index: Mapping[str, int] | None = column("their segments, by what publishing did with .txnindex")
-    left_alone: Mapping[str, int] = column("files and directories that are no segments, by reason")
+    skipped: Mapping[str, int] = column("files and directories that are no segments, by reason")
     rows_changed: int = column("rows of segments that this run added or changed")
 
 

@@ -23,7 +23,7 @@ class PartitionRow(PartitionOfSource):
     cleaner_offset: int | None = column("from cleaner-offset-checkpoint; null: not there")
     clean_shutdown: bool = column("the log dir says that its broker stopped cleanly")
     present: bool = column("the directory was there when its source was last listed")
-    folder: str = column("the partition's directory")
+    directory: str = column("the partition's directory")
     build_id: str = column("the build that found this row's facts")
 
 
@@ -44,4 +44,4 @@ class PartitionToSearch(Row):
     partition: Int32
     log_start_offset: int | None
     log_end_offset: int | None
-    folder: str
+    directory: str

@@ -49,10 +49,10 @@ class CompactedFile(PartitionOfSource):
     bytes_before: int = column("of the file, or of both")
     bytes_after: int | None = column("of the file, or of both, once it is changed")
     interval_before: Int32 | None = column("the interval that the indexes have")
-    scan_mean_before: int | None = column("bytes of log that a lookup walks through, on average")
-    scan_most_before: int | None = column("bytes of log that a lookup walks through at most")
-    scan_mean_after: int | None = column("the same average, by the new index")
-    scan_most_after: int | None = column("the same maximum, by the new index")
+    mean_scan_bytes_before: int | None = column("bytes of log that a lookup walks through, on average")
+    max_scan_bytes_before: int | None = column("bytes of log that a lookup walks through at most")
+    mean_scan_bytes_after: int | None = column("the same average, by the new index")
+    max_scan_bytes_after: int | None = column("the same maximum, by the new index")
 
 
 #: Of segments that were read: the facts and what publishing did; and what producers did in them.

@@ -26,7 +26,7 @@ class RetentionPlanRow(Row):
     warnings: Sequence[str] = column("what a person would not expect of that")
     bytes: int | None = column("size of the .log")
     largest_timestamp_ms: int | None = column("what its age is counted from, ms since the epoch")
-    of_mtime: bool = column("that is the modification time of the .log: no batch has a timestamp")
+    age_from_mtime: bool = column("that is the modification time of the .log: no batch has a timestamp")
     retention_ms: int = column("the topic's retention.ms; -1: no limit")
     retention_bytes: int = column("the topic's retention.bytes; -1: no limit")
     future_ms: int = column("by how much its largest timestamp lies in the future")
@@ -40,7 +40,7 @@ class RetentionPlanRow(Row):
     timestamp_on_disk_ms: int | None = column("what it would take for the largest timestamp")
     log_mtime_ns: int | None = column("modification time of the .log, ns since the epoch")
     log_path: str = column("the .log")
-    index_folder: str = column("directory of the index files")
+    index_directory: str = column("directory of the index files")
     cleanup_policy: str | None = column("the topic's cleanup.policy: delete, compact, compact,delete, or empty")
     remote_storage: bool | None = column("the topic's remote.storage.enable")
     policy_origins: Mapping[str, str] | None = column(
@@ -88,7 +88,7 @@ class SegmentToDelete(SegmentKey):
     bytes: int | None
     log_mtime_ns: int | None
     log_path: str
-    index_folder: str
+    index_directory: str
     log_inode: int | None
 
 
@@ -99,7 +99,7 @@ class SegmentInPlan(SegmentKey):
     reason: str
     bytes: int | None
     largest_timestamp_ms: int | None
-    of_mtime: bool
+    age_from_mtime: bool
     next_offset: int | None
     log_mtime_ns: int | None
     counted_bytes: int | None

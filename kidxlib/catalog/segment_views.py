@@ -29,7 +29,7 @@ class _IndexedSegment(Row):
     crc_checked: bool
     producer_state: str | None
     log_path: str
-    index_folder: str
+    index_directory: str
 
     @property
     def version(self) -> FileVersion | None:
@@ -114,7 +114,7 @@ class SegmentToSearch(Row):
     log_mtime_ns: int | None
     max_timestamp_ms: int | None
     offset_of_max_timestamp: int | None
-    index_folder: str
+    index_directory: str
     offset_index_bytes: int | None
     time_index_bytes: int | None
     leader_epochs: Sequence[LeaderEpochEntry] | None
@@ -135,4 +135,4 @@ class SegmentToPlan(Row):
     log_mtime_ns: int | None
     log_inode: int | None
     log_path: str
-    index_folder: str
+    index_directory: str

@@ -76,7 +76,7 @@ class ScannedSegmentRow(SegmentKey):
     log_mtime_ns: int | None = column("modification time of the .log, ns since the epoch")
     log_inode: int | None = column("inode number of the .log; null of an object, which has none")
     log_path: str = column("the .log")
-    index_folder: str = column("directory of the .index and .timeindex")
+    index_directory: str = column("directory of the .index and .timeindex")
     read_requests: int | None = column(
         "requests that reading the .log took, less those that the store's client repeats; null of a file"
     )

@@ -20,7 +20,7 @@ def show_json(request: LocalBuildRequest, built: Built) -> None:
         "index_dir": str(request.index_dir) if request.index_dir else None,
         "seconds": round(built.seconds, 3),
         "partitions": len(built.plan.partitions),
-        "left_alone": {reason.value: count for reason, count in sorted(built.plan.skipped.counts.items())},
+        "skipped": {reason.value: count for reason, count in sorted(built.plan.skipped.counts.items())},
     }
     if request.repair:
         shown["broken"] = sorted(

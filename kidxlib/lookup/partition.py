@@ -39,10 +39,10 @@ class CatalogedPartition:
         """The seeker that answers questions to this partition, or the reason why none can be answered."""
         rows = sorted(SegmentToSearch.of_arrow(self.segments), key=lambda row: row.base_offset)
         if not rows:
-            return f"{self.facts.folder}: no segment was there when the catalog was built"
+            return f"{self.facts.directory}: no segment was there when the catalog was built"
         log = Log(
             [_segment(row) for row in rows],
-            name=self.facts.folder,
+            name=self.facts.directory,
             log_start_offset=self.facts.log_start_offset or 0,
             log_end_offset=self.facts.log_end_offset,
             leader_epochs=_leader_epochs(rows),
@@ -64,7 +64,7 @@ def _segment(row: SegmentToSearch) -> CheckedSegment:
     return CheckedSegment(
         location(row.log_path),
         row.base_offset,
-        location(row.index_folder),
+        location(row.index_directory),
         expected,
         mtime_ms=None if row.log_mtime_ns is None else row.log_mtime_ns // NS_PER_MS,
         # Of what cannot be searched nothing is known: what its row has is of the batches before the scan ended.

@@ -80,9 +80,9 @@ class TablesCatalog:
     def index_directories_of_others(self, sources: Sequence[str]) -> dict[str, str]:
         """The index directories of every source but these, and whose they are."""
         others = Among("source", tuple(sources), negated=True)
-        names = ["index_folder", "source"]
+        names = ["index_directory", "source"]
         rows = self.tables.read(SEGMENTS, names, [others, PRESENT]).group_by(names).aggregate([])
-        return {row["index_folder"]: row["source"] for row in rows.to_pylist()}
+        return {row["index_directory"]: row["source"] for row in rows.to_pylist()}
 
     def last_rate(self) -> float | None:
         """Bytes a second at which the last build that read anything did so; None where none did."""

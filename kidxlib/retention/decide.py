@@ -30,7 +30,7 @@ class Decisions:
         deleted: how many segments are deleted, from the first on.
         reasons: why each is deleted or stays, as int8; `named_reasons` has the reasons themselves.
         largest_timestamps: what each one's age is counted from, in ms since the epoch (`LogSegment.largestTimestamp`).
-        of_mtime: whether that is the log's modification time.
+        age_from_mtime: whether that is the log's modification time.
         future_ms: by how much that is in the future; 0 if it is not.
         backwards_ms: for a segment that is old enough but stays after one that is not: by how much its largest
             timestamp is before one of an earlier segment; 0 for others.
@@ -39,7 +39,7 @@ class Decisions:
     deleted: int
     reasons: NDArray[np.int8]
     largest_timestamps: Longs
-    of_mtime: Flags
+    age_from_mtime: Flags
     future_ms: Longs
     backwards_ms: Longs
 
@@ -57,8 +57,8 @@ class Decisions:
 def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
     """Decide on a partition's segments; there is at least one."""
     next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
-    of_mtime = segments.max_timestamps < 0
-    largest = np.where(of_mtime, segments.mtimes_ms, segments.max_timestamps)
+    age_from_mtime = segments.max_timestamps < 0
+    largest = np.where(age_from_mtime, segments.mtimes_ms, segments.max_timestamps)
     below_start = next_offsets <= bounds.log_start_offset
     below_start[-1] = False
     with np.errstate(over="ignore"):  # wraps as Java's longs do
@@ -75,7 +75,9 @@ def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int)
         by_size += _leading(may_go[by_start:] & (sizes.cumsum() <= too_many))
         by_time = by_size + _leading(may_go[by_size:] & too_old[by_size:])
 
-    reasons = _reasons_to_stay(segments, bounds, policy, next_offsets, below_start, too_old, of_mtime, largest > now_ms)
+    reasons = _reasons_to_stay(
+        segments, bounds, policy, next_offsets, below_start, too_old, age_from_mtime, largest > now_ms
+    )
     reasons[:by_start] = _number(Reason.LOG_START)
     reasons[by_start:by_size] = _number(Reason.SIZE)
     reasons[by_size:by_time] = _number(Reason.TIME)
@@ -84,7 +86,7 @@ def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int)
         deleted=by_time,
         reasons=reasons,
         largest_timestamps=largest,
-        of_mtime=of_mtime,
+        age_from_mtime=age_from_mtime,
         future_ms=np.maximum(largest - now_ms, 0),
         backwards_ms=np.where(after_kept, np.maximum.accumulate(largest) - largest, 0),
     )
@@ -92,10 +94,10 @@ def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int)
 
 def keep_all(segments: Segments, reason: Reason) -> Decisions:
     """The decisions that keep all segments because of their topic."""
-    of_mtime = segments.max_timestamps < 0
+    age_from_mtime = segments.max_timestamps < 0
     nothing = np.zeros(len(segments), np.int64)
-    largest = np.where(of_mtime, segments.mtimes_ms, segments.max_timestamps)
-    return Decisions(0, np.full(len(segments), _number(reason), np.int8), largest, of_mtime, nothing, nothing)
+    largest = np.where(age_from_mtime, segments.mtimes_ms, segments.max_timestamps)
+    return Decisions(0, np.full(len(segments), _number(reason), np.int8), largest, age_from_mtime, nothing, nothing)
 
 
 def _reasons_to_stay(
@@ -105,7 +107,7 @@ def _reasons_to_stay(
     next_offsets: Longs,
     below_start: Flags,
     too_old: Flags,
-    of_mtime: Flags,
+    age_from_mtime: Flags,
     in_future: Flags,
 ) -> NDArray[np.int8]:
     """For each segment why it would stay; where nothing of its own keeps it, one before it does."""
@@ -117,7 +119,7 @@ def _reasons_to_stay(
         (below_start | (too_old & by_time), Reason.AFTER_KEPT),
     ]
     if by_time:
-        conditions += [(in_future, Reason.FUTURE_TIMESTAMP), (of_mtime, Reason.NO_TIMESTAMPS)]
+        conditions += [(in_future, Reason.FUTURE_TIMESTAMP), (age_from_mtime, Reason.NO_TIMESTAMPS)]
     return np.select(
         [condition for condition, _ in conditions],
         [np.int8(_number(reason)) for _, reason in conditions],

@@ -93,8 +93,8 @@ def _locked(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise CatalogError(
-            f"{error.filename}: cannot be made or opened: {error.strerror}; name a catalog directory that this user may "
-            f"write to: every commit locks the file {LOCK_FILE} in it"
+            f"{error.filename}: cannot be made or opened: {error.strerror}; name a catalog directory that this user "
+            f"may write to: every commit locks the file {LOCK_FILE} in it"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -54,7 +54,7 @@ SLOW_PARTITIONS: Final = ("slow-0", "slow-1", "slow-2")
 DEADLINE_SECONDS: Final = 300.0
 #: Tables that a build writes, and what is different in each run, or says when and where it was.
 TABLES: Final = ("segments", "partitions", "producer_events", "aborted_transactions")
-OF_A_RUN: Final = frozenset(["build_id", "index_folder"])
+OF_A_RUN: Final = frozenset(["build_id", "index_directory"])
 #: The session of a job wants no task to run twice; one that is there already stays as it is.
 IN_A_SESSION: Final = """
 from pyspark.sql import SparkSession

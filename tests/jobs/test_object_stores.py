@@ -24,7 +24,7 @@ from tests.support.spark.jobs import Ended, build_here, compact_here, retention_
 _DAMAGED: Final = ("cut-v2-txn-lz4-0", "flip-v1-gzip-0", "lenneg-v0-0")
 
 #: What differs between a file and its copy in a store.
-_OF_PLACE: Final = ("source", "log_path", "index_folder", "log_mtime_ns", "log_mtime", "log_inode", "folder")
+_OF_PLACE: Final = ("source", "log_path", "index_directory", "log_mtime_ns", "log_mtime", "log_inode", "directory")
 _OF_READS: Final = ("read_requests", "read_bytes")
 
 

@@ -234,8 +234,10 @@ def test_golden_partitions(
         segments = original.segments(clean=False)
         cut = any(segment.truncated_bytes for segment in golden_segments if segment.log.parent == source)
         limits: list[tuple[int, int, int]] = [(0, -1, 0), (0, -1, 10**13)]  # retention.ms, retention.bytes, now
-        of_mtime = segments.max_timestamps < 0
-        for timestamp in np.where(of_mtime, segments.mtimes_ms, segments.max_timestamps)[: None if not cut else 0]:
+        age_from_mtime = segments.max_timestamps < 0
+        for timestamp in np.where(age_from_mtime, segments.mtimes_ms, segments.max_timestamps)[
+            : None if not cut else 0
+        ]:
             limits += [(1000, -1, int(timestamp) + 1000 + step) for step in (0, 1)]
         for start in range(len(segments)):
             limits += [(-1, int(segments.sizes[start:].sum()) + step, 0) for step in (-1, 0)]

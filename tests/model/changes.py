@@ -155,7 +155,7 @@ def _is_unchanged(task: BuildTask, before: KnownSegment) -> bool:
         and before.interval_bytes == options.interval_bytes
         and before.max_index_bytes == options.max_index_bytes
         and (before.crc_checked or not options.verify_crc)
-        and before.index_folder == str(task.index_directory)
+        and before.index_directory == str(task.index_directory)
         and _files_are_there(task, before)
     )
 

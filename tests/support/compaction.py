@@ -67,7 +67,7 @@ def recorded(segment: BuiltSegment) -> SegmentToCompact:
         crc_checked=options.verify_crc,
         producer_state="log-start",
         log_path=segment.task.segment.path,
-        index_folder=str(segment.task.index_directory),
+        index_directory=str(segment.task.index_directory),
         valid_bytes=None if facts is None else facts.valid_bytes,
         max_timestamp_ms=None if facts is None else facts.max_timestamp_ms,
         offsets_increase=facts is not None and facts.offsets_increase,

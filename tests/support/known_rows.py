@@ -31,7 +31,7 @@ def known_row(task: BuildTask) -> dict[str, Any]:
         "crc_checked": task.options.verify_crc,
         "producer_state": "log-start",
         "log_path": segment.path,
-        "index_folder": str(task.index_directory),
+        "index_directory": str(task.index_directory),
         "topic_id": task.topic_id,
         "interval_source": IntervalSource.SETTINGS,
         "offset_index_bytes": None,

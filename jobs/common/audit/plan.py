@@ -20,7 +20,7 @@ from kidxlib.terminal.audit import BESIDE_LOGS
 
 #: The columns that say how a segment's indexes were built, and where they are.
 _OPTIONS: Final = ("interval_bytes", "max_index_bytes", "crc_checked")
-_INDEX_FOLDER: Final = "index_folder"
+_INDEX_DIRECTORY: Final = "index_directory"
 
 
 def as_cataloged(
@@ -45,11 +45,11 @@ def as_cataloged(
         plan = replace(plan, partitions=_where_built(plan, there))
     tasks = plan.scan_tasks()
     both = there.where(there.listed != NOWHERE)
-    rows = both.known.select([*_OPTIONS, _INDEX_FOLDER]).to_pylist()
+    rows = both.known.select([*_OPTIONS, _INDEX_DIRECTORY]).to_pylist()
     for number, row in zip(both.listed.tolist(), rows, strict=True):
         task = tasks[number]
         options = _options(row) if find_interval else task.options
-        directory = _index_directory(row[_INDEX_FOLDER]) if find_indexes else task.index_directory
+        directory = _index_directory(row[_INDEX_DIRECTORY]) if find_indexes else task.index_directory
         tasks[number] = replace(task, options=options, index_directory=directory)
     return plan, tasks, rows_by_partition(matched.where(~listed).known)
 
@@ -69,8 +69,8 @@ def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
     """
     order = np.lexsort((there.known["base_offset"].to_numpy(), there.partitions))
     last = order[np.flatnonzero(np.diff(there.partitions[order], append=NOWHERE))]
-    folders: list[Any] = there.known[_INDEX_FOLDER].take(last).to_pylist()
-    directories = dict(zip(there.partitions[last].tolist(), map(_index_directory, folders), strict=True))
+    recorded: list[Any] = there.known[_INDEX_DIRECTORY].take(last).to_pylist()
+    directories = dict(zip(there.partitions[last].tolist(), map(_index_directory, recorded), strict=True))
     return [
         replace(partition, index_directory=directories.get(number, partition.index_directory))
         for number, partition in enumerate(plan.partitions)
@@ -85,6 +85,6 @@ def _options(row: Mapping[str, int]) -> RecoverOptions:
     )
 
 
-def _index_directory(folder: str) -> Directory:
-    path = location(folder)
-    return Directory(str(path.parent), path.name)
+def _index_directory(path: str) -> Directory:
+    directory = location(path)
+    return Directory(str(directory.parent), directory.name)

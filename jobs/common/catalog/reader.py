@@ -62,8 +62,8 @@ class CatalogReader:
     def index_directories_of_others(self, sources: Sequence[str]) -> dict[str, str]:
         """The index directories of every source but these, and whose they are."""
         rows = self.read(SEGMENTS).where(~F.col("source").isin(*sources) & is_present())
-        rows = rows.select("index_folder", "source").distinct()
-        return {row["index_folder"]: row["source"] for row in rows.toArrow().to_pylist()}
+        rows = rows.select("index_directory", "source").distinct()
+        return {row["index_directory"]: row["source"] for row in rows.toArrow().to_pylist()}
 
     def last_rate(self) -> float | None:
         """Bytes a second at which the last build that read anything did so; None where none did."""

@@ -35,8 +35,8 @@ def _file(change: Change) -> CompactedFile:
         bytes_before=change.bytes_before,
         bytes_after=change.bytes_after,
         interval_before=None if coarsened is None else coarsened.interval_before,
-        scan_mean_before=None if before is None else before.mean,
-        scan_most_before=None if before is None else before.most,
-        scan_mean_after=None if after is None else after.mean,
-        scan_most_after=None if after is None else after.most,
+        mean_scan_bytes_before=None if before is None else before.mean,
+        max_scan_bytes_before=None if before is None else before.most,
+        mean_scan_bytes_after=None if after is None else after.mean,
+        max_scan_bytes_after=None if after is None else after.most,
     )

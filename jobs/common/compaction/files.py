@@ -68,10 +68,10 @@ def _ensure_no_objects(rows: DataFrame) -> None:
     Raises:
         UsageError: some are in an object store.
     """
-    in_store = F.col("log_path").startswith(SCHEME) | F.col("index_folder").startswith(SCHEME)
-    for row in rows.where(in_store).select("source", "log_path", "index_folder").limit(1).collect():
+    in_store = F.col("log_path").startswith(SCHEME) | F.col("index_directory").startswith(SCHEME)
+    for row in rows.where(in_store).select("source", "log_path", "index_directory").limit(1).collect():
         raise UsageError(
-            f"source {row['source']}: {row['log_path']}, with its index files in {row['index_folder']}: --trim and "
+            f"source {row['source']}: {row['log_path']}, with its index files in {row['index_directory']}: --trim and "
             "--orphans change nothing in an object store; name the others with --source, or leave both out"
         )
 

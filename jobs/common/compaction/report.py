@@ -19,7 +19,8 @@ from kidxlib.terminal.tables import print_table
 #: A row of the JSON object's `changes`.
 JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "action", "outcome", "reason", "path", "bytes_before", "bytes_after", "interval_before"),
-    *("interval_bytes", "scan_mean_before", "scan_most_before", "scan_mean_after", "scan_most_after"),
+    *("interval_bytes", "mean_scan_bytes_before", "max_scan_bytes_before"),
+    *("mean_scan_bytes_after", "max_scan_bytes_after"),
 )
 
 #: On screen. What a lookup scans is given in bytes of log.
@@ -49,10 +50,10 @@ def print_report(found: CompactionReport, *, applied: bool) -> None:
                 *(
                     "-" if cost is None else cost
                     for cost in (
-                        topic.scan_mean_before,
-                        topic.scan_mean_after,
-                        topic.scan_most_before,
-                        topic.scan_most_after,
+                        topic.mean_scan_bytes_before,
+                        topic.mean_scan_bytes_after,
+                        topic.max_scan_bytes_before,
+                        topic.max_scan_bytes_after,
                     )
                 ),
             )

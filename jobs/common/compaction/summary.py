@@ -23,8 +23,8 @@ class TopicSavings:
 
     Attributes:
         changes: files, or pairs of indexes.
-        scan_mean_before, scan_mean_after: bytes of log that a lookup walks through, on average over segments.
-        scan_most_before, scan_most_after: at most.
+        mean_scan_bytes_before, mean_scan_bytes_after: bytes of log that a lookup walks through, on average.
+        max_scan_bytes_before, max_scan_bytes_after: at most.
     """
 
     topic: str
@@ -32,10 +32,10 @@ class TopicSavings:
     changes: int
     bytes_before: int
     bytes_after: int
-    scan_mean_before: int | None
-    scan_most_before: int | None
-    scan_mean_after: int | None
-    scan_most_after: int | None
+    mean_scan_bytes_before: int | None
+    max_scan_bytes_before: int | None
+    mean_scan_bytes_after: int | None
+    max_scan_bytes_after: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ def report(changes: DataFrame) -> CompactionReport:
                 F.round(F.try_divide(F.sum(F.col(name) * weight), F.sum(F.when(F.col(name).isNotNull(), weight))))
                 .cast("bigint")
                 .alias(name)
-                for name in ("scan_mean_before", "scan_mean_after")
+                for name in ("mean_scan_bytes_before", "mean_scan_bytes_after")
             ),
-            *(F.max(name).alias(name) for name in ("scan_most_before", "scan_most_after")),
+            *(F.max(name).alias(name) for name in ("max_scan_bytes_before", "max_scan_bytes_after")),
         )
         .orderBy("topic", "action")
     )

@@ -20,7 +20,7 @@ def compaction_task(
     partition = TopicPartition(topic, number)
     # Rows of segments that are gone tell of where things were.
     present = [segment for segment in segments if segment.status not in ABSENT] or segments
-    directory = index_directory(partition, [segment.index_folder for segment in present])
+    directory = index_directory(partition, [segment.index_directory for segment in present])
     if directory is None:
         return None
     path = sources.get(source)

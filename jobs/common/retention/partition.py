@@ -61,7 +61,7 @@ class Partition:
     def on_disk(self) -> list[OnDisk | None]:
         """What the time index of each segment says; None where a broker would not go by it."""
         places = zip(
-            *(self.table[name].to_pylist() for name in ("log_path", "index_folder", "base_offset")),
+            *(self.table[name].to_pylist() for name in ("log_path", "index_directory", "base_offset")),
             self.segments.max_timestamps.tolist(),
             strict=True,
         )
@@ -72,7 +72,7 @@ class Partition:
 
     def open(self, number: int) -> LogSegment:
         row = self.table.slice(number, 1).to_pylist()[0]
-        return LogSegment.open(location(row["log_path"]).parent, row["base_offset"], location(row["index_folder"]))
+        return LogSegment.open(location(row["log_path"]).parent, row["base_offset"], location(row["index_directory"]))
 
 
 def first_unexpired_offset(

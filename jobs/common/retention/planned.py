@@ -27,7 +27,7 @@ _DECISIONS: Final = np.array([decision_of(reason).value for reason in REASONS], 
 
 #: Columns of a plan that are those of the catalog.
 _AS_IN_CATALOG: Final = (
-    *(*PARTITIONS.key, "base_offset", "topic_id", "log_mtime_ns", "log_inode", "log_path", "index_folder"),
+    *(*PARTITIONS.key, "base_offset", "topic_id", "log_mtime_ns", "log_inode", "log_path", "index_directory"),
     *("log_start_offset", "high_watermark"),
 )
 
@@ -118,7 +118,7 @@ def _of_decisions(partition: Partition, decisions: Decisions) -> dict[str, Any]:
         "reason": _WORDS[decisions.reasons],
         "bytes": partition.table["log_bytes"],
         "largest_timestamp_ms": decisions.largest_timestamps,
-        "of_mtime": decisions.of_mtime,
+        "age_from_mtime": decisions.age_from_mtime,
         "counted_bytes": segments.sizes,
         "future_ms": decisions.future_ms,
         "backwards_ms": decisions.backwards_ms,

@@ -30,10 +30,10 @@ def planned_deletions(catalog: Catalog, plan: RecordedPlan) -> list[PartitionDel
     rows = going.select(*SegmentToDelete.names()).orderBy(*SEGMENTS.key)
     segments = SegmentToDelete.of_arrow(rows.toArrow())
     for segment in segments:
-        if is_object(segment.log_path) or is_object(segment.index_folder):
+        if is_object(segment.log_path) or is_object(segment.index_directory):
             raise UsageError(
-                f"--apply: {segment.log_path}, with its index files in {segment.index_folder}: nothing is deleted in "
-                "an object store, where a file cannot be renamed first; delete what the plan names with the object "
+                f"--apply: {segment.log_path}, with its index files in {segment.index_directory}: nothing is deleted "
+                "in an object store, where a file cannot be renamed first; delete what the plan names with the object "
                 "store's own tools"
             )
     paths = catalog.source_paths()
@@ -57,10 +57,10 @@ def _deletion(key: PartitionKey, segments: Sequence[SegmentToDelete], source: Lo
             f"{segments[0].log_path}: not in {source}, where source {key[0]} was at its last build; run "
             "build_index and plan again"
         )
-    auxiliary_files = index_directory(partition, [segment.index_folder for segment in segments])
+    auxiliary_files = index_directory(partition, [segment.index_directory for segment in segments])
     if auxiliary_files is None:
         raise UsageError(
-            f"{segments[0].index_folder}: not the one index directory of {partition.directory}; run build_index and "
+            f"{segments[0].index_directory}: not the one index directory of {partition.directory}; run build_index and "
             "plan again"
         )
     return PartitionDeletion(
@@ -117,7 +117,7 @@ def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentThen:
         file=_file(segment),
         next_offset=segment.next_offset,
         counted_bytes=segment.counted_bytes,
-        max_timestamp_ms=-1 if segment.of_mtime else segment.largest_timestamp_ms,
+        max_timestamp_ms=-1 if segment.age_from_mtime else segment.largest_timestamp_ms,
         fully_read=segment.reason != Reason.NOT_WELL.value and status in _STILL_FULLY_READ,
         deleted=status is Status.DELETED,
     )

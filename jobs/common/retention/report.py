@@ -19,7 +19,7 @@ from kidxlib.times import show_time
 #: A row of the JSON object's `segments`.
 JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
-    *("of_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
+    *("age_from_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
     *("cleanup_policy", "remote_storage", "policy_origins"),
     *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms"),
 )

@@ -116,7 +116,7 @@ def _as_listed(plan: Plan, both: Matched, to_read: pa.Table) -> Flags:
     same &= max_index_bytes == wanted[both.partitions]
     trusted = np.array([not each.options.verify_crc for each in partitions], np.bool_)
     same &= flags_of(known["crc_checked"]) | trusted[both.partitions]
-    same &= same_text(known["index_folder"], [str(each.index_directory) for each in partitions], both.partitions)
+    same &= same_text(known["index_directory"], [str(each.index_directory) for each in partitions], both.partitions)
     same &= ~_repaired(plan)[both.listed]
     return same
 

@@ -46,7 +46,7 @@ def record_partitions(catalog: CatalogToBuild, plan: Plan, build_id: str, *, all
             cleaner_offset=_of(of_log_dir.cleaner_offsets, topic_partition),
             clean_shutdown=of_log_dir.clean_shutdown,
             present=True,
-            folder=str(partition.directory.path),
+            directory=str(partition.directory.path),
             build_id=build_id,
         )
     if all_topics:

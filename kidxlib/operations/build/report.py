@@ -72,7 +72,7 @@ def print_report(
     if row.unchanged or row.gone:
         print_line(f"not read: {row.unchanged:,} segments are unchanged; {row.gone:,} are missing from their source")
     damage.show()
-    print_skipped(row.left_alone.items())
+    print_skipped(row.skipped.items())
     for text in notes:
         print_line(f"note: {text}")
     if request.repair and not row.partitions:

@@ -87,7 +87,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
                 **counts,
                 **request_columns(request, backend.versions),
                 **scan_columns(scanned),
-                "left_alone": {reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
+                "skipped": {reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
                 "finished": len(changes.to_finish),
             }
         )

@@ -49,7 +49,7 @@ def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
         "interval_source": built.task.interval_source,
         "crc_checked": options.verify_crc,
         "log_path": segment.path,
-        "index_folder": str(built.task.index_directory),
+        "index_directory": str(built.task.index_directory),
         "catalog_version": CATALOG_VERSION,
         **Publishing(published=built.published.value).values(),
     }

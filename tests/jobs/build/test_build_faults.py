@@ -278,7 +278,9 @@ def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path
     """A directory that the user may write to by its rights, and in which the system lets nobody make anything."""
     ended = build("--source", log_dir, "--index-dir", tmp_path / "index", "--catalog", "/proc/kidx")
     assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
-    assert ended.err.splitlines()[-1].startswith("error: /proc/kidx: cannot be made or opened: No such file or directory;")
+    assert ended.err.splitlines()[-1].startswith(
+        "error: /proc/kidx: cannot be made or opened: No such file or directory;"
+    )
     assert "Traceback" not in ended.err and not (tmp_path / "index").exists(), ended
 
 

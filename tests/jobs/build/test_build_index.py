@@ -367,7 +367,7 @@ def test_waves_and_several_sources_give_the_same_rows_as_one_wave_of_each(
     assert ended.json["waves"] == ended.json["segments"] == 15
     found = place.segments()
     assert [row["source"] for row in found] == ["a"] * 8 + ["b"] * 7
-    assert all(Path(str(row["index_folder"])).is_relative_to(place.index_dir / str(row["source"])) for row in found)
+    assert all(Path(str(row["index_directory"])).is_relative_to(place.index_dir / str(row["source"])) for row in found)
 
     one_wave = place.beside("one-wave")
     one_wave.build("--source", f"a={log_dir}")

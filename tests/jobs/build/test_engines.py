@@ -28,7 +28,7 @@ from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here
 
 #: What is another in each run, or with each engine.
-_OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_folder", "options")
+_OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_directory", "options")
 #: What no fact of a segment is: by which requests its log was read.
 _OF_THE_ENGINE: Final = ("read_requests", "read_bytes")
 _NOW: Final = "2026-11-24T10:00:00Z"

@@ -64,7 +64,7 @@ def _row(key: PartitionKey, base_offset: int) -> dict[str, Any]:
         "status": Status.OK.value,
         "active": False,
         "log_path": f"{key}/{base_offset}",
-        "index_folder": "index",
+        "index_directory": "index",
         "offset_index_bytes": 0,
         "time_index_bytes": 12,
         "transaction_index_bytes": None,

@@ -89,7 +89,7 @@ def test_a_plan_writes_nothing_and_applying_it_does_what_it_says(archive: Archiv
         assert sum(sizes) == change["bytes_after"]
         if change["outcome"] == "written":
             assert change["bytes_after"] < change["bytes_before"]
-            assert change["scan_mean_before"] < change["scan_mean_after"] <= change["scan_most_after"]
+            assert change["mean_scan_bytes_before"] < change["mean_scan_bytes_after"] <= change["max_scan_bytes_after"]
         else:  # so small a segment that it has one entry in any case
             assert change["outcome"] == "unchanged" and change["bytes_after"] == change["bytes_before"]
     compacted = _tree(archive.index_dir)

@@ -51,7 +51,7 @@ def row(tmp_path: Path) -> dict[str, Any]:
         "log_mtime_ns": log.stat().st_mtime_ns,
         "max_timestamp_ms": recovered.facts.max_timestamp_ms,
         "offset_of_max_timestamp": recovered.facts.offset_of_max_timestamp,
-        "index_folder": str(directory),
+        "index_directory": str(directory),
         "offset_index_bytes": len(recovered.offset_index),
         "time_index_bytes": len(recovered.time_index),
     }
@@ -59,7 +59,7 @@ def row(tmp_path: Path) -> dict[str, Any]:
 
 def _seeker(row: dict[str, Any]) -> Seeker:
     facts = PartitionToSearch(
-        source="a", topic="t", partition=0, folder=row["index_folder"], log_start_offset=None, log_end_offset=None
+        source="a", topic="t", partition=0, directory=row["index_directory"], log_start_offset=None, log_end_offset=None
     )
     schema = SEGMENTS.schema(SegmentToSearch.names())
     nullable = pa.schema([field.with_nullable(True) for field in schema])

@@ -75,7 +75,7 @@ def _cataloged(log: Log) -> CatalogedPartition:
                 "log_mtime_ns": path.stat().st_mtime_ns,
                 "max_timestamp_ms": facts.max_timestamp_ms,
                 "offset_of_max_timestamp": facts.offset_of_max_timestamp,
-                "index_folder": log.name,
+                "index_directory": log.name,
                 "offset_index_bytes": len(recovered.offset_index),
                 "time_index_bytes": len(recovered.time_index),
             }
@@ -84,7 +84,7 @@ def _cataloged(log: Log) -> CatalogedPartition:
         source="a",
         topic="t",
         partition=0,
-        folder=log.name,
+        directory=log.name,
         log_start_offset=None,
         log_end_offset=log.log_end_offset,
     )

@@ -106,7 +106,7 @@ def test_timestamps_that_nobody_would_expect() -> None:
     """In the future, by how much; none, so that the modification time counts; far back after a newer segment."""
     decisions = _decide(_policy(1000, -1), [10, -1, 10, _NOW + 7, 5], mtimes=[0, _NOW - 1000, 0, 0, 0])
     assert _reasons(decisions) == ["time", "no-timestamps", "behind", "future-timestamp", "behind"]
-    assert decisions.of_mtime.tolist() == [False, True, False, False, False]
+    assert decisions.age_from_mtime.tolist() == [False, True, False, False, False]
     assert decisions.future_ms.tolist() == [0, 0, 0, 7, 0]
     assert decisions.backwards_ms.tolist() == [0, 0, _NOW - 1000 - 10, 0, _NOW + 7 - 5]
     no_timestamps = _decide(_policy(1000, -1), [-1, -5], mtimes=[_NOW - 1001, _NOW - 1001])

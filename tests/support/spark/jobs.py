@@ -184,7 +184,7 @@ class Place:
         """Every index file, and every row without what is different in each run."""
         found = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
         for row in found:
-            row["index_folder"] = str(Path(row["index_folder"]).relative_to(self.index_dir))
+            row["index_directory"] = str(Path(row["index_directory"]).relative_to(self.index_dir))
             del row["build_id"]
         files = {
             str(path.relative_to(self.index_dir)): path.read_bytes()

@@ -65,7 +65,7 @@ _OTHERWISE: Final[dict[str, list[Any]]] = {
     "transaction_index_bytes": _SIZES,
     "producer_state": [None, "snapshot"],
     "log_path": ["elsewhere", "/logs/a/t-0/00000000000000000000.log"],
-    "index_folder": ["elsewhere"],
+    "index_directory": ["elsewhere"],
     "catalog_version": [1, 2],
 }
 
