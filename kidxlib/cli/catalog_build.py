@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kidxlib.operations.build.local import open_local
 from kidxlib.operations.build.request import BuildOptions, build_request
 from kidxlib.operations.build.run import run_build
+from kidxlib.operations.local import open_local
 from kidxlib.run.result import RunResult
 
 
@@ -22,4 +22,11 @@ def build_with_catalog(*, processes: int | None, dry_run: bool, as_json: bool, *
         KidxError: as `run_build`.
     """
     request = build_request(BuildOptions(database=None, **options))
-    return run_build(request, partial(open_local, processes=processes), dry_run=dry_run, as_json=as_json)
+    path = request.context.catalog
+    assert path is not None  # only Spark's metastore has databases
+    return run_build(
+        request,
+        partial(open_local, path, processes, must_exist=request.repair),
+        dry_run=dry_run,
+        as_json=as_json,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from kidxlib.engine.processes import Workers, until_stopped
 from kidxlib.engine.row_batches import row_batches
 from kidxlib.engine.scratch import writing_in
+from kidxlib.engine.shared_rows import RowsInFile
 from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.terminal.phase import Done, Span
@@ -55,6 +57,7 @@ class LocalEngine:
         self._segments = self._log_bytes = 0
         self._span = Span()
         self._seconds = 0.0
+        self._shared = itertools.count()
 
     @property
     def cores(self) -> int:
@@ -64,6 +67,11 @@ class LocalEngine:
     def stopping(self) -> AbstractContextManager[None]:
         """See `Engine.stopping`."""
         return self._workers.stopping()
+
+    def share(self, rows: pa.Table) -> RowsInFile:
+        """See `Engine.share`."""
+        with writing_in(self._directory):
+            return RowsInFile.write(rows, str(self._directory / f"shared-{next(self._shared)}.parquet"))
 
     def run(self, work: Work[Any]) -> StagedFiles:
         """See `Engine.run`."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import pyarrow as pa
+
+from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
 from kidxlib.terminal.phase import Done
@@ -22,6 +25,13 @@ class Engine(Protocol):
         begun. The interruption is raised at its end, so that what was done can be recorded.
         """
 
+    def share(self, rows: pa.Table) -> SharedRows:
+        """Put rows where workers read them: they are there as long as the engine is.
+
+        Raises:
+            KidxError: they cannot be written.
+        """
+
     def run(self, work: Work[Any]) -> Staged:
         """Do the units of some work.
 
@@ -29,6 +39,7 @@ class Engine(Protocol):
             The rows of the units that were done. They are there as long as the engine is.
 
         Raises:
+            UsageError: a worker does not see a directory of the work.
             KidxError: a unit cannot be done; or workers die, though they map no file.
         """
 

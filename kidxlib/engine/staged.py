@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ class Staged(Protocol):
 
     def found(self, *kinds: str) -> Found:
         """All rows of some kinds."""
+
+    def remove(self) -> None:
+        """They are not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +55,8 @@ class StagedFiles:
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""
         return {kind: self.rows(kind) for kind in kinds}
+
+    def remove(self) -> None:
+        """See `Staged.remove`."""
+        for file in self.files:
+            Path(file).unlink()

@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from kidxlib.storage.location import Location
+
 Item = TypeVar("Item")
 
 
@@ -38,9 +40,11 @@ class Work(Generic[Item]):
         do: with the items of a unit, and whether it may map files: a worker may have died of one. It is given to
             processes by its name, so it is a function of a module. Done twice, it gives the same rows and files.
         schema: of the rows that it gives.
+        directories: what the items are in: a worker on another machine that sees none of it would find no file.
     """
 
     name: str
     units: Sequence[Sequence[Item]]
     do: Callable[[Iterable[Item], bool], Iterator[ItemRows]]
     schema: pa.Schema
+    directories: Sequence[Location] = ()

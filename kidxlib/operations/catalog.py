@@ -36,11 +36,15 @@ _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 
 
 class TablesCatalog:
-    """See `kidxlib.operations.build.protocol.CatalogToBuild`."""
+    """A catalog's tables, asked and written to: each change is one commit of one table.
+
+    Attributes:
+        tables: who keeps them.
+        compared_with: the version of `segments` that a listing was compared with.
+    """
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        #: The version of `segments` that a listing was compared with.
         self.compared_with: int | None = None
 
     @property
@@ -57,13 +61,13 @@ class TablesCatalog:
         """Whether the table `segments` is there."""
         return self.tables.version(SEGMENTS) is not None
 
-    def make_tables(self, found: int | None) -> bool:
-        """Make the tables that are missing; return whether the catalog is new.
+    def make_tables(self) -> bool:
+        """Make the tables that are missing, and bring the others up to this version; return whether the catalog is new.
 
         Raises:
-            CatalogError: an older release made the catalog; Spark brings it up to date.
+            CatalogError: they cannot be made or brought up to date.
         """
-        is_new = found is None and not self.has_segments()
+        is_new = not self.has_segments()
         for table in (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS):
             self.tables.make(table)
         return is_new

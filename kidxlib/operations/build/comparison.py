@@ -6,12 +6,12 @@ from kidxlib.build.changes import Changes, all_new, compare
 from kidxlib.build.plan import Plan
 from kidxlib.build.vanished import of_changes
 from kidxlib.errors import UsageError
-from kidxlib.operations.build.protocol import KnownCatalog
 from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.terminal.console import warn_of_first
 
 
-def find_changes(request: BuildRequest, plan: Plan, catalog: KnownCatalog | None) -> Changes:
+def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | None) -> Changes:
     """What has changed; all is new where there is no catalog to compare with.
 
     Raises:

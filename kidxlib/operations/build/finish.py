@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from kidxlib.build.bins import BINS_PER_CORE
 from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
 from kidxlib.build.summary import Counts
-from kidxlib.operations.build.protocol import BuildBackend
+from kidxlib.catalog.results import FINISHED
+from kidxlib.engine.work import Work
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.counts import count_finished
+from kidxlib.operations.build.finish_work import finish_partitions
+from kidxlib.operations.build.record_rows import record_finished, withdrawn
 from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.to_finish import partitions_to_finish
 from kidxlib.terminal import interrupts
 
 
-def finish_partitions(
+def finish_changed(
     request: BuildRequest,
     plan: Plan,
     changes: Changes,
-    backend: BuildBackend,
+    backend: Backend,
     build_id: str,
     counts: Counts,
 ) -> int:
@@ -30,7 +37,11 @@ def finish_partitions(
         for listed in plan.partitions
         if listed.key in changes.to_finish
     }
-    with backend.stopping(), backend.finish(f"{build_id}-finish", tasks, changes.to_finish) as finished:
+    engine, catalog = backend.engine, backend.catalog
+    shares = min(len(tasks), engine.cores * BINS_PER_CORE)
+    with engine.stopping():
+        units = [[share] for share in partitions_to_finish(catalog.tables, engine, tasks, changes.to_finish, shares)]
+        staged = engine.run(Work(f"{build_id}-finish", units, finish_partitions, FINISHED))
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
-        finished.count(counts)
-        return finished.record(build_id)
+        count_finished(staged, withdrawn(catalog, staged), counts)
+        return record_finished(catalog, staged, build_id)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kidxlib.build.finish.partition import finish
@@ -21,6 +20,7 @@ from kidxlib.catalog.segment_key import SegmentKey
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import EndFacts, FinishedFacts
 from kidxlib.catalog.transactions import AbortedTransactionRow
+from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.work import ItemRows
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.events import to_leader_epochs, with_events
@@ -31,13 +31,13 @@ from kidxlib.storage.publisher import Published
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToFinish:
-    """Some partitions, and the file that has what is known of their segments.
+    """Some partitions, and what is known of their segments.
 
     Attributes:
-        path: of a Parquet file with rows of `TO_FINISH`, each partition's in one piece and segments in order.
+        rows: of `TO_FINISH`, each partition's in one piece and segments in order.
     """
 
-    path: str
+    rows: SharedRows
     tasks: Mapping[PartitionKey, PartitionTask]
 
 
@@ -48,9 +48,8 @@ def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> I
         use_mmap: no log is read.
     """
     for share in shares:
-        with pq.ParquetFile(share.path) as file:
-            for finished in finish(known_partitions(file.iter_batches(), share.tasks)):
-                yield ItemRows(rows=list(finished_rows(finished)))
+        for finished in finish(known_partitions(share.rows.batches(), share.tasks)):
+            yield ItemRows(rows=list(finished_rows(finished)))
 
 
 def known_partitions(

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 from kidxlib.build.finish.held_index import remove_held
 from kidxlib.build.plan import Plan
-from kidxlib.operations.build.protocol import CatalogToBuild
 from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.signals import Interrupted
 from kidxlib.times import NS_PER_MS
 
 
-def sweep_leftovers(request: BuildRequest, plan: Plan, catalog: CatalogToBuild) -> None:
+def sweep_leftovers(request: BuildRequest, plan: Plan, catalog: TablesCatalog) -> None:
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that works now loses it."""
     longest_run = timedelta(hours=request.settings.build.longest_run_hours)
     older_than_ms = int((datetime.now(UTC) - longest_run).timestamp() * 1000)

@@ -8,12 +8,12 @@ from kidxlib.build.plan import Plan
 from kidxlib.catalog.partitions import PartitionRow
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.operations.build.protocol import CatalogToBuild
+from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
 from kidxlib.storage.location import Location
 
 
-def record_partitions(catalog: CatalogToBuild, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
+def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
     """Bring `partitions` up to date with a listing and with the checkpoint files of its log dirs.
 
     Args:

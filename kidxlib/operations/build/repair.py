@@ -9,12 +9,12 @@ from kidxlib.build.plan import Plan, repairs
 from kidxlib.build.source import Source
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.operations.build.protocol import KnownCatalog
+from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.location import location
 from kidxlib.terminal.audit import say_broken_logs
 
 
-def repairs_of_last_audits(catalog: KnownCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
+def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
     """What of a plan was broken when each partition was audited last. Broken logs are reported: no repair mends them.
 
     Raises:

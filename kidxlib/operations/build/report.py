@@ -8,9 +8,9 @@ from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.builds import BuildRow
 from kidxlib.format.not_segments import NotASegment
-from kidxlib.operations.build.protocol import KnownCatalog
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import Scanned
+from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.sources import as_line
 from kidxlib.terminal.build import print_counts, print_rate, print_skipped
@@ -18,7 +18,7 @@ from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 
 
-def catalog_damage(request: BuildRequest, catalog: KnownCatalog, changes: Changes | None = None) -> KnownDamage:
+def catalog_damage(request: BuildRequest, catalog: TablesCatalog, changes: Changes | None = None) -> KnownDamage:
     """How the catalog's segments stand.
 
     Args:
@@ -61,7 +61,7 @@ def build_as_json(
 
 def print_report(
     request: BuildRequest,
-    catalog: KnownCatalog,
+    catalog: TablesCatalog,
     row: BuildRow,
     scanned: Scanned,
     notes: list[str],

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 
 from rich.filesize import decimal
 
@@ -14,12 +12,12 @@ from kidxlib.build.changes import Changes
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan, log_dirs_to_lock
 from kidxlib.catalog.builds import BuildRow
+from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.build.comparison import find_changes
 from kidxlib.operations.build.dry_run import run_dry
-from kidxlib.operations.build.finish import finish_partitions
+from kidxlib.operations.build.finish import finish_changed
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.partition_rows import record_partitions
-from kidxlib.operations.build.protocol import BuildBackend
 from kidxlib.operations.build.record import request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import build_as_json, catalog_damage, exit_code, lost_counts, print_report
@@ -32,18 +30,19 @@ from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.progress import begin_phase
 
-#: Opens the workers and the catalog of a build. It is opened once the log dirs' locks are held.
-OpenBackend = Callable[[BuildRequest], AbstractContextManager[BuildBackend]]
-
 
 def run_build(request: BuildRequest, open_backend: OpenBackend, *, dry_run: bool, as_json: bool) -> RunResult:
-    """List the sources, and read what is new or has changed; in a dry run only say what that would be."""
+    """List the sources, and read what is new or has changed; in a dry run only say what that would be.
+
+    Args:
+        open_backend: called once the log dirs' locks are held.
+    """
     begin_phase("listing")
     plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
     for warning in plan.warnings:
         warn(warning)
     if dry_run:
-        with open_backend(request) as backend:
+        with open_backend() as backend:
             return run_dry(request, plan, backend.catalog, as_json)
     return _build(request, plan, open_backend, as_json)
 
@@ -56,19 +55,16 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         if request.in_place:
             for log_dir in log_dirs_to_lock(plan):
                 stack.enter_context(locked(log_dir))
-        backend = stack.enter_context(open_backend(request))
+        backend = stack.enter_context(open_backend())
         catalog = backend.catalog
         ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
-        found = catalog.version()
-        with backend.beginning_workers(found is None):
-            is_new = catalog.make_tables(found)
+        is_new = catalog.make_tables()
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         begin_phase("comparing with the catalog")
         sweep_leftovers(request, plan, catalog)
         changes = find_changes(request, plan, None if is_new else catalog)
-        with backend.beginning_workers(found is not None and changes.to_read.num_rows > 0):
-            marked = catalog.mark(changes, build_id)
+        marked = catalog.mark(changes, build_id)
         stack.enter_context(removing_held_indexes(request, plan))
         scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
         finished_rows, notes, damage = _finish(request, plan, changes, backend, build_id, scanned)
@@ -113,7 +109,7 @@ def _finish(
     request: BuildRequest,
     plan: Plan,
     changes: Changes,
-    backend: BuildBackend,
+    backend: Backend,
     build_id: str,
     scanned: Scanned,
 ) -> tuple[int, list[str], KnownDamage]:
@@ -126,6 +122,6 @@ def _finish(
     # Both need the segments and not each other, and both are mostly waiting.
     with ThreadPoolExecutor(2) as beside:
         recorded = beside.submit(record_partitions, backend.catalog, plan, build_id, all_topics=request.all_topics)
-        rows = finish_partitions(request, plan, changes, backend, build_id, scanned.counts)
+        rows = finish_changed(request, plan, changes, backend, build_id, scanned.counts)
         known = beside.submit(catalog_damage, request, backend.catalog)
         return rows, recorded.result(), known.result()

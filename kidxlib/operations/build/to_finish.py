@@ -1,15 +1,13 @@
-"""What partitions are finished from: rows of the catalog, in files that workers read."""
+"""What partitions are finished from: rows of the catalog, shared with workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from kidxlib.build.changes import FirstPresent
 from kidxlib.build.tasks import PartitionTask
@@ -20,30 +18,28 @@ from kidxlib.catalog.results import TO_FINISH
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
-from kidxlib.engine.scratch import writing_in
+from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.finish_work import PartitionsToFinish
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
 
-#: Rows of a group of a file: a worker holds as many.
-_ROWS_PER_GROUP: Final = 65_536
 _WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
 
 
 def partitions_to_finish(
     tables: Tables,
+    engine: Engine,
     tasks: Mapping[PartitionKey, PartitionTask],
     first_present: Mapping[PartitionKey, FirstPresent],
     shares: int,
-    directory: Path,
 ) -> Iterator[PartitionsToFinish]:
-    """The partitions in as many shares, each with the file that it is finished from.
+    """The partitions in as many shares, each with the rows that it is finished from.
 
     Args:
+        engine: shares the rows.
         tasks, first_present: of the same partitions.
-        directory: of the files; an empty one.
     """
     wanted = _wanted(first_present)
     scope = scope_of({"wanted": wanted}, PARTITIONS.key)
@@ -52,12 +48,9 @@ def partitions_to_finish(
     keys = sorted(tasks)
     for number in range(shares):
         of_share = keys[len(keys) * number // shares : len(keys) * (number + 1) // shares]
-        path = str(directory / f"{number}.parquet")
         rows = pa.concat_tables([_of(heads, of_share), _of(events, of_share)])
         rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
-        with writing_in(directory.parent):
-            pq.write_table(rows, path, row_group_size=_ROWS_PER_GROUP, compression="lz4")
-        yield PartitionsToFinish(path, {key: tasks[key] for key in of_share})
+        yield PartitionsToFinish(engine.share(rows), {key: tasks[key] for key in of_share})
 
 
 def _wanted(first_present: Mapping[PartitionKey, FirstPresent]) -> pa.Table:

@@ -13,8 +13,14 @@ from kidxlib.build.bins import pack
 from kidxlib.build.listed import Longs, numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.build.summary import Counts
-from kidxlib.operations.build.protocol import BuildBackend
+from kidxlib.catalog.results import SCANNED
+from kidxlib.engine.work import Work
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.counts import count_scanned
+from kidxlib.operations.build.record_rows import record_scanned
 from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.scan_work import scan_segments
+from kidxlib.operations.seen_logs import ensure_logs_seen
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
@@ -40,21 +46,20 @@ class Scanned:
     rows_changed: int = 0
 
 
-def scan_in_waves(
-    request: BuildRequest, plan: Plan, to_read: pa.Table, backend: BuildBackend, build_id: str
-) -> Scanned:
+def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend: Backend, build_id: str) -> Scanned:
     """Read segments in waves, each recorded in the catalog before the next begins. Tasks are made for one wave at a
     time.
 
     Args:
         to_read: rows of `TO_READ`, of the plan's segments.
     """
-    settings, cores = request.settings.build, backend.cores
     scanned = Scanned()
     segments = to_read.num_rows
     if not segments:
         return scanned
-    bytes_a_second: float = _FIRST_WAVE_RATE * cores
+    settings, engine = request.settings.build, backend.engine
+    bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
+    directories = [source.path for source in request.sources]
     position = 0
     bytes_before = np.concatenate([[0], np.cumsum(numbers_in(to_read["log_bytes"])[0])])
     log_bytes = int(bytes_before[-1])
@@ -73,16 +78,19 @@ def scan_in_waves(
             position = end
             scanned.waves += 1
             start = time.monotonic()
-            begin_phase("reading", done=backend.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
-            name = f"{build_id}-{scanned.waves}"
-            with backend.stopping(), backend.scan(name, pack(wave, cores), request.sources) as found:
+            begin_phase("reading", done=engine.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
+            work = Work(f"{build_id}-{scanned.waves}", pack(wave, engine.cores), scan_segments, SCANNED, directories)
+            with engine.stopping():
+                found = engine.run(work)
                 seconds = time.monotonic() - start
+                ensure_logs_seen(found)
                 begin_phase(_RECORDING)
-                scanned.rows_changed += found.record(build_id)
-                found.count(scanned.counts)
+                scanned.rows_changed += record_scanned(backend.catalog, found, build_id)
+                count_scanned(found, scanned.counts)
+                found.remove()
             scanned.seconds += seconds
             bytes_a_second = max(1.0, read_bytes / seconds)
-    scanned.read_seconds = backend.done().seconds
+    scanned.read_seconds = engine.done().seconds
     return scanned
 
 

@@ -1,0 +1,40 @@
+"""What an operation works with on one machine: its processes, and delta-rs for the catalog."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from importlib import metadata
+
+from kidxlib.engine.local import LocalEngine
+from kidxlib.engine.processes import Workers
+from kidxlib.engine.scratch import scratch_directory
+from kidxlib.errors import UsageError
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.catalog_place import no_catalog
+from kidxlib.tables.delta_tables import DeltaTables
+
+
+@contextlib.contextmanager
+def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterator[Backend]:
+    """Processes that do the work, and a catalog on a local disk.
+
+    Args:
+        path: the catalog's directory, absolute.
+        processes: how many work at a time; None for one a core.
+        must_exist: only a build makes a catalog.
+
+    Raises:
+        UsageError: the catalog is in an object store; or it is to exist, and there is none.
+    """
+    if "://" in path:
+        raise UsageError(
+            f"--catalog {path}: kidx keeps catalogs on local disks; the jobs of ./spark-submit.sh keep one in a store"
+        )
+    catalog = TablesCatalog(DeltaTables(path))
+    if must_exist and not catalog.has_segments():
+        raise no_catalog(f"--catalog {path}")
+    with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
+        yield Backend(LocalEngine(workers, scratch), catalog, {"deltalake": metadata.version("deltalake")})

@@ -1,0 +1,84 @@
+"""A catalog's tables in memory, for a run whose catalog nobody wants to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from kidxlib.catalog.change import Change, Found, TableChange
+from kidxlib.catalog.conditions import Condition, rows_where
+from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.tables.scope import scope_of
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTables:
+    """See `kidxlib.tables.protocol.Tables`. They go with the process, and nobody else writes to them.
+
+    Attributes:
+        path: what messages call it.
+    """
+
+    path: str
+    _rows: dict[str, pa.Table] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+
+    def version(self, table: Table) -> int | None:
+        """See `Tables.version`."""
+        return self._versions.get(table.name)
+
+    def catalog_version(self, table: Table) -> int | None:
+        """See `Tables.catalog_version`."""
+        return CATALOG_VERSION if table.name in self._rows else None
+
+    def make(self, table: Table) -> None:
+        """See `Tables.make`."""
+        if table.name not in self._rows:
+            self._put(table, table.schema().empty_table())
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """See `Tables.read`. There is the latest version alone."""
+        schema = table.schema(names)
+        rows = self._rows.get(table.name, table.schema().empty_table())
+        return rows_where(rows, where).select(schema.names).cast(schema)
+
+    def change(
+        self,
+        table: Table,
+        found: Found,
+        change: Change,
+        *,
+        by: Sequence[str],
+        since: int | None = None,
+        build_id: str = "",
+    ) -> int:
+        """See `Tables.change`."""
+        committed = change(self.read(table, None, scope_of(found, by)), found)
+        if not committed.is_empty:
+            self._commit(table, committed)
+        return committed.counted
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """See `Tables.append`."""
+        self._put(table, pa.concat_tables([self.read(table), rows.cast(table.schema())]))
+
+    def _commit(self, table: Table, change: TableChange) -> None:
+        key = list(table.key)
+        rows = self.read(table)
+        replaced = pa.concat_tables([change.updates.select(key), change.deletes.select(key)])
+        kept = rows.filter(pa.array(positions_in(rows, replaced, key) < 0))
+        self._put(table, pa.concat_tables([kept, change.updates, change.inserts]))
+
+    def _put(self, table: Table, rows: pa.Table) -> None:
+        self._rows[table.name] = rows
+        self._versions[table.name] = self._versions.get(table.name, -1) + 1
