@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from jobs.common.build.backend import open_spark
+from jobs.common.backend import open_spark
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.build.request import BuildOptions, build_request
 from kidxlib.operations.build.run import run_build
@@ -29,7 +30,16 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> RunResult:
     partition are missing since the last build; 1 failed. 0 means that recovery accepts each log; verify_index tells
     whether something is missing.
     """
-    return run_build(build_request(BuildOptions(**options)), open_spark, dry_run=dry_run, as_json=as_json)
+    request = build_request(BuildOptions(**options))
+    open_backend = partial(
+        open_spark,
+        "build_index",
+        request.context,
+        request.settings,
+        must_exist=request.repair,
+        upgrade=not dry_run,
+    )
+    return run_build(request, open_backend, dry_run=dry_run, as_json=as_json)
 
 
 if __name__ == "__main__":

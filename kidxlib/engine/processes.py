@@ -61,6 +61,11 @@ class Workers:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no unit is to be begun any more."""
+        return self._stop.is_set()
+
     def stopping(self) -> AbstractContextManager[None]:
         """While the context lasts no unit is begun once a signal has come; `Interrupted` is raised at its end."""
         return interrupts.stopping(self._stop.set)

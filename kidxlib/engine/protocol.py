@@ -20,6 +20,13 @@ class Engine(Protocol):
     def cores(self) -> int:
         """How many units are done at a time."""
 
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether all workers are on the machine of the command, so that a lock on its files covers them."""
+
+    def start(self) -> None:
+        """There will be work that reads logs: workers may be started."""
+
     def stopping(self) -> AbstractContextManager[None]:
         """While the context lasts, work that was begun comes to its end where the run is interrupted, and no other is
         begun. The interruption is raised at its end, so that what was done can be recorded.

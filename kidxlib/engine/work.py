@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
 from kidxlib.storage.location import Location
 
 Item = TypeVar("Item")
+
+#: A process takes a second to start; in that time one reads some hundred MB, or publishes the indexes of 100 segments.
+_SMALL_BYTES: Final = 64 * 1024 * 1024
+_SMALL_ITEMS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class Work(Generic[Item]):
         do: with the items of a unit, and whether it may map files: a worker may have died of one. It is given to
             processes by its name, so it is a function of a module. Done twice, it gives the same rows and files.
         schema: of the rows that it gives.
-        directories: what the items are in: a worker on another machine that sees none of it would find no file.
+        directories: whose logs are read: a worker on another machine that sees none of one would find no file there.
+        bytes: that the units read, of logs or of rows, about; None where nobody counted.
     """
 
     name: str
@@ -48,3 +53,10 @@ class Work(Generic[Item]):
     do: Callable[[Iterable[Item], bool], Iterator[ItemRows]]
     schema: pa.Schema
     directories: Sequence[Location] = ()
+    bytes: int | None = None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is done sooner than workers start."""
+        items = sum(map(len, self.units))
+        return self.bytes is not None and self.bytes <= _SMALL_BYTES and items <= _SMALL_ITEMS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -59,10 +60,20 @@ class TopicSettings(TomlTable):
     max_index_bytes: MaxIndexBytes | None = None
 
 
+class Committer(StrEnum):
+    """Who commits to a catalog that the driver reaches without Spark."""
+
+    DELTA_RS = "delta-rs"
+    SPARK = "spark"
+
+
 class SparkSettings(TomlTable):
-    """`[spark]`: what the jobs tell Spark, besides `spark-defaults.conf`."""
+    """`[spark]`: how the jobs use Spark, besides `spark-defaults.conf`."""
 
     event_log_dir: str = ""
+    commits: Annotated[Committer, Field(strict=False)] = Committer.DELTA_RS
+    # A row takes half a kB of the driver's memory while it is committed.
+    driver_rows_max: Annotated[int, Field(ge=0, le=2**63 - 1)] = 2_000_000
 
 
 class Settings(TomlTable):

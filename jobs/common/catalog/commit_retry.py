@@ -25,8 +25,12 @@ class TableInTheMakingError(Exception):
     """Another job is just making this table: its log directory is there, its first commit is not."""
 
 
+class TableChangedError(Exception):
+    """Another job has committed to this table since it was read."""
+
+
 #: What a commit raises that another one overtook. In Python these have no base of their own.
-_CONFLICTS: Final = (
+CONFLICTS: Final = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,
     exceptions.ConcurrentDeleteReadException,
@@ -35,6 +39,7 @@ _CONFLICTS: Final = (
     exceptions.DeltaConcurrentModificationException,
     exceptions.MetadataChangedException,
     exceptions.ProtocolChangedException,
+    TableChangedError,
     TableInTheMakingError,
 )
 
@@ -51,7 +56,7 @@ def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]
         try:
             with committing_threads(lock_place):
                 return commit()
-        except _CONFLICTS as error:
+        except CONFLICTS as error:
             _log.info("%s: another job committed at the same moment, attempt %d: %s", location, attempt, error)
         time.sleep(random.uniform(0, min(_PAUSE_MAX, 2.0**attempt)))
     raise CatalogError(

@@ -62,7 +62,7 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
 
     def make(table: Table) -> None:
         location = catalog.table_path(table)
-        while_others_commit(location, catalog.lock_place, _Making(catalog.spark, location, table))
+        while_others_commit(location, catalog.lock_place, MakingTable(catalog.spark, location, table))
 
     if found is None or found < CATALOG_VERSION:
         others = [table for table in TABLES if table is not SEGMENTS]
@@ -71,9 +71,14 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
         make(SEGMENTS)
     if database is not None:
         for table in TABLES:
-            name, location = f"`{database}`.`{table.name}`", sql_text(catalog.table_path(table))
-            catalog.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
+            register(catalog.spark, database, table, catalog.table_path(table))
     return is_new
+
+
+def register(spark: SparkSession, database: str, table: Table, location: str) -> None:
+    """Make a table known in a database of the metastore."""
+    name = f"`{database}`.`{table.name}`"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{sql_text(location)}'")
 
 
 def _version(spark: SparkSession, location: str) -> int | None:
@@ -84,7 +89,7 @@ def _version(spark: SparkSession, location: str) -> int | None:
     return version_of(location, properties)
 
 
-class _Making:
+class MakingTable:
     """One table, made or brought up to date. To be tried again as long as another run is at it."""
 
     def __init__(self, spark: SparkSession, location: str, table: Table) -> None:

@@ -15,8 +15,8 @@ from kidxlib.errors import CatalogError, UsageError
 from kidxlib.run.catalog_place import ensure_catalog_exists, ensure_known, local_path, no_catalog
 
 
-def find_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
-    """A catalog by its directory, or by the directory of a database; its tables need not exist.
+def find_place(spark: SparkSession, path: str | None, database: str | None) -> str:
+    """The directory or URL of a catalog, which may be that of a database; its tables need not exist.
 
     Raises:
         UsageError: there is no such database, or Spark has no access to the directory's file system.
@@ -34,7 +34,16 @@ def find_catalog(spark: SparkSession, path: str | None, database: str | None) ->
         raise UsageError(
             f"--catalog {path}: {error.java_exception.getMessage()}; give Spark its jars after --"
         ) from error
-    return Catalog(spark, path.rstrip("/"))
+    return path.rstrip("/")
+
+
+def find_catalog(spark: SparkSession, path: str | None, database: str | None) -> Catalog:
+    """A catalog by its directory, or by the directory of a database; its tables need not exist.
+
+    Raises:
+        UsageError: as `find_place`.
+    """
+    return Catalog(spark, find_place(spark, path, database))
 
 
 def catalog_to_build(spark: SparkSession, path: str | None, database: str | None) -> Catalog:

@@ -77,13 +77,13 @@ def on_executors(
 
     def do_bins(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for directory in directories:
-            _ensure_seen(directory)
+            ensure_seen(directory)
         yield from row_batches(rows_of_bins(batches), schema)
 
     return one_a_task(spark, [pickle.dumps(bin_) for bin_ in bins]).mapInArrow(do_bins, spark_schema(schema))
 
 
-def _ensure_seen(directory: Location) -> None:
+def ensure_seen(directory: Location) -> None:
     """Raises `UsageError` where this executor does not see a source's directory."""
     if why := why_unseen(directory):
         what_to_do = (

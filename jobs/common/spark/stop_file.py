@@ -43,15 +43,16 @@ class StopFile:
 
 
 @contextlib.contextmanager
-def stop_file(spark: SparkSession, staging: str) -> Iterator[StopFile]:
+def stop_file(spark: SparkSession, staging: str | None) -> Iterator[StopFile]:
     """A file that is not there yet, and that is gone at the end.
 
     Args:
-        staging: a directory of the catalog that every executor sees where it is no URL; it may be missing.
+        staging: a directory of the catalog that every executor sees where it is no URL; it may be missing. None where
+            there is no catalog.
     """
     if is_local(spark):
         directory = tempfile.mkdtemp(prefix="kidx-stop-")
-    elif "://" in staging:
+    elif staging is None or "://" in staging:
         yield StopFile()
         return
     else:

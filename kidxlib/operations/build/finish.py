@@ -40,8 +40,10 @@ def finish_changed(
     engine, catalog = backend.engine, backend.catalog
     shares = min(len(tasks), engine.cores * BINS_PER_CORE)
     with engine.stopping():
-        units = [[share] for share in partitions_to_finish(catalog.tables, engine, tasks, changes.to_finish, shares)]
-        staged = engine.run(Work(f"{build_id}-finish", units, finish_partitions, FINISHED))
+        units = list(partitions_to_finish(catalog.tables, engine, tasks, changes.to_finish, shares))
+        row_bytes = sum(share.row_bytes for share in units)
+        work = Work(f"{build_id}-finish", [[each] for each in units], finish_partitions, FINISHED, bytes=row_bytes)
+        staged = engine.run(work)
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
         count_finished(staged, withdrawn(catalog, staged), counts)
         return record_finished(catalog, staged, build_id)

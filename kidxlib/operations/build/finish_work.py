@@ -35,9 +35,11 @@ class PartitionsToFinish:
 
     Attributes:
         rows: of `TO_FINISH`, each partition's in one piece and segments in order.
+        row_bytes: in memory.
     """
 
     rows: SharedRows
+    row_bytes: int
     tasks: Mapping[PartitionKey, PartitionTask]
 
 

@@ -12,6 +12,7 @@ from kidxlib.build.changes import Changes
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan, log_dirs_to_lock
 from kidxlib.catalog.builds import BuildRow
+from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.build.comparison import find_changes
 from kidxlib.operations.build.dry_run import run_dry
@@ -64,6 +65,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         begin_phase("comparing with the catalog")
         sweep_leftovers(request, plan, catalog)
         changes = find_changes(request, plan, None if is_new else catalog)
+        _ensure_locks_cover_workers(request, changes, backend)
         marked = catalog.mark(changes, build_id)
         stack.enter_context(removing_held_indexes(request, plan))
         scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
@@ -103,6 +105,18 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         bytes=scanned.counts.log_bytes,
         catalog_segments=damage.figures,
     )
+
+
+def _ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend: Backend) -> None:
+    """Before anything is written beside a log.
+
+    Raises:
+        UsageError: workers on other machines would, where the log dir's lock does not reach.
+    """
+    if not request.in_place or not (changes.to_read.num_rows or changes.to_finish):
+        return
+    if not backend.engine.is_on_this_machine:
+        raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
 
 
 def _finish(

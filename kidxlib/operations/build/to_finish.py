@@ -50,7 +50,7 @@ def partitions_to_finish(
         of_share = keys[len(keys) * number // shares : len(keys) * (number + 1) // shares]
         rows = pa.concat_tables([_of(heads, of_share), _of(events, of_share)])
         rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
-        yield PartitionsToFinish(engine.share(rows), {key: tasks[key] for key in of_share})
+        yield PartitionsToFinish(engine.share(rows), rows.nbytes, {key: tasks[key] for key in of_share})
 
 
 def _wanted(first_present: Mapping[PartitionKey, FirstPresent]) -> pa.Table:

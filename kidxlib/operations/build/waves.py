@@ -20,7 +20,7 @@ from kidxlib.operations.build.counts import count_scanned
 from kidxlib.operations.build.record_rows import record_scanned
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.scan_work import scan_segments
-from kidxlib.operations.seen_logs import ensure_logs_seen
+from kidxlib.operations.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
@@ -58,8 +58,8 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
     if not segments:
         return scanned
     settings, engine = request.settings.build, backend.engine
+    engine.start()
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
-    directories = [source.path for source in request.sources]
     position = 0
     bytes_before = np.concatenate([[0], np.cumsum(numbers_in(to_read["log_bytes"])[0])])
     log_bytes = int(bytes_before[-1])
@@ -79,11 +79,18 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
             scanned.waves += 1
             start = time.monotonic()
             begin_phase("reading", done=engine.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
-            work = Work(f"{build_id}-{scanned.waves}", pack(wave, engine.cores), scan_segments, SCANNED, directories)
+            work = Work(
+                f"{build_id}-{scanned.waves}",
+                pack(wave, engine.cores),
+                scan_segments,
+                SCANNED,
+                directories_of(wave, request.sources),
+                read_bytes,
+            )
             with engine.stopping():
                 found = engine.run(work)
                 seconds = time.monotonic() - start
-                ensure_logs_seen(found)
+                ensure_logs_visible(found)
                 begin_phase(_RECORDING)
                 scanned.rows_changed += record_scanned(backend.catalog, found, build_id)
                 count_scanned(found, scanned.counts)

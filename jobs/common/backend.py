@@ -1,0 +1,82 @@
+"""What a job works with: Spark's executors, and the catalog through delta-rs or through Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from importlib import metadata
+
+from jobs.common.catalog.by_rows import TablesByRows
+from jobs.common.catalog.open import find_place
+from jobs.common.catalog.spark_tables import SparkTables
+from jobs.common.spark.engine import spark_engine
+from jobs.common.spark.job_session import JobSession
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.errors import CatalogError
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.catalog_place import STAGING, no_catalog
+from kidxlib.run.context import RunContext
+from kidxlib.run.settings import Committer, Settings
+from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.protocol import Tables
+
+
+@contextlib.contextmanager
+def open_spark(
+    job: str,
+    context: RunContext,
+    settings: Settings,
+    *,
+    must_exist: bool = True,
+    upgrade: bool = True,
+    changes: bool = True,
+) -> Iterator[Backend]:
+    """Spark's executors, and the catalog. No JVM is started before there is work for executors, but where Spark alone
+    reaches the catalog.
+
+    Args:
+        must_exist: only a build makes a catalog.
+        upgrade: bring a catalog of an older release up to date; otherwise it is refused.
+        changes: False for a job that changes and records nothing.
+
+    Raises:
+        UsageError: there is no catalog, or Spark has no access to its place.
+        CatalogError: it is of another version of the code.
+    """
+    with JobSession(job, context.event_log_dir, changes=changes) as session:
+        tables = _tables(session, context, settings)
+        option = f"--catalog {context.catalog}" if context.database is None else f"--database {context.database}"
+        catalog = TablesCatalog(tables)
+        if must_exist and not catalog.has_segments():
+            raise no_catalog(option)
+        found = tables.catalog_version(SEGMENTS)
+        if found is not None and found < CATALOG_VERSION:
+            if not upgrade:
+                raise CatalogError(
+                    f"{tables.path}: made by an older release than this one, which has catalog version "
+                    f"{CATALOG_VERSION}; run ./spark-submit.sh build_index once, which brings it up to date"
+                )
+            _upgrade(SparkTables(session.get(), tables.path, context.database))
+        versions = {
+            "spark": metadata.version("pyspark"),
+            "delta": metadata.version("delta-spark"),
+            "deltalake": metadata.version("deltalake"),
+        }
+        with spark_engine(session, f"{tables.path}/{STAGING}", f"run-{os.urandom(8).hex()}") as engine:
+            yield Backend(engine, catalog, versions)
+
+
+def _tables(session: JobSession, context: RunContext, settings: Settings) -> Tables:
+    path, spark = context.catalog, settings.spark
+    if path is None or "://" in path or spark.commits is Committer.SPARK:
+        return SparkTables(session.get(), find_place(session.get(), path, context.database), context.database)
+    return TablesByRows(DeltaTables(path), lambda: SparkTables(session.get(), path), spark.driver_rows_max)
+
+
+def _upgrade(tables: Tables) -> None:
+    """Bring all tables to this version; `segments` last, as its version is the catalog's."""
+    for table in (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS):
+        tables.make(table)

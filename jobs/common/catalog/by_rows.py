@@ -1,0 +1,82 @@
+"""Tables whose small changes the driver commits by itself, and whose large ones Spark does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kidxlib.catalog.change import Change, Found
+from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.rows import Table
+from kidxlib.tables.protocol import Tables
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TablesByRows:
+    """See `kidxlib.tables.protocol.Tables`.
+
+    Attributes:
+        driver: tables that the driver reads and commits to.
+        spark: gives the same tables through Spark, which is started then.
+        driver_rows_max: how many rows a commit of the driver may be about.
+    """
+
+    driver: Tables
+    spark: Callable[[], Tables]
+    driver_rows_max: int
+
+    @property
+    def path(self) -> str:
+        """See `Tables.path`."""
+        return self.driver.path
+
+    def version(self, table: Table) -> int | None:
+        """See `Tables.version`."""
+        return self.driver.version(table)
+
+    def catalog_version(self, table: Table) -> int | None:
+        """See `Tables.catalog_version`."""
+        return self.driver.catalog_version(table)
+
+    def make(self, table: Table) -> None:
+        """See `Tables.make`."""
+        self.driver.make(table)
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """See `Tables.read`."""
+        return self.driver.read(table, names, where, version)
+
+    def change(
+        self,
+        table: Table,
+        found: Found,
+        change: Change,
+        *,
+        by: Sequence[str],
+        since: int | None = None,
+        build_id: str = "",
+    ) -> int:
+        """See `Tables.change`."""
+        rows = sum(each.num_rows for each in found.values())
+        return self._committing(table, rows).change(table, found, change, by=by, since=since, build_id=build_id)
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """See `Tables.append`."""
+        self._committing(table, rows.num_rows).append(table, rows)
+
+    def _committing(self, table: Table, rows: int) -> Tables:
+        if rows <= self.driver_rows_max:
+            return self.driver
+        _log.info("%s: %d rows, which are more than spark.driver_rows_max: Spark commits them", table.name, rows)
+        return self.spark()

@@ -1,0 +1,159 @@
+"""A catalog's tables through Spark: where no other writer reaches them, or where settings want Spark's commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.common.catalog.commit_retry import TableChangedError, while_others_commit
+from jobs.common.catalog.create import MakingTable, register
+from jobs.common.catalog.merge import in_order, same_key
+from jobs.common.spark.hadoop import hadoop_path
+from jobs.common.spark.local_rows import of_arrow
+from kidxlib.catalog.change import Change, Found, TableChange
+from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.updates import not_overtaken
+from kidxlib.tables.scope import scope_of
+from kidxlib.tables.version import version_of
+
+#: A column of the rows of a merge.
+_DELETED: Final = "_deleted"
+
+
+class SparkTables:
+    """See `kidxlib.tables.protocol.Tables`. What a change needs is read by executors, and worked out on the driver.
+
+    Args:
+        path: without a slash at its end.
+        database: where the tables are registered, if anywhere.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, database: str | None = None) -> None:
+        self.path = path
+        self._spark, self._database = spark, database
+
+    def version(self, table: Table) -> int | None:
+        """See `Tables.version`."""
+        version = int(self._snapshot(table).version())
+        return None if version < 0 else version
+
+    def catalog_version(self, table: Table) -> int | None:
+        """See `Tables.catalog_version`."""
+        snapshot = self._snapshot(table)
+        if snapshot.version() < 0:
+            return None
+        return version_of(self._place(table), dict(snapshot.getProperties()))
+
+    def make(self, table: Table) -> None:
+        """See `Tables.make`. A table of an older version is brought to this one."""
+        place = self._place(table)
+        while_others_commit(place, self._lock_place, MakingTable(self._spark, place, table))
+        if self._database is not None:
+            register(self._spark, self._database, table, place)
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """See `Tables.read`."""
+        schema = table.schema(names)
+        if version is None and self._snapshot(table).version() < 0:
+            return schema.empty_table()
+        reader = self._spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        rows = reader.load(self._place(table))
+        for condition in where:
+            rows = rows.where(_as_column(condition))
+        return rows.select(*schema.names).toArrow().cast(schema)
+
+    def change(
+        self,
+        table: Table,
+        found: Found,
+        change: Change,
+        *,
+        by: Sequence[str],
+        since: int | None = None,
+        build_id: str = "",
+    ) -> int:
+        """See `Tables.change`."""
+        scope = scope_of(found, by)
+        if self.version(table) is None:
+            self.make(table)
+
+        def commit() -> int:
+            version = self.version(table)
+            known, still_found = self.read(table, None, scope, version), found
+            if since is not None and version is not None and version > since:
+                before = self.read(table, [*table.key, "build_id"], scope, since)
+                still_found = not_overtaken(found, before, known, build_id)
+            changed = change(known, still_found)
+            if not changed.is_empty:
+                # On a local disk the lock is held. Elsewhere another writer may have committed since the read.
+                if self.version(table) != version:
+                    raise TableChangedError(self._place(table))
+                self._merge(table, changed)
+            return changed.counted
+
+        return while_others_commit(self._place(table), self._lock_place, commit)
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """See `Tables.append`."""
+        none = table.schema().empty_table()
+        addition = TableChange(rows, none, none.select(table.key), rows.num_rows)
+        if self.version(table) is None:
+            self.make(table)
+        while_others_commit(self._place(table), self._lock_place, lambda: self._merge(table, addition))
+
+    @property
+    def _lock_place(self) -> str:
+        """Where `kidxlib.tables.commit_lock` finds the catalog: its path where that is a local one, else its URL.
+
+        Hadoop decides, as a path without a scheme may be one of HDFS.
+        """
+        directory, file_system = hadoop_path(self._spark, self.path)
+        uri = file_system.makeQualified(directory).toUri()
+        return str(uri.getPath() if uri.getScheme() == "file" else uri.toString())
+
+    def _place(self, table: Table) -> str:
+        return f"{self.path}/{table.name}"
+
+    def _snapshot(self, table: Table) -> Any:
+        """Delta's own snapshot of the latest version, without a query; of version −1 where there is no table."""
+        jvm: Any = self._spark.sparkContext._jvm
+        nothing = jvm.scala.Option.empty()
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._place(table))
+        return log.update(False, nothing, nothing)
+
+    def _merge(self, table: Table, change: TableChange) -> None:
+        target = DeltaTable.forPath(self._spark, self._place(table)).alias("old")
+        values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
+        written = in_order(of_arrow(self._spark, pa.concat_tables([change.inserts, change.updates])), table)
+        if not change.deletes.num_rows:
+            merge = target.merge(written.alias("new"), same_key(table))
+            if change.updates.num_rows:  # a merge that only inserts is a simpler one
+                merge = merge.whenMatchedUpdate(set=values)
+            merge.whenNotMatchedInsert(values=values).execute()
+            return
+        deletes = of_arrow(self._spark, change.deletes.select(table.key)).withColumn(_DELETED, F.lit(True))
+        rows = written.withColumn(_DELETED, F.lit(False)).unionByName(deletes, allowMissingColumns=True)
+        merge = target.merge(rows.alias("new"), same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
+        merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
+
+
+def _as_column(condition: Condition) -> Column:
+    column = F.col(condition.column)
+    if isinstance(condition, Among):
+        found = F.coalesce(column.isin(*condition.values), F.lit(False))
+        return ~found if condition.negated else found
+    return column.between(condition.least, condition.most)

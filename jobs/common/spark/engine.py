@@ -1,0 +1,163 @@
+"""The engine of a cluster: Spark's executors, and a directory that they and the driver share."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from jobs.common.spark.counters import Counters
+from jobs.common.spark.executors import ensure_seen, may_map
+from jobs.common.spark.hadoop import hadoop_path
+from jobs.common.spark.job_session import JobSession
+from jobs.common.spark.local_rows import one_a_task
+from jobs.common.spark.masters import is_local
+from jobs.common.spark.schema import spark_schema
+from jobs.common.spark.staged import StagedBySpark
+from jobs.common.spark.stop_file import StopFile, stop_file
+from kidxlib.engine.in_process import run_in_process
+from kidxlib.engine.row_batches import row_batches
+from kidxlib.engine.scratch import scratch_directory
+from kidxlib.engine.shared_rows import RowsInFile, RowsInItem, SharedRows
+from kidxlib.engine.staged import Staged, StagedFiles
+from kidxlib.engine.units import UnitDone
+from kidxlib.engine.work import Work
+from kidxlib.terminal.phase import Done, Span
+
+#: Of a cluster that is not started yet nobody knows how many cores it has.
+_CORES_HERE: Final = os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator[SparkEngine]:
+    """The engine of one run. What it has staged goes at the end.
+
+    Args:
+        staging: a directory or URL that driver and executors share, and in which the run makes one of its own; None
+            where they share none: rows then wait on the executors' disks.
+        run: names that directory.
+    """
+    with scratch_directory() as scratch:
+        engine = SparkEngine(session, staging, run, scratch)
+        try:
+            yield engine
+        finally:
+            engine.remove_staged()
+
+
+class SparkEngine:
+    """Spark's executors; see `kidxlib.engine.protocol.Engine`. They are started when logs are to be read, or when there
+    is much to do: the driver does a little itself.
+    """
+
+    def __init__(self, session: JobSession, staging: str | None, run: str, scratch: Path) -> None:
+        self._session, self._staging, self._scratch = session, staging, scratch
+        self._directory = None if staging is None else f"{staging}/{run}"
+        self._shared = itertools.count()
+
+    @property
+    def cores(self) -> int:
+        """See `Engine.cores`."""
+        return self._session.get().sparkContext.defaultParallelism if self._session.is_started else _CORES_HERE
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """See `Engine.is_on_this_machine`."""
+        return is_local(self._session.get())
+
+    def start(self) -> None:
+        """See `Engine.start`."""
+        self._session.get()
+
+    def stopping(self) -> AbstractContextManager[None]:
+        """See `Engine.stopping`. Before the session there is only work of the driver, which a signal may cut short."""
+        return self._stop_file.stopping() if self._session.is_started else contextlib.nullcontext()
+
+    def share(self, rows: pa.Table) -> SharedRows:
+        """See `Engine.share`."""
+        if not self._is_of_file_system:
+            return RowsInItem(rows)
+        path = Path(str(self._directory), f"shared-{next(self._shared)}.parquet")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return RowsInFile.write(rows, str(path))
+
+    def run(self, work: Work[Any]) -> Staged:
+        """See `Engine.run`."""
+        if not self._session.is_started and work.is_small and not work.directories:
+            return run_in_process(work, self._scratch / work.name, iter, _ignore)
+        self._counters.begin_wave()
+        rows = self._rows(work)
+        if self._directory is None:
+            kept = rows.persist(StorageLevel.DISK_ONLY)
+            kept.count()
+            return StagedBySpark(kept, work.schema, None)
+        path = f"{self._directory}/{work.name}"
+        rows.write.parquet(path)
+        if self._is_of_file_system:
+            return StagedFiles(sorted(map(str, Path(path).glob("part-*.parquet"))), work.schema)
+        return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
+
+    def done(self) -> Done:
+        """See `Engine.done`."""
+        return self._counters.done() if self._session.is_started else Done()
+
+    def remove_staged(self) -> None:
+        """Remove what the run has staged."""
+        if self._is_of_file_system:
+            shutil.rmtree(str(self._directory), ignore_errors=True)
+        elif self._directory is not None and self._session.is_started:
+            directory, file_system = hadoop_path(self._session.get(), self._directory)
+            file_system.delete(directory, True)
+
+    @property
+    def _is_of_file_system(self) -> bool:
+        """Whether what is staged lies in a directory that this process reads."""
+        return self._directory is not None and "://" not in self._directory
+
+    @cached_property
+    def _counters(self) -> Counters:
+        return Counters(self._session.get())
+
+    @cached_property
+    def _stop_file(self) -> StopFile:
+        return self._session.enter(stop_file(self._session.get(), self._staging))
+
+    def _rows(self, work: Work[Any]) -> DataFrame:
+        """Rows of `work.schema`, computed where they are used: each unit in one Spark task."""
+        segments, log_bytes, span = self._counters.segments, self._counters.log_bytes, self._counters.span
+        do, schema, directories, stop = work.do, work.schema, work.directories, self._stop_file
+
+        def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
+            use_mmap = may_map()
+            for unit in itertools.chain.from_iterable(batch.column("work") for batch in batches):
+                begin = time.time()
+                for done in do(stop.until_stopped(pickle.loads(unit.as_buffer())), use_mmap):
+                    yield from done.batches
+                    yield from done.rows
+                    segments.add(done.segments)
+                    log_bytes.add(done.log_bytes)
+                span.add(Span(begin, time.time()))
+
+        def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for directory in directories:
+                ensure_seen(directory)
+            yield from row_batches(rows_of_units(batches), schema)
+
+        units = [pickle.dumps(unit) for unit in work.units]
+        return one_a_task(self._session.get(), units).mapInArrow(do_units, spark_schema(schema))
+
+
+def _ignore(done: UnitDone) -> None:
+    """Nothing is counted of work that reads no logs."""
