@@ -48,7 +48,9 @@ class SparkTables:
         snapshot = self._snapshot(table)
         if snapshot.version() < 0:
             return None
-        return version_of(self._place(table), dict(snapshot.getProperties()))
+        jvm: Any = self._spark.sparkContext._jvm
+        properties = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
+        return version_of(self._place(table), dict(properties))
 
     def make(self, table: Table) -> None:
         """See `Tables.make`. A table of an older version is brought to this one."""

@@ -1,4 +1,4 @@
-"""Spark and kidx write one catalog: the same rows, whoever writes, in turn and at the same time."""
+"""Spark, the driver of a job and kidx write one catalog: the same rows, whoever writes, in turn and at the same time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,11 +73,15 @@ _STEPS: Final[tuple[Callable[[Path], None], ...]] = (_begin, _change, _come_back
 
 def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path) -> None:
     """After every step of a history, each table is the one that Spark alone wrote, by name, row and value."""
+    settings = tmp_path / "spark-commits.toml"
+    settings.write_text('[spark]\ncommits = "spark"\n')
+    by_spark: BuildHere = partial(build_here, "--settings", settings)
     writers: dict[str, Sequence[BuildHere]] = {
-        "spark": (build_here,),
+        "spark": (by_spark,),
+        "driver": (build_here,),
         "kidx": (kidx_build_here,),
-        "spark-kidx": (build_here, kidx_build_here),
-        "kidx-spark": (kidx_build_here, build_here),
+        "spark-kidx": (by_spark, kidx_build_here),
+        "kidx-spark": (kidx_build_here, by_spark),
     }
     versions: dict[str, list[dict[str, int]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):
