@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark
+from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.options import build_options
-from kidxlib.operations.build.request import BuildOptions, build_request
 from kidxlib.operations.build.run import run_build
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run
@@ -35,7 +35,6 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> RunResult:
         open_spark,
         "build_index",
         request.context,
-        request.settings,
         must_exist=request.repair,
         upgrade=not dry_run,
     )

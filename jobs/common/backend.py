@@ -18,8 +18,7 @@ from kidxlib.errors import CatalogError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import STAGING, no_catalog
-from kidxlib.run.context import RunContext
-from kidxlib.run.settings import Committer, Settings
+from kidxlib.run.context import Committer, RunContext
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Tables
 
@@ -28,7 +27,6 @@ from kidxlib.tables.protocol import Tables
 def open_spark(
     job: str,
     context: RunContext,
-    settings: Settings,
     *,
     must_exist: bool = True,
     upgrade: bool = True,
@@ -47,7 +45,7 @@ def open_spark(
         CatalogError: it is of another version of the code.
     """
     with JobSession(job, context.event_log_dir, changes=changes) as session:
-        tables = _tables(session, context, settings)
+        tables = _tables(session, context)
         option = f"--catalog {context.catalog}" if context.database is None else f"--database {context.database}"
         catalog = TablesCatalog(tables)
         if must_exist and not catalog.has_segments():
@@ -69,11 +67,11 @@ def open_spark(
             yield Backend(engine, catalog, versions)
 
 
-def _tables(session: JobSession, context: RunContext, settings: Settings) -> Tables:
-    path, spark = context.catalog, settings.spark
-    if path is None or "://" in path or spark.commits is Committer.SPARK:
+def _tables(session: JobSession, context: RunContext) -> Tables:
+    path = context.catalog
+    if path is None or "://" in path or context.commits is Committer.SPARK:
         return SparkTables(session.get(), find_place(session.get(), path, context.database), context.database)
-    return TablesByRows(DeltaTables(path), lambda: SparkTables(session.get(), path), spark.driver_rows_max)
+    return TablesByRows(DeltaTables(path), lambda: SparkTables(session.get(), path), context.driver_rows_max)
 
 
 def _upgrade(tables: Tables) -> None:

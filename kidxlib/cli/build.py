@@ -59,10 +59,10 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
             raise UsageError(f"{option}: only for a build with a catalog; name it with --catalog DIR")
     if directory is None:
         raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
-    as_json = options.pop("as_json")
+    as_json, processes = options.pop("as_json"), options.pop("processes")
     for parameter in ("catalog", *_OF_CATALOGS):
         del options[parameter]
     request = build_request(directory, **options)
-    built = run_build(request)
+    built = run_build(request, processes)
     (show_json if as_json else show_summary)(request, built)
     return run_result(built)

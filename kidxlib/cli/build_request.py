@@ -1,47 +1,18 @@
-"""What `kidx build` is asked, checked before anything is listed."""
+"""What `kidx build` is asked without a catalog, checked before anything is listed."""
 
 from __future__ import annotations
 
-import os
-import re
-from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from kidxlib.build.directories import Target
 from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-from kidxlib.build.source import Source, source_at
+from kidxlib.build.source import source_at
 from kidxlib.errors import UsageError
+from kidxlib.operations.build.request import BuildRequest
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
-from kidxlib.storage.location import Location
+from kidxlib.run.context import RunContext
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalBuildRequest:
-    """What is built from what, and where it goes.
-
-    Attributes:
-        index_dir: the index directory; None to write beside the segments.
-        publish_truncated: publish the index of a valid prefix too.
-        auxiliary_files: which files are written besides indexes.
-        repair: audit first, and write what is broken alone.
-        processes: how many read.
-    """
-
-    source: Source
-    index_dir: Location | None
-    target: Target
-    publish_truncated: bool
-    topics: re.Pattern[str]
-    options: RecoverOptions
-    auxiliary_files: AuxiliaryFiles
-    repair: bool
-    processes: int
-
-    @property
-    def in_place(self) -> bool:
-        """Whether indexes are written beside the segments."""
-        return self.index_dir is None
 
 
 def build_request(
@@ -57,8 +28,7 @@ def build_request(
     snapshots: bool | None,
     epochs: bool | None,
     repair: bool,
-    processes: int | None,
-) -> LocalBuildRequest:
+) -> BuildRequest:
     """The options of the command as they were given; Kafka's defaults for those that were not.
 
     Raises:
@@ -69,18 +39,22 @@ def build_request(
     source = source_at(directory)
     place = None if index_dir is None else index_dir_to_write("--index-dir", index_dir)
     ensure_no_overlap(place, None, (source,))
-    return LocalBuildRequest(
-        source=source,
-        index_dir=place,
+    like = RecoverOptions(
+        interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes,
+        max_index_bytes=MAX_INDEX_BYTES_DEFAULT if max_index_bytes is None else max_index_bytes,
+        verify_crc=verify_crc is not False,
+    )
+    return BuildRequest(
+        context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
+        sources=(source,),
         target=Target(index_dir=place, by_source=False),
         publish_truncated=accept_truncated or not in_place,
         topics=parse_topics(".*" if topics is None else topics),
-        options=RecoverOptions(
-            interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes,
-            max_index_bytes=MAX_INDEX_BYTES_DEFAULT if max_index_bytes is None else max_index_bytes,
-            verify_crc=verify_crc is not False,
-        ),
+        interval_bytes=interval_bytes,
+        max_index_bytes=max_index_bytes,
+        verify_crc=like.verify_crc,
         auxiliary_files=REPAIRED_AUXILIARY_FILES if repair else AuxiliaryFiles(bool(snapshots), bool(epochs)),
+        rebuild=False,
         repair=repair,
-        processes=processes or os.cpu_count() or 1,
+        recover_options=lambda topic: like,
     )

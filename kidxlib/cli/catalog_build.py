@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kidxlib.operations.build.request import BuildOptions, build_request
+from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.run import run_build
 from kidxlib.operations.local import open_local
 from kidxlib.run.result import RunResult

@@ -18,10 +18,10 @@ from kidxlib.build.plan import Plan
 from kidxlib.build.tasks import ScanTask
 from kidxlib.cli.spool import Spool, Spooled
 from kidxlib.engine.processes import Workers, until_stopped
-from kidxlib.engine.scratch import scratch_directory
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.audit import say_broken_logs
 from kidxlib.terminal.console import note

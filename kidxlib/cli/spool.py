@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from kidxlib.engine.scratch import writing_in
+from kidxlib.storage.scratch import writing_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from kidxlib.engine.in_process import run_in_process
 from kidxlib.engine.processes import Workers, until_stopped
-from kidxlib.engine.scratch import writing_in
 from kidxlib.engine.shared_rows import RowsInFile
 from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.units import Unit, UnitDone, do_unit, units_of
 from kidxlib.engine.work import Work
+from kidxlib.storage.scratch import writing_in
 from kidxlib.terminal.phase import Done, Span
 
 _T = TypeVar("_T")

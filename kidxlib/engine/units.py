@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kidxlib.engine.row_batches import row_batches
-from kidxlib.engine.scratch import writing_in
 from kidxlib.engine.work import ItemRows, Work
+from kidxlib.storage.scratch import writing_in
 from kidxlib.terminal.phase import Span
 
 #: Rows that a worker holds before it writes them. Few segments have as many, but one may have millions of events.

@@ -9,11 +9,11 @@ from importlib import metadata
 
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
-from kidxlib.engine.scratch import scratch_directory
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import no_catalog
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.tables.delta_tables import DeltaTables
 
 

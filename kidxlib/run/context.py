@@ -6,13 +6,23 @@ import os
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
 
 from kidxlib.errors import UsageError
 from kidxlib.run.catalog_place import ensure_catalog_exists, local_path
 from kidxlib.run.options import parse_option
-from kidxlib.run.settings import Settings
 from kidxlib.times import parse_time
+
+if TYPE_CHECKING:
+    from kidxlib.run.settings import Settings  # a build without a catalog has no settings, and no package to read them
+
+
+class Committer(StrEnum):
+    """Who commits to a catalog that the driver of a job reaches without Spark."""
+
+    DELTA_RS = "delta-rs"
+    SPARK = "spark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +32,16 @@ class RunContext:
     Attributes:
         catalog: absolute path or URL of its directory; None where `database` names it, or there is none.
         event_log_dir: absolute path or URL of a directory; None where no logs are wanted.
+        commits: who commits, of a job.
+        driver_rows_max: how many rows a commit by the driver of a job may be about.
     """
 
     catalog: str | None
     database: str | None
     now: datetime
     event_log_dir: str | None
+    commits: Committer = Committer.DELTA_RS
+    driver_rows_max: int = 0
 
     @classmethod
     def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
@@ -43,6 +57,8 @@ class RunContext:
             database=database,
             now=datetime.now(UTC) if now is None else parse_option("--now", parse_time, now),
             event_log_dir=absolute(settings.spark.event_log_dir) if settings.spark.event_log_dir else None,
+            commits=settings.spark.commits,
+            driver_rows_max=settings.spark.driver_rows_max,
         )
 
     @classmethod

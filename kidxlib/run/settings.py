@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+from kidxlib.run.context import Committer
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.toml_file import TomlTable, checked, pattern, read_text
 
@@ -58,13 +58,6 @@ class TopicSettings(TomlTable):
     match: Pattern
     interval_bytes: IntervalBytes | None = None
     max_index_bytes: MaxIndexBytes | None = None
-
-
-class Committer(StrEnum):
-    """Who commits to a catalog that the driver reaches without Spark."""
-
-    DELTA_RS = "delta-rs"
-    SPARK = "spark"
 
 
 class SparkSettings(TomlTable):

@@ -1,9 +1,10 @@
-"""A catalog's tables in memory, for a run whose catalog nobody wants to keep."""
+"""A catalog's tables that go with a run: in memory, or in files that are mapped into it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.storage.scratch import writing_in
 from kidxlib.tables.scope import scope_of
 
 
@@ -21,9 +23,11 @@ class MemoryTables:
 
     Attributes:
         path: what messages call it.
+        directory: of files that hold what is added, so that no memory is needed for it; None for none.
     """
 
     path: str
+    directory: Path | None = None
     _rows: dict[str, pa.Table] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
 
@@ -70,14 +74,24 @@ class MemoryTables:
 
     def append(self, table: Table, rows: pa.Table) -> None:
         """See `Tables.append`."""
-        self._put(table, pa.concat_tables([self.read(table), rows.cast(table.schema())]))
+        self._put(table, pa.concat_tables([self.read(table), self._kept(rows.cast(table.schema()))]))
+
+    def _kept(self, rows: pa.Table) -> pa.Table:
+        """The rows, in a new file where there is a directory for them."""
+        if self.directory is None or not rows.num_rows:
+            return rows
+        path = self.directory / f"rows-{sum(self._versions.values())}-{rows.num_columns}.arrow"
+        with writing_in(self.directory), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as file:
+            file.write_table(rows)
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()
 
     def _commit(self, table: Table, change: TableChange) -> None:
         key = list(table.key)
         rows = self.read(table)
         replaced = pa.concat_tables([change.updates.select(key), change.deletes.select(key)])
         kept = rows.filter(pa.array(positions_in(rows, replaced, key) < 0))
-        self._put(table, pa.concat_tables([kept, change.updates, change.inserts]))
+        self._put(table, pa.concat_tables([kept, change.updates, self._kept(change.inserts)]))
 
     def _put(self, table: Table, rows: pa.Table) -> None:
         self._rows[table.name] = rows

@@ -29,11 +29,11 @@ from jobs.common.spark.staged import StagedBySpark
 from jobs.common.spark.stop_file import StopFile, stop_file
 from kidxlib.engine.in_process import run_in_process
 from kidxlib.engine.row_batches import row_batches
-from kidxlib.engine.scratch import scratch_directory
 from kidxlib.engine.shared_rows import RowsInFile, RowsInItem, SharedRows
 from kidxlib.engine.staged import Staged, StagedFiles
 from kidxlib.engine.units import UnitDone
 from kidxlib.engine.work import Work
+from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.phase import Done, Span
 
 #: Of a cluster that is not started yet nobody knows how many cores it has.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from kidxlib.build.finish.held_index import remove_held
 from kidxlib.build.plan import Plan
@@ -17,8 +17,7 @@ from kidxlib.times import NS_PER_MS
 
 def sweep_leftovers(request: BuildRequest, plan: Plan, catalog: TablesCatalog) -> None:
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that works now loses it."""
-    longest_run = timedelta(hours=request.settings.build.longest_run_hours)
-    older_than_ms = int((datetime.now(UTC) - longest_run).timestamp() * 1000)
+    older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
     for partition in plan.partitions:
         sweep(partition.index_directory, older_than_ms * NS_PER_MS)
     catalog.sweep_staging(older_than_ms)

@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from rich.filesize import decimal
 
 from kidxlib.build.changes import Changes
-from kidxlib.build.discover import find_segments
-from kidxlib.build.plan import Plan, log_dirs_to_lock
+from kidxlib.build.plan import Plan
 from kidxlib.catalog.builds import BuildRow
-from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.build.comparison import find_changes
 from kidxlib.operations.build.dry_run import run_dry
 from kidxlib.operations.build.finish import finish_changed
+from kidxlib.operations.build.held_log_dirs import ensure_locks_cover_workers, hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
+from kidxlib.operations.build.listed_plan import listed_plan
 from kidxlib.operations.build.partition_rows import record_partitions
 from kidxlib.operations.build.record import request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
@@ -26,8 +26,7 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import Scanned, scan_in_waves
 from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
-from kidxlib.storage.lock import locked
-from kidxlib.terminal.console import note, print_json, print_line, warn
+from kidxlib.terminal.console import note, print_json, print_line
 from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.progress import begin_phase
 
@@ -38,10 +37,7 @@ def run_build(request: BuildRequest, open_backend: OpenBackend, *, dry_run: bool
     Args:
         open_backend: called once the log dirs' locks are held.
     """
-    begin_phase("listing")
-    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
-    for warning in plan.warnings:
-        warn(warning)
+    plan = listed_plan(request)
     if dry_run:
         with open_backend() as backend:
             return run_dry(request, plan, backend.catalog, as_json)
@@ -53,9 +49,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
     build_id = request.context.run_id()
     note(f"{plan.segments.num_rows:,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
     with contextlib.ExitStack() as stack:
-        if request.in_place:
-            for log_dir in log_dirs_to_lock(plan):
-                stack.enter_context(locked(log_dir))
+        hold_log_dirs(request, plan, stack)
         backend = stack.enter_context(open_backend())
         catalog = backend.catalog
         ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
@@ -65,7 +59,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         begin_phase("comparing with the catalog")
         sweep_leftovers(request, plan, catalog)
         changes = find_changes(request, plan, None if is_new else catalog)
-        _ensure_locks_cover_workers(request, changes, backend)
+        ensure_locks_cover_workers(request, changes, backend)
         marked = catalog.mark(changes, build_id)
         stack.enter_context(removing_held_indexes(request, plan))
         scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
@@ -105,18 +99,6 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         bytes=scanned.counts.log_bytes,
         catalog_segments=damage.figures,
     )
-
-
-def _ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend: Backend) -> None:
-    """Before anything is written beside a log.
-
-    Raises:
-        UsageError: workers on other machines would, where the log dir's lock does not reach.
-    """
-    if not request.in_place or not (changes.to_read.num_rows or changes.to_finish):
-        return
-    if not backend.engine.is_on_this_machine:
-        raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
 
 
 def _finish(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -25,6 +27,8 @@ from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
 
+#: Of these the driver holds the rows at a time.
+_PARTITIONS_READ_AT_ONCE: Final = 2000
 _WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
 
 
@@ -35,22 +39,30 @@ def partitions_to_finish(
     first_present: Mapping[PartitionKey, FirstPresent],
     shares: int,
 ) -> Iterator[PartitionsToFinish]:
-    """The partitions in as many shares, each with the rows that it is finished from.
+    """The partitions in as many shares or more, each with the rows that it is finished from. Rows of some partitions are
+    read at a time, neighbours in the tables.
 
     Args:
         engine: shares the rows.
         tasks, first_present: of the same partitions.
     """
-    wanted = _wanted(first_present)
-    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
-    heads = _heads(tables, wanted, scope)
-    events = _events(tables, heads, scope)
-    keys = sorted(tasks)
-    for number in range(shares):
-        of_share = keys[len(keys) * number // shares : len(keys) * (number + 1) // shares]
-        rows = pa.concat_tables([_of(heads, of_share), _of(events, of_share)])
-        rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
-        yield PartitionsToFinish(engine.share(rows), rows.nbytes, {key: tasks[key] for key in of_share})
+    keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
+    read = _in_parts(keys, -(-len(keys) // _PARTITIONS_READ_AT_ONCE))
+    for of_read in read:
+        wanted = _wanted({key: first_present[key] for key in of_read})
+        scope = scope_of({"wanted": wanted}, PARTITIONS.key)
+        heads = _heads(tables, wanted, scope)
+        events = _events(tables, heads, scope)
+        for of_share in _in_parts(of_read, -(-shares // len(read))):
+            rows = pa.concat_tables([_of(heads, of_share), _of(events, of_share)])
+            rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
+            yield PartitionsToFinish(engine.share(rows), rows.nbytes, {key: tasks[key] for key in of_share})
+
+
+def _in_parts(keys: Sequence[PartitionKey], parts: int) -> list[Sequence[PartitionKey]]:
+    """The keys in some parts of about the same length, none of them empty."""
+    bounds = [len(keys) * number // parts for number in range(parts + 1)]
+    return [keys[start:end] for start, end in itertools.pairwise(bounds) if start < end]
 
 
 def _wanted(first_present: Mapping[PartitionKey, FirstPresent]) -> pa.Table:

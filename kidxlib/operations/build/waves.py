@@ -57,7 +57,7 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
     segments = to_read.num_rows
     if not segments:
         return scanned
-    settings, engine = request.settings.build, backend.engine
+    limits, engine = request.limits, backend.engine
     engine.start()
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
     position = 0
@@ -65,12 +65,16 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
     log_bytes = int(bytes_before[-1])
 
     def done() -> str:
-        read = f"{scanned.counts.segments:,} of {segments:,} segments read and recorded in the catalog"
-        return f"{read}; run the same command again to go on"
+        of_all = f"{scanned.counts.segments:,} of {segments:,} segments"
+        if request.keeps_catalog:
+            return f"{of_all} read and recorded in the catalog; run the same command again to go on"
+        # In place an offset index may wait for the end of its partition, and goes again.
+        read = f"{of_all} {'read' if request.in_place else 'indexed'}"
+        return f"{read}; run the same command again, which reads all of them, as there is no catalog"
 
     with interrupts.telling(done):
         while position < segments:
-            wave_bytes = min(settings.wave_bytes, int(bytes_a_second * settings.wave_seconds))
+            wave_bytes = min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
             end = _end_of_wave(bytes_before, position, wave_bytes)
             rows = to_read.slice(position, end - position)
             wave = plan.build_tasks(rows, publish_truncated=request.publish_truncated)

@@ -1,4 +1,4 @@
-"""Spark, the driver of a job and kidx write one catalog: the same rows, whoever writes, in turn and at the same time."""
+"""Spark, the driver of a job and kidx write one catalog: the same rows, in turn and at once, whoever writes."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kidxlib.cli.spool import Spool
-from kidxlib.engine.scratch import scratch_directory
 from kidxlib.errors import KidxError
+from kidxlib.storage.scratch import scratch_directory
 
 
 def test_objects_come_back_in_any_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: random.Random) -> None:

@@ -1,0 +1,104 @@
+"""What a build with a catalog is asked for: options and settings, put together and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from kidxlib.build.directories import Target
+from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+from kidxlib.errors import UsageError
+from kidxlib.operations.build.request import BuildLimits, BuildRequest
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.run.catalog_place import ensure_usable
+from kidxlib.run.context import RunContext
+from kidxlib.run.settings import read_settings
+from kidxlib.run.sources import chosen_sources, ensure_sample_alone
+from kidxlib.run.topic_options import recover_options
+from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
+from kidxlib.terminal.options.sources import parse_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """The options as they were given; None, empty or False where they were not."""
+
+    sources: tuple[str, ...]
+    sample: bool
+    index_dir: str | None
+    in_place: bool
+    accept_truncated: bool
+    catalog: str | None
+    database: str | None
+    topics: str | None
+    interval_bytes: int | None
+    max_index_bytes: int | None
+    verify_crc: bool | None
+    snapshots: bool | None
+    epochs: bool | None
+    rebuild: bool
+    repair: bool
+    settings_file: Path
+    now: str | None
+
+
+def build_request(options: BuildOptions) -> BuildRequest:
+    """Put options and settings together.
+
+    Raises:
+        UsageError: the settings file or an option is wrong, or two options contradict each other.
+    """
+    settings = read_settings(options.settings_file)
+    context = RunContext.of(settings, options.catalog, options.database, options.now)
+    for wrong, message in (
+        (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
+        (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
+        (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
+        (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
+    ):
+        if wrong:
+            raise UsageError(message)
+    build = settings.build
+    named = {
+        "--index-dir": options.index_dir,
+        "--catalog": options.catalog,
+        "--database": options.database,
+    }
+    sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=build)
+    if not options.sources and not options.sample and context.catalog is not None:
+        ensure_sample_alone(context.catalog)
+    index_dir = None if options.in_place else index_dir_to_write("--index-dir", options.index_dir or build.index_dir)
+    ensure_no_overlap(index_dir, context.catalog, sources)
+    if context.catalog is not None:
+        ensure_usable(context.catalog)
+    verify_crc = build.verify_crc if options.verify_crc is None else options.verify_crc
+
+    def of_topic(topic: str) -> RecoverOptions:
+        like = recover_options(settings, topic, options.interval_bytes, options.max_index_bytes)
+        return replace(like, verify_crc=verify_crc)
+
+    return BuildRequest(
+        sources=sources,
+        target=Target(index_dir=index_dir, by_source=len(sources) > 1),
+        publish_truncated=options.accept_truncated or not options.in_place,
+        context=context,
+        topics=parse_topics(build.topics if options.topics is None else options.topics),
+        interval_bytes=options.interval_bytes,
+        max_index_bytes=options.max_index_bytes,
+        verify_crc=verify_crc,
+        auxiliary_files=REPAIRED_AUXILIARY_FILES
+        if options.repair
+        else AuxiliaryFiles(
+            snapshots=build.snapshots if options.snapshots is None else options.snapshots,
+            epochs=build.epochs if options.epochs is None else options.epochs,
+        ),
+        rebuild=options.rebuild,
+        repair=options.repair,
+        recover_options=of_topic,
+        limits=BuildLimits(
+            wave_bytes=build.wave_bytes,
+            wave_seconds=build.wave_seconds,
+            longest_run=timedelta(hours=build.longest_run_hours),
+        ),
+    )

@@ -1,0 +1,77 @@
+"""A build that keeps no catalog: it reads all that it lists, and what it found goes with it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kidxlib.build.changes import all_new
+from kidxlib.build.plan import Plan, repairs
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.build.finish import finish_changed
+from kidxlib.operations.build.held_log_dirs import hold_log_dirs
+from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
+from kidxlib.operations.build.listed_plan import listed_plan
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.waves import Scanned, scan_in_waves
+from kidxlib.terminal.progress import begin_phase
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFiles:
+    """What an audit found broken: names of index and auxiliary files by partition, and how many logs."""
+
+    files: Mapping[PartitionKey, frozenset[str]] = field(default_factory=dict)
+    logs: int = 0
+
+
+#: Audits the files of a plan.
+FindBroken: TypeAlias = Callable[[BuildRequest, Plan, Backend], BrokenFiles]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltOnce:
+    """What a build did.
+
+    Attributes:
+        plan: what was listed; of a repair, what of it was broken.
+        broken: of a repair.
+        seconds: of the whole run.
+    """
+
+    plan: Plan
+    scanned: Scanned
+    broken: BrokenFiles
+    seconds: float
+
+
+def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: FindBroken) -> BuiltOnce:
+    """Index the segments of the sources.
+
+    Args:
+        open_backend: called once the log dirs' locks are held; its catalog has nothing yet, and nobody reads it later.
+        find_broken: for a repair, which has no catalog to say what an earlier audit found.
+
+    Raises:
+        KidxError: a log dir is in use, or an index directory cannot be written.
+    """
+    start = time.monotonic()
+    plan = listed_plan(request)
+    broken = BrokenFiles()
+    with contextlib.ExitStack() as stack:
+        hold_log_dirs(request, plan, stack)
+        backend = stack.enter_context(open_backend())
+        sweep_leftovers(request, plan, backend.catalog)
+        if request.repair:
+            broken = find_broken(request, plan, backend)
+            plan = repairs(plan, broken.files)
+        changes, build_id = all_new(plan), request.context.run_id()
+        stack.enter_context(removing_held_indexes(request, plan))
+        scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
+        begin_phase("finishing partitions")
+        finish_changed(request, plan, changes, backend, build_id, scanned.counts)
+    return BuiltOnce(plan, scanned, broken, time.monotonic() - start)
