@@ -53,6 +53,24 @@ def given_location(option: str, text: str) -> ObjectPath | None:
     return ObjectPath(key)
 
 
+def as_text(path: str | os.PathLike[str]) -> str:
+    """A path as rows of a table hold it: bytes of its name that are no UTF-8 are written as `\\xNN`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def ensure_text(option: str, path: str | os.PathLike[str]) -> None:
+    """Before a path goes into a catalog, from which it is to be opened again.
+
+    Raises:
+        UsageError: bytes of its name are no UTF-8.
+    """
+    if as_text(path) != os.fspath(path):
+        raise UsageError(
+            f"{option}{as_text(path)}: its name has bytes that are not UTF-8, which no table holds; give a path "
+            "without, as by a symlink or another mount"
+        )
+
+
 def is_inside(place: Location | str, directory: Location | str) -> bool:
     """Whether a place is a directory or lies below it, by their names."""
     return f"{place}/".startswith(f"{str(directory).rstrip('/')}/")

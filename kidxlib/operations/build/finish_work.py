@@ -26,6 +26,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.events import to_leader_epochs, with_events
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.partition import ScannedSegment
+from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
 
 
@@ -107,7 +108,7 @@ def finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
             )
             yield {"aborted": aborted.values()}
     for name in finished.kept:
-        yield {"kept": KeptFile(path=f"{finished.task.index_directory}/{name}").values()}
+        yield {"kept": KeptFile(path=as_text(f"{finished.task.index_directory}/{name}")).values()}
 
 
 def _facts(segment: FinishedSegment) -> FinishedFacts:

@@ -16,6 +16,7 @@ from kidxlib.run.context import RunContext
 from kidxlib.run.settings import read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone
 from kidxlib.run.topic_options import recover_options
+from kidxlib.storage.location import ensure_text
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -72,6 +73,10 @@ def build_request(options: BuildOptions) -> BuildRequest:
     ensure_no_overlap(index_dir, context.catalog, sources)
     if context.catalog is not None:
         ensure_usable(context.catalog)
+    for source in sources:
+        ensure_text("--source ", source.path)
+    if index_dir is not None:
+        ensure_text("--index-dir ", index_dir)
     verify_crc = build.verify_crc if options.verify_crc is None else options.verify_crc
 
     def of_topic(topic: str) -> RecoverOptions:

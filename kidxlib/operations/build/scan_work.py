@@ -16,6 +16,7 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.partition import NO_EVENTS
+from kidxlib.storage.location import as_text
 
 
 def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
@@ -48,8 +49,8 @@ def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
         "max_index_bytes": options.max_index_bytes,
         "interval_source": built.task.interval_source,
         "crc_checked": options.verify_crc,
-        "log_path": segment.path,
-        "index_directory": str(built.task.index_directory),
+        "log_path": as_text(segment.path),
+        "index_directory": as_text(str(built.task.index_directory)),
         "catalog_version": CATALOG_VERSION,
         **Publishing(published=built.published.value).values(),
     }

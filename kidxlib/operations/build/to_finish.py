@@ -39,8 +39,8 @@ def partitions_to_finish(
     first_present: Mapping[PartitionKey, FirstPresent],
     shares: int,
 ) -> Iterator[PartitionsToFinish]:
-    """The partitions in as many shares or more, each with the rows that it is finished from. Rows of some partitions are
-    read at a time, neighbours in the tables.
+    """The partitions in as many shares or more, each with the rows that it is finished from. The rows of
+    some partitions, neighbours in the tables, are read at a time.
 
     Args:
         engine: shares the rows.
