@@ -10,7 +10,7 @@ from pathlib import Path
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TOPIC_LENGTH_MAX, TopicPartition, is_name
 from kidxlib.storage.file_version import FileVersion
-from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.s3 import is_object
 
 
@@ -96,4 +96,4 @@ def source_at(path: str, name: str = "") -> Source:
     except (OSError, ValueError) as error:  # the latter of a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path}: {why}; expected a Kafka log dir or a partition's directory") from error
-    return Source(name or str(directory), directory)
+    return Source(name or as_text(directory), directory)
