@@ -8,10 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any, Final, TypeVar
 
-from kidxlib.build.results import BuiltSegment
-from kidxlib.build.source import SegmentFile
-from kidxlib.build.topic_counts import PROBLEM_FREE, TopicCounts, count_problems
-from kidxlib.recovery.outcome import ScanEnd
+from kidxlib.build.topic_counts import TopicCounts, count_problems
 
 PROBLEMS_KEPT: Final = 1000
 
@@ -43,45 +40,6 @@ class Counts:
 
     def topic(self, name: str) -> TopicCounts:
         return self.topics.setdefault(name, TopicCounts(name))
-
-    def add(self, built: BuiltSegment) -> None:
-        """Count one segment."""
-        facts = built.recovered.facts if built.recovered else None
-        segment = built.task.segment
-        self.topic(segment.topic_partition.topic).add(
-            segments=1,
-            log_bytes=built.version.size if built.version else 0,
-            batches=facts.batches if facts else 0,
-            entries=sum(index.entries for index in (built.offset_index, built.time_index) if index is not None),
-            status=built.end.status,
-            published=built.published,
-        )
-        if built.end.status not in PROBLEM_FREE:
-            self.add_problem(segment, built.end)
-
-    def add_problem(self, segment: SegmentFile, end: ScanEnd) -> None:
-        """Name one segment, if fewer than the limit are named."""
-        if len(self.problems) < PROBLEMS_KEPT:
-            self.problems.append(
-                SegmentProblem(
-                    source=segment.source,
-                    topic=segment.topic_partition.topic,
-                    partition=segment.topic_partition.partition,
-                    base_offset=segment.base_offset,
-                    status=end.status,
-                    reason=end.reason,
-                    reason_position=end.position,
-                    reason_detail=end.detail,
-                    log_path=segment.path,
-                )
-            )
-
-    def merge(self, other: Counts) -> None:
-        """Add what another part of the run counted."""
-        for topic in other.topics.values():
-            self.topic(topic.topic).merge(topic)
-        self.kept.extend(other.kept[: PROBLEMS_KEPT - len(self.kept)])
-        self.problems.extend(other.problems[: PROBLEMS_KEPT - len(self.problems)])
 
     @property
     def segments(self) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kidxlib.build.source import SegmentFile
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.recovery.partition import ScannedSegment
 from kidxlib.storage.directory import Directory
+
+if TYPE_CHECKING:
+    from kidxlib.recovery.partition import ScannedSegment  # whoever reads no log does not wait for compiled loops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

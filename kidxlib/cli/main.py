@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, NoReturn
@@ -60,9 +61,22 @@ def kidx(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+class _WithoutPandas:
+    """Finds no pandas, even where it is installed: pyarrow would import it, a quarter of a second, only to ask whether
+    a list is a Series.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """See `importlib.abc.MetaPathFinder.find_spec`."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
 def main() -> NoReturn:
     """Run the command."""
     interrupts.end_at_once()
+    sys.meta_path.insert(0, _WithoutPandas)
     from kidxlib.terminal.command import run
 
     run(kidx, "kidx")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from kidxlib.catalog.change import Found
+from kidxlib.catalog.matching import Values
 
 
 class Staged(Protocol):
@@ -43,14 +44,8 @@ class StagedFiles:
 
     def rows(self, kind: str, names: Sequence[str] | None = None) -> pa.Table:
         """See `Staged.rows`."""
-        fields = [field for field in self.schema.field(kind).type if names is None or field.name in names]
-        schema = pa.schema(fields)
-        if not self.files:
-            return schema.empty_table()
-        rows = ds.dataset(list(self.files), schema=self.schema, format="parquet")
-        columns = {field.name: ds.field(kind, field.name) for field in fields}
-        is_filled: Any = ds.field(kind).is_valid()
-        return rows.to_table(columns=columns, filter=is_filled).cast(schema)
+        schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
+        return pa.concat_tables([schema.empty_table(), *(_rows_of(file, kind, schema) for file in self.files)])
 
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""
@@ -60,3 +55,12 @@ class StagedFiles:
         """See `Staged.remove`."""
         for file in self.files:
             Path(file).unlink()
+
+
+def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
+    """The rows of one kind in one file. Of the others the file is not read: each kind has columns of its own there."""
+    with pq.ParquetFile(file) as opened:
+        column = opened.read(columns=[f"{kind}.{name}" for name in schema.names]).column(kind)
+    filled: Values = column.filter(column.is_valid())
+    parts = [pa.Table.from_arrays(part.flatten(), schema.names) for part in filled.chunks]
+    return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()

@@ -10,10 +10,8 @@ from kidxlib.catalog.results import FINISHED
 from kidxlib.engine.work import Work
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.counts import count_finished
-from kidxlib.operations.build.finish_work import finish_partitions
 from kidxlib.operations.build.record_rows import record_finished, withdrawn
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.to_finish import partitions_to_finish
 from kidxlib.terminal import interrupts
 
 
@@ -32,6 +30,9 @@ def finish_changed(
     """
     if not changes.to_finish:
         return 0
+    from kidxlib.operations.build.finish_work import finish_partitions  # compiled loops, as in waves.py
+    from kidxlib.operations.build.to_finish import partitions_to_finish
+
     tasks = {
         listed.key: listed.partition_task(request.auxiliary_files)
         for listed in plan.partitions

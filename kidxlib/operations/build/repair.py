@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kidxlib.audit.rows import broken_files
 from kidxlib.build.plan import Plan, repairs
 from kidxlib.build.source import Source
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.location import location
-from kidxlib.terminal.audit import say_broken_logs
 
 
 def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
@@ -20,6 +18,9 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
     Raises:
         UsageError: one was never audited, or the files that were audited are not those that would be written.
     """
+    from kidxlib.audit.rows import broken_files  # who repairs nothing does not wait for what an audit imports
+    from kidxlib.terminal.audit import say_broken_logs
+
     audited_sources = catalog.audited_sources()
     for source in sources:
         if source.name not in audited_sources:

@@ -19,7 +19,6 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.counts import count_scanned
 from kidxlib.operations.build.record_rows import record_scanned
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.scan_work import scan_segments
 from kidxlib.operations.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
@@ -57,6 +56,8 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
     segments = to_read.num_rows
     if not segments:
         return scanned
+    from kidxlib.operations.build.scan_work import scan_segments  # compiled loops, for who has something to read
+
     limits, engine = request.limits, backend.engine
     engine.start()
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
