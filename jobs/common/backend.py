@@ -14,11 +14,12 @@ from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.job_session import JobSession
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
-from kidxlib.errors import CatalogError
+from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import STAGING, no_catalog
 from kidxlib.run.context import Committer, RunContext
+from kidxlib.storage.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Tables
 
@@ -63,12 +64,21 @@ def open_spark(
             "delta": metadata.version("delta-spark"),
             "deltalake": metadata.version("deltalake"),
         }
-        with spark_engine(session, f"{tables.path}/{STAGING}", f"run-{os.urandom(8).hex()}") as engine:
+        # In a store, rows come back from executors as they are: Spark alone has no client to write there.
+        staging = None if is_object(tables.path) else f"{tables.path}/{STAGING}"
+        with spark_engine(session, staging, f"run-{os.urandom(8).hex()}") as engine:
             yield Backend(engine, catalog, versions)
 
 
 def _tables(session: JobSession, context: RunContext) -> Tables:
     path = context.catalog
+    if path is not None and is_object(path):
+        if context.commits is Committer.SPARK:
+            raise UsageError(
+                f'--catalog {path}: the settings have spark.commits = "spark"; in S3 Spark\'s commits can overwrite '
+                "one another, and those of delta-rs cannot: leave that setting out"
+            )
+        return DeltaTables(path.rstrip("/"))
     if path is None or "://" in path or context.commits is Committer.SPARK:
         return SparkTables(session.get(), find_place(session.get(), path, context.database), context.database)
     return TablesByRows(DeltaTables(path), lambda: SparkTables(session.get(), path), context.driver_rows_max)

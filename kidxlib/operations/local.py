@@ -13,25 +13,27 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import no_catalog
+from kidxlib.storage.s3 import SCHEME, is_object
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.tables.delta_tables import DeltaTables
 
 
 @contextlib.contextmanager
 def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterator[Backend]:
-    """Processes that do the work, and a catalog on a local disk.
+    """Processes that do the work, and a catalog on a local disk or in an S3 store.
 
     Args:
-        path: the catalog's directory, absolute.
+        path: the catalog's directory, absolute, or its URL.
         processes: how many work at a time; None for one a core.
         must_exist: only a build makes a catalog.
 
     Raises:
-        UsageError: the catalog is in an object store; or it is to exist, and there is none.
+        UsageError: the catalog is where Spark alone reaches it; or it is to exist, and there is none.
     """
-    if "://" in path:
+    if "://" in path and not is_object(path):
         raise UsageError(
-            f"--catalog {path}: kidx keeps catalogs on local disks; the jobs of ./spark-submit.sh keep one in a store"
+            f"--catalog {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; the jobs of "
+            "./spark-submit.sh keep them at others, too"
         )
     catalog = TablesCatalog(DeltaTables(path))
     if must_exist and not catalog.has_segments():

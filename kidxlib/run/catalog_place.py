@@ -12,13 +12,17 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.errors import UsageError
 from kidxlib.storage.log_dir import why_not_to_build_in
+from kidxlib.storage.s3 import SCHEME, ObjectPath, is_object
 from kidxlib.tables.commit_lock import LOCK_FILE
 
 STAGING: Final = "_staging"
+_HADOOPS_S3: Final = "s3a://"
 
 
 def local_path(location: str) -> str:
-    """A `file:` URL as the path that it means; anything else as it is."""
+    """A `file:` URL as the path that it means, and Hadoop's name for S3 as everybody's; anything else as it is."""
+    if location.startswith(_HADOOPS_S3):
+        return SCHEME + location.removeprefix(_HADOOPS_S3)
     return unquote(urlsplit(location).path) if location.startswith("file:") else location
 
 
@@ -39,6 +43,8 @@ def ensure_usable(path: str) -> None:
         UsageError: there is none, and none may be made: something else than a directory stands there, it cannot be
             written, it holds something else, or it is in a log dir or among index files.
     """
+    if is_object(path):
+        _ensure_free_in_store(path)
     if "://" in path:
         return
     _ensure_writable(path)
@@ -53,6 +59,17 @@ def ensure_usable(path: str) -> None:
     for directory in (Path(path), *Path(path).parents):
         if (why := why_not_to_build_in(directory)) is not None:
             raise UsageError(f"{option}: no catalog there, and none is made there: {why}; expected a place of its own")
+
+
+def _ensure_free_in_store(path: str) -> None:
+    try:
+        names = [each.name for each in ObjectPath.of(path).iterdir()]
+    except FileNotFoundError:  # nothing is there
+        return
+    except OSError as error:
+        raise UsageError(f"--catalog {path}: {error.strerror}") from error
+    if SEGMENTS.name not in names:
+        ensure_known(f"--catalog {path}", names)
 
 
 def ensure_known(option: str, found: Iterable[str]) -> None:

@@ -215,19 +215,23 @@ def _ends_before(path: ObjectPath, position: int) -> bool:
     return open_object(path)[1].st_size <= position
 
 
+def endpoint() -> str | None:
+    """The URL of another object store than AWS' own; None where the environment names none."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
 def _store() -> S3FileSystem:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return _connected(endpoint, os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"))
+    return _connected(endpoint(), os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"))
 
 
 @functools.cache
-def _connected(endpoint: str | None, region: str | None) -> S3FileSystem:
+def _connected(url: str | None, region: str | None) -> S3FileSystem:
     # Who has no objects does not wait for the import.
     from pyarrow.fs import S3FileSystem
 
     # With `allow_delayed_open` a small object is one request and not three.
     return S3FileSystem(
-        endpoint_override=endpoint,
+        endpoint_override=url,
         region=region,
         allow_delayed_open=True,  # type: ignore[call-arg]  # the stubs do not know it
     )

@@ -26,6 +26,7 @@ from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
+from kidxlib.tables.place import storage_options
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
 
@@ -108,7 +109,7 @@ class DeltaTables:
 
     def _open(self, table: Table, version: int | None = None) -> DeltaTable | None:
         try:
-            delta = DeltaTable(self._place(table), version=version)
+            delta = DeltaTable(self._place(table), version=version, storage_options=storage_options(self.path))
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
@@ -170,6 +171,7 @@ class DeltaTables:
                 commented_schema(table),
                 description=table.comment,
                 configuration=dict(properties_of(table)),
+                storage_options=storage_options(self.path),
                 raise_if_key_not_exists=False,  # one is this project's own
             )
         except (DeltaError, OSError) as error:
