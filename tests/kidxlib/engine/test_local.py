@@ -16,6 +16,7 @@ from kidxlib.catalog.rows import kinds_of
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.engine.protocol import Engine
+from kidxlib.engine.shared_rows import RowsInItem, SharedRows
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import KidxError
 from tests.faults.disks import mounted
@@ -56,6 +57,31 @@ def test_each_unit_is_there_once(do: Any, tmp_path: Path) -> None:
     assert one == [0, 1, 3, 5, 100_000]
     assert many == sorted(number for item in one for number in range(item))
     assert (engine.done().segments, engine.done().log_bytes) == (5, 100_009)
+
+
+def _where(items: Iterable[SharedRows], use_mmap: bool) -> Iterator[ItemRows]:
+    """The numbers that were shared, by the process that does it; and whether it may map files."""
+    for item in items:
+        numbers = [number for batch in item.batches() for number in batch["number"].to_pylist()]
+        rows = [{"one": {"number": os.getpid()}}, {"one": {"number": int(use_mmap)}}]
+        yield ItemRows(rows=[*rows, *({"many": {"number": number}} for number in numbers)])
+
+
+@pytest.mark.parametrize("row_bytes", [None, 1000])
+def test_a_little_is_done_by_the_command_itself(row_bytes: int | None, tmp_path: Path) -> None:
+    """It maps nothing there. What was shared with workers is what they read."""
+    numbers = pa.table({"number": pa.array(range(70_000), pa.int64())})
+    with Workers(1) as workers:
+        engine = LocalEngine(workers, tmp_path)
+        units = [[engine.share(numbers)], [RowsInItem(numbers)]]
+        staged = engine.run(Work("here", units, _where, SCHEMA, bytes=row_bytes))
+        found = staged.found("one", "many")
+        staged.remove()
+    here = row_bytes is not None
+    one = set(found["one"]["number"].to_pylist())
+    assert (os.getpid() in one, 0 in one) == (here, here)
+    assert sorted(found["many"]["number"].to_pylist()) == sorted(2 * list(range(70_000)))
+    assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
