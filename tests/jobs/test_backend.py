@@ -55,7 +55,7 @@ def _queries(log_dir: Path) -> int:
 
 
 def _decompressed(path: Path) -> bytes:
-    with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, "zstd") as stream:
+    with pa.OSFile(str(path), "rb") as file, pa.CompressedInputStream(file, "zstd") as stream:
         return bytes(stream.read())
 
 
