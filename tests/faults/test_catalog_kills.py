@@ -1,0 +1,122 @@
+"""`kidx build --catalog` is killed, or finds no room, or two run at once: the end is as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from tests.conftest import Say
+from tests.faults.disks import mounted, remount
+from tests.faults.processes import start_kidx
+from tests.support.logs import golden
+from tests.support.spark.jobs import Place
+
+#: Index files by name, and rows of `segments`.
+State: TypeAlias = tuple[dict[str, bytes], list[dict[str, Any]]]
+_COPIES: Final = 3
+_KILLS, _KILLS_EXHAUSTIVE = 4, 50
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's partitions several times over, so that a build has many segments in several waves."""
+    directory = tmp_path_factory.mktemp("faults") / "kafka-logs"
+    for partition in golden.SAMPLES.iterdir():
+        for copy in range(_COPIES):
+            name = f"{partition.name.rpartition('-')[0]}-{copy}"
+            shutil.copytree(partition, directory / name, copy_function=os.link)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def settings(log_dir: Path) -> Path:
+    """About four waves."""
+    size = sum(log.stat().st_size for log in log_dir.glob("*/*.log"))
+    path = log_dir.with_name("settings.toml")
+    path.write_text(f"[build]\nwave_bytes = {size // 3}\n")
+    return path
+
+
+def _start(place: Place) -> subprocess.Popen[str]:
+    return start_kidx("build", *place.arguments)
+
+
+def _build(place: Place) -> None:
+    process = _start(place)
+    out, err = process.communicate()
+    assert process.returncode == 0, (out, err)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, log_dir: Path, settings: Path) -> tuple[State, float]:
+    """What a build leaves when nothing happens to it, and how long it takes."""
+    place = Place(tmp_path_factory.mktemp("undisturbed"), log_dir, settings)
+    begin = time.monotonic()
+    _build(place)
+    return place.state(), time.monotonic() - begin
+
+
+def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[State, float],
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+) -> None:
+    """Kill -9 of the command and its processes, from its start to when it would have ended."""
+    expected, seconds = undisturbed
+    left: Counter[str] = Counter()
+    for number in range(_KILLS_EXHAUSTIVE if exhaustive else _KILLS):
+        place = Place(tmp_path / str(number), log_dir, settings)
+        job = _start(place)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(rng.uniform(0.2, seconds))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+        tables = sum(any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log"))
+        left[f"{'killed' if job.returncode else 'ended'}, {tables} tables"] += 1
+        _build(place)
+        assert place.state() == expected
+    say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
+
+
+def test_two_builds_at_once_lose_and_double_nothing(
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[State, float]
+) -> None:
+    """Into one index directory and one new catalog."""
+    place = Place(tmp_path, log_dir, settings)
+    both = [_start(place) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate()
+        assert process.returncode == 0, (out, err)
+    assert place.state() == undisturbed[0]
+
+
+def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[State, float]
+) -> None:
+    """It has too little room for the tables, then for their rows, and then is enlarged."""
+    place = Place(tmp_path, log_dir, settings)
+    with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
+        for size in ("64k", "200k"):
+            remount(place.catalog, f"size={size}")
+            process = _start(place)
+            out, err = process.communicate()
+            assert (process.returncode, out) == (1, ""), err
+            assert "No space left on device" in err.splitlines()[-1] and "Traceback" not in err, err
+        remount(place.catalog, "size=64m")
+        _build(place)
+        assert place.state() == undisturbed[0]
