@@ -17,6 +17,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import printable, show_details
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.process_end import end_process, end_with_trace
 from kidxlib.terminal.signals import Interrupted
 from kidxlib.terminal.usage import ensure_no_empty_values, wrong_usage
 
@@ -37,9 +38,14 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
 
     Args:
         program: how a user calls it, for the usage line.
-        arguments: its arguments; None takes the process's own.
+        arguments: its arguments; None takes the process's own, and ends the process for good.
+
+    Raises:
+        SystemExit: with arguments.
     """
     _open_missing_streams()
+    if arguments is None:
+        sys.excepthook = end_with_trace
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])
     with interrupts.handled(for_good=arguments is None):
@@ -72,6 +78,8 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
                 raise
         finally:
             show_details(False)  # click closes no command whose options are refused after `--verbose`
+    if arguments is None:
+        end_process(code)
     sys.exit(code)
 
 
