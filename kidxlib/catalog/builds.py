@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.columns import Formerly, Int32, column
 from kidxlib.catalog.rows import Row, Table, row
 
 
@@ -33,7 +33,9 @@ class BuildRow(Row):
     finished: int | None = column("partitions whose transactions were derived again")
     aborted_transactions: int | None = column("aborted transactions in them")
     by_transaction_index: Mapping[str, int] | None = column("their segments, by what publishing did with .txnindex")
-    skipped: Mapping[str, int] = column("files and directories that are no segments, by reason")
+    skipped: Mapping[str, int] = column(
+        "files and directories that are no segments, by reason", Formerly("left_alone", before=7)
+    )
     rows_changed: int = column("rows of segments that this run added or changed")
 
 

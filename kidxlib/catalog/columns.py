@@ -15,6 +15,7 @@ import pyarrow as pa
 Int32 = Annotated[int, pa.int32()]
 
 _MEANING: Final = "meaning"
+_FORMERLY: Final = "formerly"
 _ARROW_TYPES: Final[Mapping[Any, pa.DataType]] = {
     str: pa.string(),
     int: pa.int64(),
@@ -24,9 +25,17 @@ _ARROW_TYPES: Final[Mapping[Any, pa.DataType]] = {
 }
 
 
-def column(meaning: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class Formerly:
+    """What a column was called in catalogs before a version."""
+
+    name: str
+    before: int
+
+
+def column(meaning: str, formerly: Formerly | None = None) -> Any:
     """A field of a row, with what the column means."""
-    return field(metadata={_MEANING: meaning})
+    return field(metadata={_MEANING: meaning, _FORMERLY: formerly})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class Column:
     Attributes:
         comment: what it means.
         words: what it may say, where these are the words of an enum; None of any other.
+        formerly: its last name before this one; None where it had no other.
     """
 
     name: str
@@ -43,6 +53,7 @@ class Column:
     comment: str
     nullable: bool
     words: type[StrEnum] | None = None
+    formerly: Formerly | None = None
 
     @property
     def field(self) -> pa.Field[Any]:
@@ -63,7 +74,8 @@ def declared_columns(cls: type[Any]) -> tuple[Column, ...]:
         assert declared.default is MISSING
         words = hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
         kind = pa.string() if words else _arrow_type(hint)
-        found.append(Column(declared.name, kind, declared.metadata.get(_MEANING, ""), nullable, words))
+        comment, formerly = declared.metadata.get(_MEANING, ""), declared.metadata.get(_FORMERLY)
+        found.append(Column(declared.name, kind, comment, nullable, words, formerly))
     return tuple(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.columns import Formerly, Int32, column
 from kidxlib.catalog.rows import Row, Table, row, view_of
 from kidxlib.catalog.segment_key import PARTITION_KEY, PartitionOfSource
 
@@ -23,7 +23,7 @@ class PartitionRow(PartitionOfSource):
     cleaner_offset: int | None = column("from cleaner-offset-checkpoint; null: not there")
     clean_shutdown: bool = column("the log dir says that its broker stopped cleanly")
     present: bool = column("the directory was there when its source was last listed")
-    directory: str = column("the partition's directory")
+    directory: str = column("the partition's directory", Formerly("folder", before=7))
     build_id: str = column("the build that found this row's facts")
 
 

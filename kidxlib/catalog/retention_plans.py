@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.columns import Formerly, Int32, column
 from kidxlib.catalog.rows import Row, Table, row, view_of
 from kidxlib.catalog.segment_key import BASE_OFFSET, PARTITION, SEGMENT_KEY, SOURCE, TOPIC, SegmentKey
 
@@ -26,7 +26,9 @@ class RetentionPlanRow(Row):
     warnings: Sequence[str] = column("what a person would not expect of that")
     bytes: int | None = column("size of the .log")
     largest_timestamp_ms: int | None = column("what its age is counted from, ms since the epoch")
-    age_from_mtime: bool = column("that is the modification time of the .log: no batch has a timestamp")
+    age_from_mtime: bool = column(
+        "that is the modification time of the .log: no batch has a timestamp", Formerly("of_mtime", before=7)
+    )
     retention_ms: int = column("the topic's retention.ms; -1: no limit")
     retention_bytes: int = column("the topic's retention.bytes; -1: no limit")
     future_ms: int = column("by how much its largest timestamp lies in the future")
@@ -40,7 +42,7 @@ class RetentionPlanRow(Row):
     timestamp_on_disk_ms: int | None = column("what it would take for the largest timestamp")
     log_mtime_ns: int | None = column("modification time of the .log, ns since the epoch")
     log_path: str = column("the .log")
-    index_directory: str = column("directory of the index files")
+    index_directory: str = column("directory of the index files", Formerly("index_folder", before=7))
     cleanup_policy: str | None = column("the topic's cleanup.policy: delete, compact, compact,delete, or empty")
     remote_storage: bool | None = column("the topic's remote.storage.enable")
     policy_origins: Mapping[str, str] | None = column(

@@ -127,6 +127,11 @@ class Table:
         return list(self.row.names())
 
     @property
+    def renamed(self) -> dict[str, str]:
+        """What columns were called in older versions of the catalog, and what they are called now."""
+        return {column.formerly.name: column.name for column in self.columns if column.formerly is not None}
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The order of rows in a file."""
         return tuple(dict.fromkeys((*self.sort_by, *self.key)))

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Self, TypedDict
 
-from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.columns import Formerly, Int32, column
 from kidxlib.catalog.rows import Row, Table, row, view_of
 from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
 from kidxlib.index.file import IndexFile
@@ -76,7 +76,7 @@ class ScannedSegmentRow(SegmentKey):
     log_mtime_ns: int | None = column("modification time of the .log, ns since the epoch")
     log_inode: int | None = column("inode number of the .log; null of an object, which has none")
     log_path: str = column("the .log")
-    index_directory: str = column("directory of the .index and .timeindex")
+    index_directory: str = column("directory of the .index and .timeindex", Formerly("index_folder", before=7))
     read_requests: int | None = column(
         "requests that reading the .log took, less those that the store's client repeats; null of a file"
     )

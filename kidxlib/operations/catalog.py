@@ -53,9 +53,11 @@ class TablesCatalog:
         return self.tables.path
 
     def version(self) -> int | None:
-        """The version of its columns; None where not all of its tables are there."""
+        """The version of its columns, which an upgrade that was stopped has not yet given every table; None where not
+        all of its tables are there.
+        """
         versions = [self.tables.catalog_version(table) for table in TABLES]
-        return None if None in versions else self.tables.catalog_version(SEGMENTS)
+        return None if None in versions else min(version for version in versions if version is not None)
 
     def has_segments(self) -> bool:
         """Whether the table `segments` is there."""

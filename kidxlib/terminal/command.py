@@ -44,10 +44,16 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         SystemExit: with arguments.
     """
     _open_missing_streams()
-    if arguments is None:
-        sys.excepthook = end_with_trace
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+    if arguments is not None:
+        sys.exit(_exit_code(command, program, arguments))
+    sys.excepthook = end_with_trace
+    end_process(_exit_code(command, program, None))
+
+
+def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | None) -> int:
+    """Run a command, and say what is a user's to mend."""
     with interrupts.handled(for_good=arguments is None):
         try:
             ensure_no_empty_values(command, sys.argv[1:] if arguments is None else arguments)
@@ -78,9 +84,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
                 raise
         finally:
             show_details(False)  # click closes no command whose options are refused after `--verbose`
-    if arguments is None:
-        end_process(code)
-    sys.exit(code)
+    return code
 
 
 def _open_missing_streams() -> None:

@@ -25,6 +25,10 @@ from kidxlib.errors import CatalogError
 from kidxlib.tables.layout import properties_of
 from kidxlib.tables.version import version_of
 
+#: An older release asks `segments` alone for the version. So that one comes first when tables are brought up to date,
+#: this one last; where tables are made, `segments` is the last.
+_LAST: Final = TABLES[-1]
+
 #: A run that makes a table has something to write in its log directory far more often.
 _LEFT_AFTER_SECONDS: Final = 10.0
 
@@ -34,7 +38,7 @@ _log = logging.getLogger(__name__)
 def catalog_version(catalog: Catalog) -> int | None:
     """The version of a catalog's columns; None where not all of its tables are there. Nothing is changed.
 
-    It is that of `segments`, which is made and brought up to date last: to ask each table takes seconds.
+    To ask each table takes seconds, so it is that of the first and the last that are brought up to date.
 
     Raises:
         CatalogError: something else stands where that table should be, or a newer version wrote it.
@@ -43,7 +47,8 @@ def catalog_version(catalog: Catalog) -> int | None:
         directory, file_system = hadoop_path(catalog.spark, f"{catalog.table_path(table)}/_delta_log")
         if not file_system.exists(directory):
             return None
-    return _version(catalog.spark, catalog.table_path(SEGMENTS))
+    versions = [_version(catalog.spark, catalog.table_path(table)) for table in (SEGMENTS, _LAST)]
+    return min((version for version in versions if version is not None), default=None)
 
 
 def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bool:
@@ -65,10 +70,12 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
         while_others_commit(location, catalog.lock_place, MakingTable(catalog.spark, location, table))
 
     if found is None or found < CATALOG_VERSION:
-        others = [table for table in TABLES if table is not SEGMENTS]
+        others = [table for table in TABLES if table not in (SEGMENTS, _LAST)]
+        first, last = (_LAST, SEGMENTS) if is_new else (SEGMENTS, _LAST)
+        make(first)
         with ThreadPoolExecutor(len(others)) as threads:  # most of it is waiting
             list(threads.map(make, others))
-        make(SEGMENTS)
+        make(last)
     if database is not None:
         for table in TABLES:
             register(catalog.spark, database, table, catalog.table_path(table))

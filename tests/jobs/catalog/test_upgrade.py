@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tarfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from chispa import assert_df_equality
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from jobs.common.catalog import upgrade
@@ -23,10 +28,16 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.errors import CatalogError
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.tables import version
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import properties_of
 from tests.support.spark.jobs import use_pips_spark
 
+#: How many each run makes until it is stopped: of the 14, the first two are those of `segments`.
+COMMITS: Final = (1, 1, 3, 4)
+#: Of which the rows in the kept catalog need some.
+FILE_BYTES: Final = 8_000
 KEPT: Final = Path(__file__).parents[2] / "catalogs" / "version-6.tar.gz"
 
 
@@ -53,29 +64,61 @@ def test_an_upgrade_that_is_stopped_anywhere_is_finished_by_the_next(
     """All rows stay, the old versions too, and tables are as those that are new, for whoever reads or writes them."""
     catalog = Catalog(spark, str(old))
     before = {table: DeltaTable(old / table.name).version() for table in TABLES}
-    for unfinished in (TABLES, [SEGMENTS]):  # between the two commits
-        with monkeypatch.context() as stopped:
-            stopped.setattr(upgrade, "properties_of", _Stopping(unfinished))
+    rows = {table: _rows(DeltaTable(old / table.name), table) for table in TABLES}
+    for commits in COMMITS:
+        with monkeypatch.context() as stopping:
+            stopping.setattr(upgrade, "_commit", _Stopping(commits))
             with pytest.raises(_StoppedError):
                 make_tables(catalog, None, catalog_version(catalog))
-        assert catalog_version(catalog) == CATALOG_VERSION - 1
+        assert {table: _rows(DeltaTable(old / table.name), table) for table in TABLES} == rows
+        assert catalog_version(catalog) == TablesCatalog(DeltaTables(str(old))).version() == CATALOG_VERSION - 1
         with pytest.raises(CatalogError, match="made by an older release"):
             existing_catalog(spark, str(old), None)
+        if any(_catalog_version(old / table.name) == CATALOG_VERSION for table in TABLES):
+            _assert_an_older_release_refuses_it(catalog, monkeypatch)
     assert not make_tables(catalog, None, catalog_version(catalog)), "it is not a new one"
 
     assert catalog_version(existing_catalog(spark, str(old), None)) == CATALOG_VERSION
     new = DeltaTables(str(tmp_path / "new"))
-    for table, version in before.items():
+    for table, latest in before.items():
         new.append(table, table.schema().empty_table())
         assert_same_layout(old / table.name, tmp_path / "new" / table.name)
-        was = spark.read.format("delta").option("versionAsOf", version).load(str(old / table.name))
-        assert_df_equality(catalog.read(table).sort(*table.key), was.sort(*table.key), ignore_metadata=True)
-        kept = DeltaTable(old / table.name, version=version).to_pyarrow_table()
-        assert kept.num_rows == was.count() > 0
-        assert set(DeltaTable(old / table.name).file_uris()) == set(
-            DeltaTable(old / table.name, version=version).file_uris()
-        )
+        was = spark.read.format("delta").option("versionAsOf", latest).load(str(old / table.name))
+        now = was.withColumnsRenamed(table.renamed).sort(*table.key)
+        assert_df_equality(catalog.read(table).sort(*table.key), now, ignore_metadata=True)
+        kept, upgraded = DeltaTable(old / table.name, version=latest), DeltaTable(old / table.name)
+        assert _rows(kept, table) == rows[table] == _rows(upgraded, table) != []
+        assert set(kept.schema().to_arrow().names) & set(table.renamed) == set(table.renamed)
+        assert (upgraded.file_uris() == kept.file_uris()) is not bool(table.renamed)
     _assert_both_engines_write(catalog)
+
+
+def test_rows_that_are_written_anew_lie_as_in_a_new_table(
+    spark: SparkSession, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In files of one size, in order, so that a query for a partition leaves out most of them by their statistics."""
+    monkeypatch.setattr(upgrade, "FILE_BYTES", FILE_BYTES)
+    count = math.ceil(sum(_bytes_of_files(old / SEGMENTS.name)) / FILE_BYTES)
+    upgrade.upgrade(spark, str(old / SEGMENTS.name), SEGMENTS)
+    assert len(_bytes_of_files(old / SEGMENTS.name)) == count > 1
+    files = _files(old / SEGMENTS.name)
+    assert {name for name in files.column_names if name.startswith("min.")} == {
+        f"min.{name}" for name in SEGMENTS.statistics
+    }
+    topics = sorted(zip(files["min.topic"].to_pylist(), files["max.topic"].to_pylist(), strict=True))
+    assert all(most <= least for (_, most), (least, _) in pairwise(topics))
+    for name in files["path"].to_pylist():
+        order = pq.read_table(f"{old}/{SEGMENTS.name}/{name}", columns=list(SEGMENTS.order))
+        assert order.num_rows > 1 and order.equals(order.sort_by([(name, "ascending") for name in SEGMENTS.order]))
+
+
+def test_a_column_that_somebody_else_has_added_stays(spark: SparkSession, old: Path) -> None:
+    location = str(old / SEGMENTS.name)
+    spark.sql(f"ALTER TABLE delta.`{location}` ADD COLUMNS (note STRING)")
+    spark.sql(f"UPDATE delta.`{location}` SET note = topic")
+    upgrade.upgrade(spark, location, SEGMENTS)
+    rows = spark.read.format("delta").load(location)
+    assert rows.columns == [*SEGMENTS.column_names, "note"] and rows.where("note = topic").count() == rows.count() > 0
 
 
 def test_tables_are_the_same_whoever_made_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -122,12 +165,49 @@ class _StoppedError(Exception):
 
 
 class _Stopping:
-    """In the place of `properties_of`: ends as a run that is killed then."""
+    """In the place of `_commit`: after some commits it ends as a run that is killed then, with files written."""
 
-    def __init__(self, tables: Any) -> None:
-        self._tables = tables
+    def __init__(self, commits: int) -> None:
+        self._commit = upgrade._commit
+        self._turn = threading.Lock()
+        self._left = commits
 
-    def __call__(self, table: Table) -> dict[str, str]:
-        if table in self._tables:
-            raise _StoppedError
-        return properties_of(table)
+    def __call__(self, spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> None:
+        written = list(actions)
+        with self._turn:
+            if not self._left:
+                raise _StoppedError
+            self._commit(spark, transaction, written)
+            self._left -= 1
+
+
+def _assert_an_older_release_refuses_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks the table `segments` alone, in these words."""
+    says = f"segments: written with catalog version {CATALOG_VERSION}, this code has {CATALOG_VERSION - 1}; use a newer"
+    with monkeypatch.context() as older:
+        older.setattr(version, "CATALOG_VERSION", CATALOG_VERSION - 1)
+        with pytest.raises(CatalogError, match=says):
+            DeltaTables(catalog.path).catalog_version(SEGMENTS)
+
+
+def _catalog_version(table: Path) -> int:
+    return int(DeltaTable(table).metadata().configuration[version.VERSION_PROPERTY])
+
+
+def _rows(delta: DeltaTable, table: Table) -> list[dict[str, Any]]:
+    """By delta-rs: all rows in the order of their key, by the columns' names of this version."""
+    query = QueryBuilder().register("rows", delta)
+    rows = pa.RecordBatchReader.from_stream(query.execute("SELECT * FROM rows")).read_all()
+    rows = rows.rename_columns([table.renamed.get(name, name) for name in rows.column_names])
+    rows = rows.select(table.column_names).cast(table.schema())
+    return rows.sort_by([(name, "ascending") for name in table.key]).to_pylist()
+
+
+def _files(table: Path) -> pa.Table:
+    """A table's files, with the statistics that its log has of them."""
+    return pa.table(DeltaTable(table).get_add_actions(flatten=True))
+
+
+def _bytes_of_files(table: Path) -> list[int]:
+    sizes: list[int] = _files(table)["size_bytes"].to_pylist()  # type: ignore[assignment]
+    return sizes
