@@ -80,6 +80,8 @@ def _table(table: Table) -> Iterator[str]:
     for column in table.columns:
         null = "" if column.nullable else " not null"
         kind, meaning = spark_type(column).simpleString(), column.comment.replace("|", "&#124;")
+        if column.formerly is not None:
+            meaning += f" (before catalog version {column.formerly.before}: `{column.formerly.name}`)"
         yield f"| `{column.name}` | `{kind}`{null} | {meaning} |"
     yield ""
 

@@ -105,8 +105,8 @@ def test_rows_that_are_written_anew_lie_as_in_a_new_table(
     assert {name for name in files.column_names if name.startswith("min.")} == {
         f"min.{name}" for name in SEGMENTS.statistics
     }
-    topics = sorted(zip(files["min.topic"].to_pylist(), files["max.topic"].to_pylist(), strict=True))
-    assert all(most <= least for (_, most), (least, _) in pairwise(topics))
+    topics = files.select(["min.topic", "max.topic"]).sort_by("min.topic").to_pylist()
+    assert all(file["max.topic"] <= later["min.topic"] for file, later in pairwise(topics))
     for name in files["path"].to_pylist():
         order = pq.read_table(f"{old}/{SEGMENTS.name}/{name}", columns=list(SEGMENTS.order))
         assert order.num_rows > 1 and order.equals(order.sort_by([(name, "ascending") for name in SEGMENTS.order]))
