@@ -12,8 +12,7 @@ from jobs.common.catalog.open import find_place
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.job_session import JobSession
-from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.catalog.tables import CATALOG_VERSION, UPGRADE_ORDER
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
@@ -51,14 +50,16 @@ def open_spark(
         catalog = TablesCatalog(tables)
         if must_exist and not catalog.has_segments():
             raise no_catalog(option)
-        found = tables.catalog_version(SEGMENTS)
+        found = catalog.oldest_version()
         if found is not None and found < CATALOG_VERSION:
             if not upgrade:
                 raise CatalogError(
                     f"{tables.path}: made by an older release than this one, which has catalog version "
                     f"{CATALOG_VERSION}; run ./spark-submit.sh build_index once, which brings it up to date"
                 )
-            _upgrade(SparkTables(session.get(), tables.path, context.database))
+            older = SparkTables(session.get(), tables.path, context.database)
+            for table in UPGRADE_ORDER:
+                older.make(table)
         versions = {
             "spark": metadata.version("pyspark"),
             "delta": metadata.version("delta-spark"),
@@ -82,9 +83,3 @@ def _tables(session: JobSession, context: RunContext) -> Tables:
     if path is None or "://" in path or context.commits is Committer.SPARK:
         return SparkTables(session.get(), find_place(session.get(), path, context.database), context.database)
     return TablesByRows(DeltaTables(path), lambda: SparkTables(session.get(), path), context.driver_rows_max)
-
-
-def _upgrade(tables: Tables) -> None:
-    """Bring all tables to this version; `segments` last, as its version is the catalog's."""
-    for table in (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS):
-        tables.make(table)

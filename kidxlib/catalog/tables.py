@@ -21,3 +21,7 @@ TABLES: Final = (
     *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS),
     *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED),
 )
+
+#: The order in which tables are brought to a new version. Older releases ask the first one alone for it, so they refuse
+#: a catalog from then on. Every catalog has the last one too, so where both have a version all tables have it.
+UPGRADE_ORDER: Final = (SEGMENTS, *(table for table in TABLES if table not in (SEGMENTS, BUILDS)), BUILDS)

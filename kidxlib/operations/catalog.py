@@ -24,7 +24,7 @@ from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import TABLES, UPGRADE_ORDER
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.damaged_segments import known_damage
 from kidxlib.operations.known_damage import KnownDamage
@@ -53,11 +53,16 @@ class TablesCatalog:
         return self.tables.path
 
     def version(self) -> int | None:
-        """The version of its columns, which an upgrade that was stopped has not yet given every table; None where not
-        all of its tables are there.
-        """
+        """The version of its columns; None where not all of its tables are there."""
         versions = [self.tables.catalog_version(table) for table in TABLES]
-        return None if None in versions else min(version for version in versions if version is not None)
+        return None if None in versions else self.oldest_version()
+
+    def oldest_version(self) -> int | None:
+        """The version of its columns, which all of its tables have where an upgrade was not stopped amid them; None
+        where there is neither a table `segments` nor one `builds`.
+        """
+        versions = [self.tables.catalog_version(table) for table in (UPGRADE_ORDER[0], UPGRADE_ORDER[-1])]
+        return min((version for version in versions if version is not None), default=None)
 
     def has_segments(self) -> bool:
         """Whether the table `segments` is there."""

@@ -20,14 +20,10 @@ from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES, UPGRADE_ORDER
 from kidxlib.errors import CatalogError
 from kidxlib.tables.layout import properties_of
 from kidxlib.tables.version import version_of
-
-#: An older release asks `segments` alone for the version. So that one comes first when tables are brought up to date,
-#: this one last; where tables are made, `segments` is the last.
-_LAST: Final = TABLES[-1]
 
 #: A run that makes a table has something to write in its log directory far more often.
 _LEFT_AFTER_SECONDS: Final = 10.0
@@ -47,7 +43,7 @@ def catalog_version(catalog: Catalog) -> int | None:
         directory, file_system = hadoop_path(catalog.spark, f"{catalog.table_path(table)}/_delta_log")
         if not file_system.exists(directory):
             return None
-    versions = [_version(catalog.spark, catalog.table_path(table)) for table in (SEGMENTS, _LAST)]
+    versions = [_version(catalog.spark, catalog.table_path(table)) for table in (UPGRADE_ORDER[0], UPGRADE_ORDER[-1])]
     return min((version for version in versions if version is not None), default=None)
 
 
@@ -70,8 +66,8 @@ def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bo
         while_others_commit(location, catalog.lock_place, MakingTable(catalog.spark, location, table))
 
     if found is None or found < CATALOG_VERSION:
-        others = [table for table in TABLES if table not in (SEGMENTS, _LAST)]
-        first, last = (_LAST, SEGMENTS) if is_new else (SEGMENTS, _LAST)
+        # A catalog is there once it has segments.
+        first, *others, last = reversed(UPGRADE_ORDER) if is_new else UPGRADE_ORDER
         make(first)
         with ThreadPoolExecutor(len(others)) as threads:  # most of it is waiting
             list(threads.map(make, others))

@@ -36,18 +36,32 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "catalog"
 
 
+def _kept(catalog: Path, table: Table) -> pa.Table:
+    """Its rows, by the names that columns have now."""
+    rows = DeltaTable(catalog / table.name).to_pyarrow_table()
+    return rows.rename_columns([table.renamed.get(name, name) for name in rows.column_names])
+
+
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_its_columns_are_the_declared_ones(table: Table, catalog: Path) -> None:
-    kept = DeltaTable(catalog / table.name).to_pyarrow_table().schema
+    kept = _kept(catalog, table).schema
     assert [(field.name, field.type, field.nullable) for field in kept] == [
         (field.name, field.type, field.nullable) for field in table.schema()
     ]
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_it_has_the_names_that_columns_had_before_a_later_version(table: Table, catalog: Path) -> None:
+    names = {field.name for field in DeltaTable(catalog / table.name).schema().fields}
+    renamed = {column for column in table.columns if column.formerly is not None}
+    assert {column.formerly.name for column in renamed if column.formerly is not None} <= names
+    assert not {column.name for column in renamed} & names
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_its_rows_are_read_as_declared(table: Table, catalog: Path) -> None:
     """Each value is where it was, and goes back into a table of the declared schema."""
-    kept = DeltaTable(catalog / table.name).to_pyarrow_table()
+    kept = _kept(catalog, table)
     rows = table.row.of_arrow(kept)
     assert len(rows) == ROWS_KEPT[table.name]
     assert len({tuple(row.values()[name] for name in table.key) for row in rows}) == len(rows)
@@ -56,7 +70,7 @@ def test_its_rows_are_read_as_declared(table: Table, catalog: Path) -> None:
 
 
 def test_views_of_its_segments_are_read(catalog: Path) -> None:
-    rows = DeltaTable(catalog / SEGMENTS.name).to_pyarrow_table()
+    rows = _kept(catalog, SEGMENTS)
     whole = SegmentRow.of_arrow(rows)
     for view in (KnownSegment, SegmentToCompact, SegmentToSearch):
         for row, seen in zip(whole, view.of_arrow(rows), strict=True):
