@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -9,10 +10,15 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segment_views import KnownSegment, SegmentToCompact, SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.errors import CatalogError
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.tables.commit_lock import LOCK_FILE
+from kidxlib.tables.delta_tables import DeltaTables
 
 KEPT = Path(__file__).parents[2] / "catalogs"
 #: Of the sample and of tests/data.
@@ -75,3 +81,30 @@ def test_views_of_its_segments_are_read(catalog: Path) -> None:
     for view in (KnownSegment, SegmentToCompact, SegmentToSearch):
         for row, seen in zip(whole, view.of_arrow(rows), strict=True):
             assert seen.values() == {name: row.values()[name] for name in view.names()}
+
+
+def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> None:
+    """In one line; nothing is changed. So too where Spark was stopped after the first table."""
+    older = TablesCatalog(DeltaTables(str(catalog)))
+    assert older.version() == older.oldest_version() == CATALOG_VERSION - 1
+    before = sorted(catalog.rglob("*"))
+    with pytest.raises(CatalogError, match=r"made by an older release, .*: run \./spark-submit\.sh build_index once"):
+        older.make_tables()
+    assert [path for path in sorted(catalog.rglob("*")) if path.name != LOCK_FILE] == before
+
+    half = tmp_path / "half"
+    shutil.copytree(catalog, half)
+    shutil.rmtree(half / SEGMENTS.name)
+    tables = DeltaTables(str(half))
+    tables.make(SEGMENTS)
+    assert tables.catalog_version(SEGMENTS) == CATALOG_VERSION
+    stopped = TablesCatalog(tables)
+    assert stopped.version() == stopped.oldest_version() == CATALOG_VERSION - 1
+    with pytest.raises(CatalogError, match="made by an older release"):
+        stopped.make_tables()
+
+
+def test_every_catalog_has_the_tables_that_are_asked_for_its_version() -> None:
+    """The first and the last that are brought up to date; all of them are."""
+    assert set(UPGRADE_ORDER) == set(TABLES) and len(UPGRADE_ORDER) == len(TABLES)
+    assert (UPGRADE_ORDER[0], UPGRADE_ORDER[-1]) == (SEGMENTS, BUILDS)
