@@ -103,6 +103,7 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
         catalog = Catalog(spark, str(path))
         with monkeypatch.context() as earlier:
             earlier.setattr(making, "TABLES", old)
+            earlier.setattr(making, "UPGRADE_ORDER", old)
             earlier.setattr(making, "CATALOG_VERSION", CATALOG_VERSION - 1)
             earlier.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
             make_tables(catalog, None, None)
