@@ -106,7 +106,7 @@ def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
 
 
 def _field(column: Column) -> dict[str, Any]:
-    """As Delta's schema has it."""
+    """A column, as Delta has it in its schema."""
     kind, metadata = json.loads(spark_type(column).json()), {"comment": column.comment}
     return {"name": column.name, "type": kind, "nullable": column.nullable, "metadata": metadata}
 
