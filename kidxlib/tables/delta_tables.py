@@ -7,11 +7,13 @@ that both find missing would otherwise both land.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
+from kidxlib.storage.s3 import is_object
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.place import storage_options
@@ -165,6 +168,11 @@ class DeltaTables:
         )
 
     def _made(self, table: Table) -> DeltaTable:
+        if other := self._not_ours(table):
+            raise CatalogError(
+                f"{self._place(table)}: cannot make the table {table.name}: no Delta table, and it holds {other}; "
+                "give --catalog a new or empty directory"
+            )
         try:
             return DeltaTable.create(
                 self._place(table),
@@ -180,6 +188,12 @@ class DeltaTables:
             raise CatalogError(
                 f"{self._place(table)}: cannot make the table {table.name}: {_one_line(error)}"
             ) from error
+
+    def _not_ours(self, table: Table) -> str | None:
+        """What somebody has put where a table is to be made; what Delta itself begins is hidden or the table's log."""
+        place = Path(self._place(table))
+        names = sorted(os.listdir(place)) if not is_object(self.path) and place.is_dir() else []
+        return next((name for name in names if not name.startswith((".", "_delta_log"))), None)
 
     def _is_committed(self, table: Table, delta: DeltaTable, change: TableChange) -> bool:
         """Commit right after a version; False if another writer was faster."""
