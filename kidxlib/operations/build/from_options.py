@@ -52,14 +52,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
     """
     settings = read_settings(options.settings_file)
     context = RunContext.of(settings, options.catalog, options.database, options.now)
-    for wrong, message in (
-        (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
-        (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
-        (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
-        (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
-    ):
-        if wrong:
-            raise UsageError(message)
+    _ensure_they_fit(options)
     build = settings.build
     named = {
         "--index-dir": options.index_dir,
@@ -107,3 +100,15 @@ def build_request(options: BuildOptions) -> BuildRequest:
             longest_run=timedelta(hours=build.longest_run_hours),
         ),
     )
+
+
+def _ensure_they_fit(options: BuildOptions) -> None:
+    """Refuse options that contradict each other."""
+    for wrong, message in (
+        (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
+        (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
+        (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
+        (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
+    ):
+        if wrong:
+            raise UsageError(message)

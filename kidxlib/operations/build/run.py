@@ -14,7 +14,7 @@ from kidxlib.catalog.builds import BuildRow
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.build.comparison import find_changes
 from kidxlib.operations.build.dry_run import run_dry
-from kidxlib.operations.build.finish import finish_changed
+from kidxlib.operations.build.finishing.finish import finish_changed
 from kidxlib.operations.build.held_log_dirs import ensure_locks_cover_workers, hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.listed_plan import listed_plan

@@ -12,7 +12,7 @@ from kidxlib.build.changes import all_new
 from kidxlib.build.plan import Plan, repairs
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.backend import Backend, OpenBackend
-from kidxlib.operations.build.finish import finish_changed
+from kidxlib.operations.build.finishing.finish import finish_changed
 from kidxlib.operations.build.held_log_dirs import hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.listed_plan import listed_plan

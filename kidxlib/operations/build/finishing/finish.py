@@ -30,8 +30,8 @@ def finish_changed(
     """
     if not changes.to_finish:
         return 0
-    from kidxlib.operations.build.finish_work import finish_partitions  # compiled loops, as in waves.py
-    from kidxlib.operations.build.to_finish import partitions_to_finish
+    from kidxlib.operations.build.finishing.finish_work import finish_partitions  # compiled loops, as in waves.py
+    from kidxlib.operations.build.finishing.to_finish import partitions_to_finish
 
     tasks = {
         listed.key: listed.partition_task(request.auxiliary_files)

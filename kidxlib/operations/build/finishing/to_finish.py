@@ -22,7 +22,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.build.finish_work import PartitionsToFinish
+from kidxlib.operations.build.finishing.finish_work import PartitionsToFinish
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
