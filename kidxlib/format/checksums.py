@@ -1,5 +1,6 @@
 """Where the two checksums of Kafka's log come from: for the compiled loop, C functions of Intel's ISA-L, which the
 wheel `isal` brings along and which pick what the processor can do; for a few bytes in Python, google-crc32c and zlib.
+From ISA-L comes also the CRC-64 that object stores have of their objects.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ _ISAL: Final = _isal()
 CRC32C: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_iscsi
 #: `uint32_t crc32_gzip_refl(uint32_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-32, as zlib's.
 CRC32: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_gzip_refl
+#: `uint64_t crc64_rocksoft_refl(uint64_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-64/NVME.
+_CRC64_NVME: Final[ctypes._NamedFuncPointer] = _ISAL.crc64_rocksoft_refl
+_CRC64_NVME.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)
+_CRC64_NVME.restype = ctypes.c_uint64
 
 
 def crc32c(data: bytes) -> int:
@@ -41,6 +46,11 @@ def crc32c(data: bytes) -> int:
 def extend_crc32c(crc: int, data: bytes) -> int:
     """The CRC-32C of what `crc` covers (0: nothing) followed by `data`."""
     return int(google_crc32c.extend(crc, data))
+
+
+def extend_crc64nvme(crc: int, data: bytes) -> int:
+    """The CRC-64/NVME of what `crc` covers (0: nothing) followed by `data`."""
+    return int(_CRC64_NVME(crc, data, len(data)))
 
 
 def extend_crc32(crc: int, data: bytes) -> int:

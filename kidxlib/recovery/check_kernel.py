@@ -18,7 +18,27 @@ from kidxlib.format.batch_header import (
 )
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.scan_kernel import checksum, stored_checksum
+from kidxlib.recovery.log_facts.checksum_kernel import checksum, stored_checksum
+from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
+
+
+@njit
+def _check(data, start, stop):
+    address = np.int64(data.ctypes.data)
+    position, crc = start, np.uint32(0)
+    while position < stop and position + BATCH_BYTES_MIN <= len(data):
+        batch_bytes = LOG_OVERHEAD + np.int64(int32(data, position + SIZE_AT))
+        magic = np.int64(np.int8(data[position + MAGIC_AT]))
+        smallest = BATCH_V2_BYTES_MIN if magic >= MAGIC_V2 else BATCH_BYTES_MIN
+        if batch_bytes < smallest or position + batch_bytes > len(data):
+            break
+        stored = stored_checksum(data, position, magic)
+        if checksum(address + position, batch_bytes, magic) != stored:
+            break
+        if magic >= MAGIC_V2:
+            crc = with_batch(crc, data, address, position, batch_bytes, stored)
+        position += batch_bytes
+    return position, np.int64(crc)
 
 
 @njit(
@@ -34,18 +54,20 @@ def check_batches(data, start, stop):
     Args:
         data: the whole log, read-only uint8.
     """
-    address = np.int64(data.ctypes.data)
-    position = start
-    while position < stop and position + BATCH_BYTES_MIN <= len(data):
-        batch_bytes = LOG_OVERHEAD + np.int64(int32(data, position + SIZE_AT))
-        magic = np.int64(np.int8(data[position + MAGIC_AT]))
-        smallest = BATCH_V2_BYTES_MIN if magic >= MAGIC_V2 else BATCH_BYTES_MIN
-        if batch_bytes < smallest or position + batch_bytes > len(data):
-            break
-        if checksum(address + position, batch_bytes, magic) != stored_checksum(data, position, magic):
-            break
-        position += batch_bytes
-    return position
+    return _check(data, start, stop)[0]
+
+
+@njit(
+    types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
+        types.Array(types.uint8, 1, "C", readonly=True), types.int64, types.int64
+    ),
+    cache=True,
+    boundscheck=False,
+    nogil=True,
+)
+def check_section(data, start, stop):
+    """Do what `check_batches` does, and return also the CRC-32C of the batches of magic 2, as if they were all."""
+    return _check(data, start, stop)
 
 
 @njit(

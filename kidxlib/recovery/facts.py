@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kidxlib.format import layouts as formats
+from kidxlib.recovery.log_facts.header_facts import HeaderFacts, HourRecords, OffsetDigest, SmallestTimestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,14 @@ class SegmentFacts:
             producers at the segment's end is named by it (`ProducerStateManager.mapEndOffset`).
         offsets_increase: each batch's last offset is above that of the batch before it. Kafka looks only from one
             indexed batch to the next.
+        log_crc32c: CRC-32C of the whole file, its invalid tail too; None where checksums were not verified, where a
+            batch is of magic 0 or 1, or where more than `log_checksum.TAIL_BYTES_MAX` bytes are invalid.
+        log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None where all bytes were not read for it.
+        offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
+        smallest_timestamp_ms: the smallest timestamp of a record, −1 where one has none or there is no record; None
+            where headers do not say it.
+        smallest_timestamps: the smallest timestamp from a position on, at each position from which on it is larger.
+        records_by_hour: records of batches by the hour of their largest timestamp; None where wrappers hide a count.
     """
 
     next_offset: int
@@ -48,14 +57,21 @@ class SegmentFacts:
     time_entries: int
     map_end_offset: int
     offsets_increase: bool
+    log_crc32c: int | None
+    log_crc64nvme: int | None
+    offset_digests: tuple[OffsetDigest, ...]
+    smallest_timestamp_ms: int | None
+    smallest_timestamps: tuple[SmallestTimestamp, ...] | None
+    records_by_hour: tuple[HourRecords, ...] | None
 
 
-def facts_of(state: np.void) -> SegmentFacts:
+def facts_of(state: np.void, header_facts: HeaderFacts, log_crc32c: int | None) -> SegmentFacts:
     def known(field: str) -> int | None:
         value = int(state[field])
         return value if value >= 0 else None
 
     magics = int(state["magics"])
+    smallest = header_facts.smallest_timestamps() if header_facts.timestamps_are_certain else None
     return SegmentFacts(
         next_offset=int(state["next_offset"]),
         valid_bytes=int(state["position"]),
@@ -73,7 +89,18 @@ def facts_of(state: np.void) -> SegmentFacts:
         time_entries=int(state["time_entries"]),
         map_end_offset=int(state["map_end_offset"]),
         offsets_increase=not state["disordered"],
+        log_crc32c=log_crc32c,
+        log_crc64nvme=None,
+        offset_digests=header_facts.offset_digests(),
+        smallest_timestamp_ms=None if smallest is None else smallest_of(smallest),
+        smallest_timestamps=smallest,
+        records_by_hour=None if state["compressed_messages"] else header_facts.records_by_hour(),
     )
+
+
+def smallest_of(timestamps: tuple[SmallestTimestamp, ...]) -> int:
+    """The smallest of all; −1 where there is no record."""
+    return timestamps[0].timestamp_ms if timestamps else formats.NO_TIMESTAMP
 
 
 def _bits(mask: int) -> list[int]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
 from kidxlib.recovery import check_kernel
+from kidxlib.recovery.log_facts.crc32c_kernel import joined_crc32c
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes
@@ -53,21 +54,24 @@ def recover_in_sections(
     Raises:
         LogChangedError: see `recover`.
     """
-    sections = min(threads, log.size // section_bytes_min)
-    if sections < 2 or not options.verify_crc:
+    count = min(threads, log.size // section_bytes_min)
+    if count < 2 or not options.verify_crc:
         return recover(log, base_offset, options)
     _, data = log.window(0)
     if len(data) < log.size or _average_batch_bytes(data) < batch_bytes_min:
         return recover(log, base_offset, options)
-    starts = [0, *_starts(data, [log.size * number // sections for number in range(1, sections)], offset_index)]
+    starts = [0, *_starts(data, [log.size * number // count for number in range(1, count)], offset_index)]
     with ThreadPoolExecutor(len(starts)) as pool:
-        ends = list(pool.map(check_kernel.check_batches, repeat(data), starts, [*starts[1:], log.size]))
-    checked_to = 0
-    for start, end in zip(starts, ends, strict=True):
+        sections = list(pool.map(check_kernel.check_section, repeat(data), starts, [*starts[1:], log.size]))
+    checked_to, crc = 0, 0
+    for start, (end, section_crc) in zip(starts, sections, strict=True):
         if start != checked_to:
             break
-        checked_to = end
-    return recover(log, base_offset, options, checked_to)
+        checked_to, crc = end, joined_crc32c(crc, section_crc, end - start)
+    recovered = recover(log, base_offset, options, checked_to, crc)
+    if recovered.facts.valid_bytes < checked_to:  # the checksum is of more than what is valid
+        return recover(log, base_offset, options)
+    return recovered
 
 
 def _average_batch_bytes(data: NDArray[np.uint8]) -> float:

@@ -6,18 +6,14 @@ sees one chunk of the file at a time; all that it carries from chunk to chunk is
 
 What recovery does with producers and leader epochs depends on earlier segments, so `scan` only notes it down:
 `PRODUCER_EVENT`s, with ordinary batches of one producer collapsed into one, and `LEADER_EPOCH`s.
-
-Checksums come from ISA-L, called through its C symbols: as fast as memory gives the bytes, where a Python call per
-batch would cost more than the checksum.
 """
 
 from __future__ import annotations
 
-import ctypes
 from typing import Final
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import from_dtype, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -26,39 +22,42 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.batch_header import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
     ATTRIBUTE_TRANSACTIONAL,
     BATCH_V2_BYTES_MIN,
     LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     SIZE_AT,
     V1_ATTRIBUTES_AT,
-    V1_CRC_AT,
     V1_TIMESTAMP_AT,
     V2_ATTRIBUTES_AT,
-    V2_BASE_SEQUENCE_AT,
-    V2_CRC_AT,
     V2_EPOCH_AT,
     V2_LAST_OFFSET_DELTA_AT,
     V2_MAX_TIMESTAMP_AT,
-    V2_PRODUCER_EPOCH_AT,
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksums import CRC32, CRC32C
-from kidxlib.format.varint import int16, int32, int64
+from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch
-from kidxlib.recovery.scan_events import LEADER_EPOCH, OPEN_EVENT_SLOTS, PRODUCER_EVENT, EventKind
+from kidxlib.recovery.event_kernel import note_producer
+from kidxlib.recovery.log_facts.checksum_kernel import checksum, stored_checksum
+from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
+from kidxlib.recovery.log_facts.header_facts_kernel import (
+    HEADER_FACTS,
+    HOUR,
+    HOUR_MS,
+    NO_RECORD,
+    STRETCH,
+    digest_of,
+    enter_cell,
+    leave_cell,
+)
+from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 from kidxlib.recovery.scan_state import OFFSET_ENTRY, SCAN_STATE, TIME_ENTRY, EndReason
 
-# A compiled function loaded from numba's cache calls these symbols by name, so they must be known before any is loaded.
-binding.add_symbol("kidx_crc32c", ctypes.cast(CRC32C, ctypes.c_void_p).value)
-binding.add_symbol("kidx_crc32", ctypes.cast(CRC32, ctypes.c_void_p).value)
-_iscsi_crc32c = types.ExternalFunction("kidx_crc32c", types.uint32(types.uintp, types.int32, types.uint32))
-_gzip_crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, types.uintp, types.uint64))
 _HEADER_SIZE_UP_TO_MAGIC: Final = formats.HEADER_SIZE_UP_TO_MAGIC
 _ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
 _RELATIVE_OFFSET_MAX: Final = formats.RELATIVE_OFFSET_MAX
@@ -67,21 +66,6 @@ _CACHE_LINE_BYTES: Final = 64
 #: How far ahead of a small batch memory is asked for, and up to which size that pays.
 _PREFETCH_BYTES: Final = 4096
 _SMALL_BATCH_BYTES: Final = 2048
-
-
-@njit(inline="always")
-def stored_checksum(data, at, magic):
-    """What the header of a batch says; zero-extended, as the computed one."""
-    return np.int64(np.uint32(int32(data, at + (V2_CRC_AT if magic >= MAGIC_V2 else V1_CRC_AT))))
-
-
-@njit(inline="always")
-def checksum(address, batch_bytes, magic):
-    """The checksum of a whole batch at an address: CRC-32C from magic 2 on, CRC-32 before."""
-    if magic >= MAGIC_V2:
-        covered, size = np.uintp(address + V2_ATTRIBUTES_AT), np.int32(batch_bytes - V2_ATTRIBUTES_AT)
-        return np.int64(~_iscsi_crc32c(covered, size, np.uint32(0xFFFFFFFF)))
-    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(address + MAGIC_AT), np.uint64(batch_bytes - MAGIC_AT)))
 
 
 @intrinsic
@@ -116,51 +100,6 @@ def _append_time(states, time_entries, base_offset):
     return True
 
 
-@njit
-def _note_producer(
-    states, events, open_events, kind, coordinator_epoch, marker_timestamp, data, at, position, last_offset
-):
-    """Add a producer's batch to the events, or to one of them."""
-    state = states[0]
-    producer_id = int64(data, at + V2_PRODUCER_ID_AT)
-    slot = producer_id & (OPEN_EVENT_SLOTS - 1)
-    number = open_events[slot] - 1
-    collapses = number >= 0 and events[number].producer_id == producer_id
-    if kind == EventKind.EMPTY_CONTROL and collapses:
-        return  # it says that there is such a producer, which is known
-    if kind > EventKind.TRANSACTIONAL_DATA:
-        open_events[slot] = 0
-    if kind > EventKind.TRANSACTIONAL_DATA or not collapses or events[number].kind != kind:
-        number = state.producer_events
-        state.producer_events = number + 1
-        event = events[number]
-        event.position = position
-        event.producer_id = producer_id
-        event.kind = kind
-        event.first_offset = int64(data, at)
-        if kind <= EventKind.TRANSACTIONAL_DATA:
-            open_events[slot] = number + 1
-    event = events[number]
-    event.producer_epoch = np.int32(int16(data, at + V2_PRODUCER_EPOCH_AT))
-    event.last_offset = last_offset
-    event.coordinator_epoch = np.int32(coordinator_epoch)
-    event.timestamp = marker_timestamp
-    event.offset_delta = np.int32(-1)
-    event.last_sequence = np.int32(NO_SEQUENCE)
-    if kind <= EventKind.TRANSACTIONAL_DATA:
-        delta = int32(data, at + V2_LAST_OFFSET_DELTA_AT)
-        event.offset_delta = delta
-        event.timestamp = int64(data, at + V2_MAX_TIMESTAMP_AT)
-        sequence = int32(data, at + V2_BASE_SEQUENCE_AT)
-        if sequence != NO_SEQUENCE:  # DefaultRecordBatch.incrementSequence, in Java's 32 bits
-            sequence = np.int64(sequence)
-            if sequence > np.int64(np.int32(_INT32_MAX - np.int64(delta))):
-                sequence = np.int64(delta) - (_INT32_MAX - sequence) - 1
-            else:
-                sequence += delta
-            event.last_sequence = np.int32(sequence)
-
-
 @njit(
     types.void(
         types.Array(types.uint8, 1, "C", readonly=True),
@@ -177,6 +116,10 @@ def _note_producer(
         types.Array(from_dtype(PRODUCER_EVENT), 1, "C"),
         types.Array(types.int64, 1, "C"),
         types.Array(from_dtype(LEADER_EPOCH), 1, "C"),
+        types.Array(from_dtype(HEADER_FACTS), 1, "C"),
+        types.Array(types.uint64, 1, "C"),
+        types.Array(from_dtype(STRETCH), 1, "C"),
+        types.Array(from_dtype(HOUR), 1, "C"),
     ),
     cache=True,
     boundscheck=False,
@@ -197,6 +140,10 @@ def scan(
     producer_events,
     open_events,
     leader_epochs,
+    header_facts,
+    digests,
+    stretches,
+    hours,
 ):
     """Go on with a scan through one chunk of a segment: the inner loop of `LogSegment.recover`.
 
@@ -215,12 +162,18 @@ def scan(
             room for every entry that the file can give.
         producer_events, leader_epochs: the events and epochs found so far; `NEEDS_ROOM` asks for more room.
         open_events: `OPEN_EVENT_SLOTS` zeros at first.
+        header_facts, digests, stretches, hours: facts that are folded; see `header_facts_kernel`.
     """
-    state = states[0]
+    state, facts = states[0], header_facts[0]
     position = state.position
     chunk_end = chunk_position + len(chunk)
     address = np.int64(chunk.ctypes.data)
     end = EndReason.NEEDS_BYTES
+    digest, smallest = np.uint64(0), np.int64(NO_RECORD)
+    hour_records = certain_records = np.int64(0)
+    cell_range, range_shift, cell_hour = facts.range, facts.range_shift, facts.hour
+    cell_end = (facts.stretch + 1) << facts.stretch_shift
+    log_crc32c, uncertain_batches = facts.log_crc32c, facts.uncertain_batches
 
     while True:
         if state.producer_events == len(producer_events) or state.leader_epochs == len(leader_epochs):
@@ -263,8 +216,8 @@ def scan(
         if position + needed > chunk_end:
             state.needed, state.needs_whole_batch = needed, 0
             break
+        stored = stored_checksum(chunk, at, magic)
         if not is_trusted:
-            stored = stored_checksum(chunk, at, magic)
             computed = state.checked_crc if crc_known else checksum(address + at, batch_bytes, magic)
             if computed != stored:
                 state.found, state.expected = computed, stored
@@ -344,7 +297,10 @@ def scan(
         state.magics |= np.uint64(1) << np.uint64(magic if 0 <= magic < 63 else 63)
         if magic >= MAGIC_V2:
             attributes = np.int64(chunk[at + V2_ATTRIBUTES_AT + 1])  # only the low byte is used
-            state.records += np.int64(int32(chunk, at + V2_RECORDS_COUNT_AT))
+            records = np.int64(int32(chunk, at + V2_RECORDS_COUNT_AT))
+            state.records += records
+            is_append_time = (attributes & ATTRIBUTE_LOG_APPEND_TIME) != 0
+            is_certain = is_append_time or records == 1 or records == 0
             state.transactional_batches += (attributes & ATTRIBUTE_TRANSACTIONAL) != 0
             state.control_batches += (attributes & ATTRIBUTE_CONTROL) != 0
             leader_epoch = np.int64(int32(chunk, at + V2_EPOCH_AT))
@@ -359,7 +315,7 @@ def scan(
                 leader_epochs[state.leader_epochs].position = position
                 state.leader_epochs += 1
             if is_producers and kind >= 0:
-                _note_producer(
+                note_producer(
                     states,
                     producer_events,
                     open_events,
@@ -375,14 +331,42 @@ def scan(
                 state.map_end_offset = last_offset + 1
         else:
             attributes = np.int64(chunk[at + V1_ATTRIBUTES_AT])
+            records = np.int64(1)
+            is_append_time = (attributes & ATTRIBUTE_LOG_APPEND_TIME) != 0
+            is_certain = magic == 0 or is_append_time or (attributes & ATTRIBUTE_CODEC) == 0
             state.records += 1
             state.compressed_messages += (attributes & ATTRIBUTE_CODEC) != 0
         state.codecs |= np.uint64(1) << np.uint64(attributes & ATTRIBUTE_CODEC)
+        # Every record has the batch's timestamp where a broker's clock gave it, and where there is but one: certain.
+        timestamp = max(max_timestamp, np.int64(NO_TIMESTAMP))
+        if (
+            offset >> range_shift != cell_range
+            or position >= cell_end
+            or np.uint64(timestamp - cell_hour) >= np.uint64(HOUR_MS)
+        ):
+            leave_cell(facts, digests, stretches, hours, digest, smallest, hour_records, certain_records)
+            enter_cell(facts, digests, stretches, hours, position, offset, timestamp)
+            digest, smallest = np.uint64(0), np.int64(NO_RECORD)
+            hour_records = certain_records = np.int64(0)
+            cell_range, range_shift, cell_hour = facts.range, facts.range_shift, facts.hour
+            cell_end = (facts.stretch + 1) << facts.stretch_shift
+        digest += digest_of(offset, last_offset, stored)
+        hour_records += records
+        if is_certain:
+            certain_records += records
+            if records > 0:
+                smallest = min(smallest, max_timestamp)
+        else:
+            uncertain_batches += 1
+        if magic >= MAGIC_V2 and not is_trusted:
+            log_crc32c = with_batch(log_crc32c, chunk, address, at, batch_bytes, stored)
         position += batch_bytes
         if kind < 0:  # Kafka has counted this batch as valid when it looks into it
             end = EndReason.INVALID_CONTROL_RECORD
             break
 
+    leave_cell(facts, digests, stretches, hours, digest, smallest, hour_records, certain_records)
+    facts.log_crc32c, facts.uncertain_batches = log_crc32c, uncertain_batches
     # The entry that closing a segment writes (skipFullCheck); Kafka fails here too where offsets went back.
     reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW
     if reached_end and not _append_time(states, time_entries, base_offset):

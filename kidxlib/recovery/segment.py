@@ -17,6 +17,8 @@ from kidxlib.format import checksums
 from kidxlib.format import layouts as formats
 from kidxlib.recovery import scan_events, scan_kernel, scan_state
 from kidxlib.recovery.facts import SegmentFacts, facts_of
+from kidxlib.recovery.log_facts.header_facts import HeaderFacts
+from kidxlib.recovery.log_facts.log_checksum import log_crc32c
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, scan_end
 from kidxlib.recovery.scan_state import EndReason
@@ -24,6 +26,8 @@ from kidxlib.storage.log_bytes import LogBytes
 
 #: Producer events and leader epochs for which a scan has room at first.
 _FIRST_ROOM: Final = 256
+#: Bits of the formats whose checksum is no CRC-32C: magic 0 and 1, and those below 0, which are read as 1.
+_OTHER_MAGICS: Final = np.uint64(1 << 0 | 1 << 1 | 1 << 63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,9 @@ class RecoveredSegment:
     leader_epochs: NDArray[np.void]
 
 
-def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to: int = 0) -> RecoveredSegment:
+def recover(
+    log: LogBytes, base_offset: int, options: RecoverOptions, checked_to: int = 0, checked_crc32c: int = 0
+) -> RecoveredSegment:
     """Scan a segment's log as `LogSegment.recover` does, without changing it.
 
     Args:
@@ -61,6 +67,7 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to
         base_offset: the segment's base offset, from its file name.
         options: what else the indexes depend on.
         checked_to: the checksums of all batches that start before this position are known to be right.
+        checked_crc32c: the CRC-32C of all that stands before it, if no batch of magic 0 or 1 does.
 
     Raises:
         LogChangedError: the log shrank while it was read in chunks.
@@ -71,6 +78,7 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to
         state["end"] = EndReason.SEGMENT_TOO_LARGE
         state["found"], state["expected"] = log.size, formats.SEGMENT_BYTES_MAX
     found = _Found.with_room_for(log, options)
+    header_facts = HeaderFacts.of_log(log.size, checked_crc32c)
     while state["end"] in (EndReason.NEEDS_BYTES, EndReason.NEEDS_ROOM):
         if state["end"] == EndReason.NEEDS_ROOM:
             found.make_room(state)
@@ -90,10 +98,18 @@ def recover(log: LogBytes, base_offset: int, options: RecoverOptions, checked_to
             found.producer_events,
             found.open_events,
             found.leader_epochs,
+            header_facts.facts,
+            header_facts.digests,
+            header_facts.stretches,
+            header_facts.hours,
         )
+    crc32c = None
+    if options.verify_crc and not state["magics"] & _OTHER_MAGICS:
+        known_to = max(int(state["position"]), checked_to)
+        crc32c = log_crc32c(log, known_to, int(header_facts.facts[0]["log_crc32c"]))
     return RecoveredSegment(
         end=scan_end(state),
-        facts=facts_of(state),
+        facts=facts_of(state, header_facts, crc32c),
         odd_position=int(state["odd_position"]) if state["odd_position"] >= 0 else None,
         offset_index=found.offset_entries[: state["offset_entries"]].astype(formats.OFFSET_INDEX_ENTRY).tobytes(),
         time_index=found.time_entries[: state["time_entries"]].astype(formats.TIME_INDEX_ENTRY).tobytes(),

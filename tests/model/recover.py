@@ -223,8 +223,12 @@ class Recovered:
     """What `LogSegment.recover` makes of a log; where it fails, as the failure left it.
 
     `reason` is `ScanEnd.reason`, `valid` are the batches before the end, whose bytes come to `valid_bytes`, and
-    `map_end_offset` is that of `ProducerStateManager`, None where no batch has moved it.
+    `map_end_offset` is that of `ProducerStateManager`, None where no batch has moved it. `log` and `verify_crc` are
+    what it was given.
     """
+
+    log: bytes
+    verify_crc: bool
 
     offset_index: bytes = b""
     time_index: bytes = b""
@@ -236,7 +240,7 @@ class Recovered:
 
 def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> Recovered:
     """`LogSegment.recover`: the loop and what follows it, on Kafka's index classes as they are written here again."""
-    segment = Recovered()
+    segment = Recovered(log=log, verify_crc=options.verify_crc)
     offset_index = OffsetIndex.new(base_offset, options.max_index_bytes)
     time_index = TimeIndex.new(base_offset, options.max_index_bytes)
     last_index_entry = 0

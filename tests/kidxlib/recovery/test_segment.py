@@ -22,6 +22,7 @@ from kidxlib.recovery.scan_state import EndReason
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.opened_file import map_log, open_log
+from tests.model import facts as facts_model
 from tests.model.recover import Recovered, recover_reference
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.golden import GoldenSegment
@@ -207,6 +208,8 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
     codecs = {batch.header["attributes"] & formats.ATTRIBUTE_CODEC for batch in valid}
     wrappers = any(batch.header["attributes"] & formats.ATTRIBUTE_CODEC for batch in valid if not batch.is_v2)
     records = sum(batch.header["records_count"] if batch.is_v2 else 1 for batch in valid)
+    timestamps = facts_model.header_timestamps(valid)
+    smallest = facts_model.smallest_timestamps(timestamps, len(reference.log))
     return SegmentFacts(
         next_offset=valid[-1].last_offset + 1 if valid else base_offset,
         valid_bytes=reference.valid_bytes,
@@ -224,4 +227,10 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
         time_entries=len(reference.time_index) // formats.TIME_INDEX_ENTRY.itemsize,
         map_end_offset=base_offset if reference.map_end_offset is None else reference.map_end_offset,
         offsets_increase=all(one.last_offset < other.last_offset for one, other in itertools.pairwise(valid)),
+        log_crc32c=facts_model.log_crc32c(reference),
+        log_crc64nvme=None,
+        offset_digests=facts_model.offset_digests(valid),
+        smallest_timestamp_ms=None if smallest is None else smallest[0].timestamp_ms if smallest else -1,
+        smallest_timestamps=smallest,
+        records_by_hour=None if wrappers else facts_model.records_by_hour(timestamps),
     )

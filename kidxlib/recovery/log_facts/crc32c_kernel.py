@@ -1,0 +1,209 @@
+"""The CRC-32C of a whole log, from the checksums of its batches: their bytes are not read again.
+
+A checksum is a polynomial over GF(2), as a number whose highest bit is the coefficient of x⁰. Bytes that follow
+multiply it by a power of x. Where the processor multiplies such numbers itself, two instructions do that, and what they
+bring along, x³³, is taken out of the powers beforehand; elsewhere a loop over the bits does it.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from kidxlib.format.batch_header import V2_ATTRIBUTES_AT
+from kidxlib.format.varint import uint8
+from kidxlib.jit.compiler import njit
+from kidxlib.recovery.log_facts.checksum_kernel import extended_crc32c
+
+_POLYNOMIAL: Final = 0x82F63B78
+_ONE: Final = 1 << 31
+_TAKEN_OUT: Final = 33
+_Polynomials: TypeAlias = NDArray[np.uint32]
+
+
+def _has_instructions() -> bool:
+    """Whether compiled code may use the instructions of x86-64 that multiply polynomials and compute a CRC-32C."""
+    if platform.machine() not in ("x86_64", "AMD64") or config.CPU_NAME or config.CPU_FEATURES:  # type: ignore[attr-defined]
+        return False
+    features = binding.get_host_cpu_features()
+    return bool(features.get("pclmul") and features.get("sse4.2"))
+
+
+HAS_INSTRUCTIONS: Final = _has_instructions()
+
+
+def _by_x(polynomial: int) -> int:
+    return polynomial >> 1 ^ (_POLYNOMIAL if polynomial & 1 else 0)
+
+
+def _by_inverse_of_x(polynomial: int) -> int:
+    """The other way round. The coefficient of x⁰ says whether the polynomial of CRC-32C was added: it was 0 before."""
+    return (polynomial ^ _POLYNOMIAL) << 1 | 1 if polynomial & _ONE else polynomial << 1
+
+
+def _product(first: int, second: int) -> int:
+    product = 0
+    while first:
+        if first & _ONE:
+            product ^= second
+        first, second = first << 1 & 0xFFFFFFFF, _by_x(second)
+    return product
+
+
+def _products(first: _Polynomials, second: _Polynomials) -> _Polynomials:
+    products = np.zeros_like(first ^ second)
+    for bit in range(31, -1, -1):
+        products ^= second * (first >> np.uint32(bit) & np.uint32(1))
+        second = second >> np.uint32(1) ^ np.uint32(_POLYNOMIAL) * (second & np.uint32(1))
+    return products
+
+
+def _powers(taken_out: int) -> _Polynomials:
+    """x to the power of the bits of 0 to 255 bytes, of 0 to 255 times 256 bytes, and so on, less what is taken out: of
+    shape (4, 256).
+    """
+    least, step = _ONE, _ONE
+    for _ in range(taken_out):
+        least = _by_inverse_of_x(least)
+    for _ in range(8):
+        step = _by_x(step)
+    digits = np.empty((8, 16), np.uint32)  # for each half of a byte of the number of bytes
+    for row in digits:
+        power = _ONE
+        for number in range(16):
+            row[number] = power
+            power = _product(power, step)
+        step = power
+    low, high = digits[::2, None, :], digits[1::2, :, None]
+    return _products(_products(low, high), np.array([least], np.uint32)).reshape(4, 256)
+
+
+_POWERS: Final = _powers(_TAKEN_OUT if HAS_INSTRUCTIONS else 0)
+
+
+@intrinsic
+def _multiply(_context, first, second):
+    """The product of two polynomials of 32 bits, as 64 bits: x³³ is still to be divided out."""
+
+    def generate(context, builder, _signature, arguments):
+        word = ir.IntType(64)
+        pair = ir.VectorType(word, 2)
+        kind = ir.FunctionType(pair, [pair, pair, ir.IntType(8)])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")  # type: ignore[no-untyped-call]
+        pairs = [
+            builder.insert_element(ir.Constant(pair, [0, 0]), builder.zext(argument, word), cgutils.int32_t(0))
+            for argument in arguments
+        ]
+        product = builder.call(function, [*pairs, ir.Constant(ir.IntType(8), 0)])
+        return builder.extract_element(product, cgutils.int32_t(0))
+
+    return types.uint64(types.uint32, types.uint32), generate
+
+
+def _crc32c_instruction(bits: int, operand: Any) -> Any:
+    """The processor's instruction that takes so many bits into a register of CRC-32C."""
+    name = f"llvm.x86.sse42.crc32.{max(bits, 32)}.{bits}"
+    register = ir.IntType(64 if bits == 64 else 32)
+
+    @intrinsic
+    def instruction(_context, crc, data):
+        def generate(context, builder, _signature, arguments):
+            kind = ir.FunctionType(register, [register, ir.IntType(bits)])
+            function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+            before = builder.zext(arguments[0], register) if bits == 64 else arguments[0]
+            after = builder.call(function, [before, arguments[1]])
+            return builder.trunc(after, ir.IntType(32)) if bits == 64 else after
+
+        return types.uint32(types.uint32, operand), generate
+
+    return instruction
+
+
+_take_8 = _crc32c_instruction(64, types.uint64)
+_take_4 = _crc32c_instruction(32, types.uint32)
+_take_1 = _crc32c_instruction(8, types.uint8)
+
+
+@njit
+def _times_by_loop(first, second):
+    """The product of two polynomials."""
+    product = np.uint32(0)
+    for bit in range(31, -1, -1):
+        if (first >> bit) & 1:
+            product ^= second
+        second = np.uint32((second >> 1) ^ (_POLYNOMIAL if second & 1 else 0))
+    return np.uint32(product)
+
+
+@njit(inline="always")
+def _times_by_instructions(first, second):
+    """The product of two polynomials, and x³³: CRC-32C of the product's eight bytes divides by the polynomial."""
+    return _take_8(np.uint32(0), _multiply(first, second))  # type: ignore[call-arg]
+
+
+_times = _times_by_instructions if HAS_INSTRUCTIONS else _times_by_loop
+
+
+@njit(inline="always")
+def crc32c_before(crc, size):
+    """What the CRC-32C of some bytes adds to that of them and `size` bytes after them, less than 2³² bytes."""
+    power = np.uint32(_POWERS[0, size & 255])
+    size >>= 8
+    row = 1
+    while size != 0:
+        power = _times(power, np.uint32(_POWERS[row, size & 255]))
+        size >>= 8
+        row += 1
+    return _times(np.uint32(crc), power)
+
+
+@njit(inline="always")
+def _with_head_by_call(crc, _data, address, at):
+    """The CRC-32C of what `crc` covers, followed by those bytes of a batch that its own checksum does not cover."""
+    return extended_crc32c(crc, address + at, V2_ATTRIBUTES_AT)
+
+
+@njit(inline="always")
+def _with_head_by_instructions(crc, data, _address, at):
+    """Do the same, of what are always 21 bytes."""
+    register = _take_8(np.uint32(~crc), _word(data, at))
+    register = _take_8(register, _word(data, at + 8))
+    register = _take_4(register, np.uint32(_word(data, at + 16)))
+    return np.uint32(~_take_1(register, uint8(data, at + 20)))
+
+
+@njit(inline="always")
+def _word(data, at):
+    """Eight bytes as this kind of processor has them, the lowest first."""
+    word = np.uint64(0)
+    for number in range(8):
+        word |= np.uint64(uint8(data, at + number)) << np.uint64(8 * number)
+    return word
+
+
+_with_head = _with_head_by_instructions if HAS_INSTRUCTIONS else _with_head_by_call
+
+
+@njit(inline="always")
+def with_batch(crc, data, address, at, batch_bytes, stored):
+    """The CRC-32C of what `crc` covers, followed by a batch of magic 2 whose checksum is right.
+
+    Args:
+        data: what holds the batch's header, from `at` on.
+        address: of the first byte of `data`.
+        stored: the batch's checksum.
+    """
+    return np.uint32(stored) ^ crc32c_before(_with_head(crc, data, address, at), batch_bytes - V2_ATTRIBUTES_AT)
+
+
+@njit(types.uint32(types.uint32, types.uint32, types.int64), cache=True)
+def joined_crc32c(first, second, second_bytes):
+    """The CRC-32C of some bytes and of those after them, from the checksum of each."""
+    return crc32c_before(first, second_bytes) ^ second

@@ -1,0 +1,129 @@
+"""How a scan folds facts from batch headers that are no single numbers: digests of ranges of offsets, the smallest
+timestamps of stretches of the log, and records by hour.
+
+The loop adds up batches in variables of its own, as long as they lie in one cell: one range, one stretch and one hour.
+Most batches lie in the cell of the batch before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kidxlib.jit.compiler import njit
+
+#: A segment's digests are of at most so many ranges of offsets, a power of two.
+DIGESTS: Final = 16
+#: A log is cut into at most so many stretches.
+STRETCHES: Final = 64
+#: At most so many hours are told apart.
+HOURS_MAX: Final = 256
+HOUR_MS: Final = 3_600_000
+#: Of the table of hours, so that at most half of it is used; a power of two. The row after it is of further hours.
+HOUR_ROWS: Final = 2 * HOURS_MAX
+_ROW_SHIFT: Final = 64 - (HOUR_ROWS.bit_length() - 1)
+
+#: No timestamp is larger.
+NO_RECORD: Final = 2**63 - 1
+
+HEADER_FACTS: Final = np.dtype(
+    [
+        # Numbers of the first range of offsets that was met, of the last, and of that of the batch before; a range has
+        # 2 to the power of `range_shift` offsets.
+        ("first_range", "i8"),
+        ("last_range", "i8"),
+        ("range", "i8"),
+        ("range_shift", "i8"),
+        # The stretch of the batch before; a stretch has 2 to the power of `stretch_shift` bytes.
+        ("stretch", "i8"),
+        ("stretch_shift", "i8"),
+        ("uncertain_batches", "i8"),  # of which the header does not say the smallest timestamp
+        # The hour of the batch before, its row, and how many rows are used.
+        ("hour", "i8"),
+        ("hour_row", "i8"),
+        ("hours", "i8"),
+        ("log_crc32c", "u4"),  # of the batches so far; not of those of magic 0 and 1, nor of those that are trusted
+    ]
+)
+#: Of the batches that begin in a stretch of the log: where the first one does, and their smallest timestamp.
+STRETCH: Final = np.dtype([("position", "i8"), ("smallest_timestamp", "i8")])
+#: Records of batches whose largest timestamp is in an hour, and of these the ones that are surely in it themselves.
+HOUR: Final = np.dtype([("start", "i8"), ("used", "i8"), ("records", "i8"), ("certain_records", "i8")])
+
+
+@njit(inline="always")
+def digest_of(offset, last_offset, stored_checksum):
+    """The digest of a batch: a number whose bits all depend on all bits of these (the finalizer of SplitMix64)."""
+    delta = np.uint64(last_offset) - np.uint64(offset)
+    number = np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15) + ((delta << np.uint64(32)) ^ np.uint64(stored_checksum))
+    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return number ^ (number >> np.uint64(31))
+
+
+@njit
+def _range_of(facts, digests, offset):
+    """The number of an offset's range. Ranges are made twice as large until it is among them."""
+    number = offset >> facts.range_shift
+    if facts.first_range > facts.last_range:
+        facts.first_range = facts.last_range = number
+        return number
+    while max(facts.last_range, number) - min(facts.first_range, number) >= DIGESTS:
+        wider = np.zeros(DIGESTS, np.uint64)
+        for narrow in range(facts.first_range, facts.last_range + 1):
+            wider[(narrow >> 1) & (DIGESTS - 1)] += digests[narrow & (DIGESTS - 1)]
+        digests[:] = wider
+        facts.first_range >>= 1
+        facts.last_range >>= 1
+        facts.range_shift += 1
+        number >>= 1
+    facts.first_range = min(facts.first_range, number)
+    facts.last_range = max(facts.last_range, number)
+    return number
+
+
+@njit
+def _row_of(facts, hours, start):
+    """The row of an hour; that after the table if it is one too many."""
+    row = np.int64((np.uint64(start) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(_ROW_SHIFT))
+    while hours[row].used != 0:
+        if hours[row].start == start:
+            return row
+        row = (row + 1) & (HOUR_ROWS - 1)
+    if facts.hours == HOURS_MAX:
+        hours[HOUR_ROWS].used = 1
+        return np.int64(HOUR_ROWS)
+    facts.hours += 1
+    hours[row].start = start
+    hours[row].used = 1
+    return row
+
+
+@njit
+def leave_cell(facts, digests, stretches, hours, digest, smallest, records, certain_records):
+    """Add up what was folded of batches that lie in one range, one stretch and one hour: those of the batch before."""
+    if facts.stretch < 0:
+        return
+    digests[facts.range & (DIGESTS - 1)] += digest
+    stretches[facts.stretch].smallest_timestamp = min(stretches[facts.stretch].smallest_timestamp, smallest)
+    hours[facts.hour_row].records += records
+    hours[facts.hour_row].certain_records += certain_records
+
+
+@njit
+def enter_cell(facts, digests, stretches, hours, position, offset, timestamp):
+    """Find the range, the stretch and the hour of a batch."""
+    facts.range = _range_of(facts, digests, offset)
+    stretch = position >> facts.stretch_shift
+    if stretch != facts.stretch:
+        facts.stretch = stretch
+        stretches[stretch].position = position
+    enter_hour(facts, hours, timestamp)
+
+
+@njit
+def enter_hour(facts, hours, timestamp):
+    """Find the hour of a timestamp; of −1 it is one before all others."""
+    facts.hour = timestamp - timestamp % HOUR_MS
+    facts.hour_row = _row_of(facts, hours, facts.hour)

@@ -1,0 +1,90 @@
+"""The facts of a log that need all of its bytes: both checksums, and what the timestamps of all records say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kidxlib.format import checksums
+from kidxlib.format import layouts as formats
+from kidxlib.java import as_long
+from kidxlib.records.batch import parse_batch
+from kidxlib.records.columns import records_in
+from kidxlib.recovery.facts import SegmentFacts, smallest_of
+from kidxlib.recovery.log_facts.header_facts import HeaderFacts
+from kidxlib.recovery.log_facts.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
+from kidxlib.storage.log_bytes import LogBytes
+
+#: Records of one batch that are read where they lie.
+_ROOM: Final = 65_536
+
+
+def with_all_facts(log: LogBytes, facts: SegmentFacts) -> SegmentFacts:
+    """Facts of a scan, with all that the log's bytes say; what cannot be read stays as it is.
+
+    Args:
+        facts: of a scan of this log.
+
+    Raises:
+        LogChangedError: the log shrank while it was read in chunks.
+    """
+    try:
+        log_crc32c, log_crc64nvme = _checksums(log)
+        by_records = _fold_records(log, facts.valid_bytes)
+    except OSError:  # the scan had no need of some bytes, and its facts stand
+        return facts
+    facts = replace(facts, log_crc32c=log_crc32c, log_crc64nvme=log_crc64nvme)
+    if by_records is None:
+        return facts
+    smallest = by_records.smallest_timestamps()
+    return replace(
+        facts,
+        smallest_timestamp_ms=smallest_of(smallest),
+        smallest_timestamps=smallest,
+        records_by_hour=by_records.records_by_hour(),
+    )
+
+
+def _checksums(log: LogBytes) -> tuple[int, int]:
+    """CRC-32C and CRC-64/NVME of the whole log, the latter as Java's long."""
+    crc32c = crc64nvme = position = 0
+    while position < log.size:
+        start, window = log.window(position)
+        for at in range(position - start, len(window), _PIECE_BYTES):
+            piece = window[at : at + _PIECE_BYTES].tobytes()  # in the processor's cache for the second of both
+            crc32c = checksums.extend_crc32c(crc32c, piece)
+            crc64nvme = checksums.extend_crc64nvme(crc64nvme, piece)
+        position = start + len(window)
+    return crc32c, as_long(crc64nvme)
+
+
+_PIECE_BYTES: Final = 256 * 1024
+
+
+def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
+    """Stretches and hours by all records of a log; None where some cannot be read.
+
+    Args:
+        end: of the log's valid batches.
+    """
+    folded = HeaderFacts.of_log(log.size)
+    into = folded.facts, folded.stretches, folded.hours
+    room = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
+    position, window_position, window, why = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES
+    window.setflags(write=False)
+    while True:
+        position, why = fold_window(window, window_position, position, end, *into, *room)
+        if why == DONE:
+            return folded
+        if why == NEEDS_BYTES:
+            window_position, window = log.window(position)
+            continue
+        head = log.read(position, formats.BATCH_V2_BYTES_MIN)
+        size = formats.LOG_OVERHEAD + int.from_bytes(head[8:12], signed=True)
+        found = records_in(log, parse_batch(position, size, head))
+        if found is None or not found.complete:
+            return None
+        fold_timestamps(*into, position, np.ascontiguousarray(found.timestamps))
+        position += size
