@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from kidxlib.build.comparison.facts_to_fill import count_unknown, segments_to_fill
 from kidxlib.build.comparison.index_sizes import IndexSizes
 from kidxlib.build.comparison.missing import KEYS, missing
 from kidxlib.build.comparison.unchanged import recorded_otherwise, to_be_finished, unchanged, with_kept_intervals
-from kidxlib.build.known_segments import NOWHERE, match
+from kidxlib.build.known_segments import KNOWN, NOWHERE, match
 from kidxlib.build.listed import TO_READ, partitions_of, paths_of_logs, sum_of_bytes
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.catalog.matching import Flags, Positions
@@ -47,6 +48,7 @@ class Changes:
         emptied: partitions that have no segment left, with the number of segments missing.
         missing_at_end: the missing segments after the last segment that exists, by partition.
         to_finish: partitions with segments to read, or whose derived files and facts must be rebuilt.
+        unknown_facts: of how many unchanged segments each of `FillableFacts` is not known.
     """
 
     to_read: pa.Table = field(default_factory=TO_READ.empty_table)
@@ -57,6 +59,7 @@ class Changes:
     emptied: dict[PartitionKey, int] = field(default_factory=dict)
     missing_at_end: dict[PartitionKey, list[int]] = field(default_factory=dict)
     to_finish: dict[PartitionKey, FirstPresent] = field(default_factory=dict)
+    unknown_facts: dict[str, int] = field(default_factory=dict)
 
     @property
     def bytes_to_read(self) -> int:
@@ -72,6 +75,7 @@ def compare(
     publish_truncated: bool,
     explicit_interval: bool,
     rebuild: bool,
+    fill_bytes: int | None = None,
 ) -> Changes:
     """What has changed since the catalog was written.
 
@@ -84,6 +88,7 @@ def compare(
         publish_truncated: the index of a valid prefix is wanted too.
         explicit_interval: the interval was given as an option, so what compaction chose does not stay.
         rebuild: read every segment, whatever the catalog says.
+        fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
     """
     matched, sizes = match(plan, known), IndexSizes(plan)
     both = matched.where(matched.listed != NOWHERE)
@@ -91,7 +96,8 @@ def compare(
     same = np.zeros(len(both.listed), np.bool_)
     if not rebuild:
         same = unchanged(plan, both, to_read, sizes, publish_truncated=publish_truncated)
-    stay = both.where(same)
+    fill = segments_to_fill(plan, both.where(same), fill_bytes)
+    stay = both.where(same & ~fill[both.listed])
     is_read = np.ones(to_read.num_rows, np.bool_)
     is_read[stay.listed] = False
     finish = _without_auxiliary_files(plan, auxiliary_files)
@@ -99,7 +105,7 @@ def compare(
     finish[stay.partitions[to_be_finished(plan, stay, sizes)]] = True
     lacking = missing(plan, matched)
     return Changes(
-        to_read=to_read.filter(pa.array(is_read)),
+        to_read=_for_all_facts(to_read, fill).filter(pa.array(is_read)),
         unchanged=len(stay.listed),
         unchanged_bytes=sum_of_bytes(plan.segments.filter(pa.array(~is_read))),
         relisted=_relisted(plan, np.sort(stay.listed[recorded_otherwise(plan, stay)])),
@@ -107,12 +113,20 @@ def compare(
         emptied=lacking.emptied,
         missing_at_end=lacking.missing_at_end,
         to_finish=_first_present(plan, finish),
+        unknown_facts=count_unknown(stay.known),
     )
 
 
-def all_new(plan: Plan) -> Changes:
+def all_new(plan: Plan, fill_bytes: int | None = None) -> Changes:
     """The changes if no catalog exists: everything is new."""
-    return Changes(to_read=plan.to_read(), to_finish=_first_present(plan, np.ones(len(plan.partitions), np.bool_)))
+    fill = segments_to_fill(plan, match(plan, KNOWN.empty_table()), fill_bytes)
+    every = np.ones(len(plan.partitions), np.bool_)
+    return Changes(to_read=_for_all_facts(plan.to_read(), fill), to_finish=_first_present(plan, every))
+
+
+def _for_all_facts(to_read: pa.Table, fill: Flags) -> pa.Table:
+    """Rows of `TO_READ`, of which some are read for all facts."""
+    return to_read.set_column(to_read.schema.get_field_index("all_facts"), TO_READ.field("all_facts"), pa.array(fill))
 
 
 def _relisted(plan: Plan, which: Positions) -> pa.Table:

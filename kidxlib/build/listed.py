@@ -27,12 +27,14 @@ _COLUMNS: Final[list[pa.Field[Any]]] = [
     pa.field("active", pa.bool_(), nullable=False),  # the last of its partition
 ]
 LISTED: Final = pa.schema(_COLUMNS)
-#: Rows of segments that are to be read: each with the interval that its indexes get, in bytes, and who chose it.
+#: Rows of segments that are to be read: each with the interval that its indexes get, in bytes, and who chose it; and
+#: whether all bytes are read for facts that headers do not give.
 TO_READ: Final = pa.schema(
     [
         *_COLUMNS,
         pa.field("interval_bytes", pa.int64(), nullable=False),
         pa.field("interval_source", pa.string(), nullable=False),
+        pa.field("all_facts", pa.bool_(), nullable=False),
     ]
 )
 

@@ -93,7 +93,7 @@ class ListedPartition:
             publish_truncated: publish the index of a valid prefix too.
         """
         in_place = self.in_place
-        choices = rows.select(["interval_bytes", "interval_source"]).to_pylist()
+        choices = rows.select(["interval_bytes", "interval_source", "all_facts"]).to_pylist()
         for segment, choice in zip(self._segment_files(rows), choices, strict=True):
             yield BuildTask(
                 segment=segment,
@@ -104,6 +104,7 @@ class ListedPartition:
                 in_place=in_place,
                 publish_truncated=publish_truncated,
                 only=self.only,
+                all_facts=choice["all_facts"],
             )
 
     def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
@@ -183,6 +184,7 @@ class Plan:
         columns = [
             numbers_array(pa.int64(), intervals[partitions_of(self.segments)], np.ones(rows, np.bool_)),
             words_array([IntervalSource.SETTINGS.value], np.zeros(rows, np.int32)),
+            pa.array(np.zeros(rows, np.bool_)),
         ]
         return pa.table([*self.segments.columns, *columns], schema=TO_READ)
 

@@ -6,6 +6,7 @@ A row is returned after its index files are durable, so a row in the catalog alw
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from kidxlib.build.finish.held_index import held_name
@@ -16,6 +17,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.index.file import IndexFile
+from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.log_bytes import Access
@@ -58,7 +60,10 @@ def _build_one(task: BuildTask, publisher: Publisher, use_mmap: bool) -> BuiltSe
     try:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
-            recovered = recover_task(opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL), task)
+            log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            recovered = recover_task(log, task)
+            if task.all_facts:
+                recovered = replace(recovered, facts=with_all_facts(log, recovered.facts))
             owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.ensure_unchanged()
     except (LogChangedError, OSError) as error:

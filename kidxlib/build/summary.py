@@ -36,6 +36,7 @@ class Counts:
 
     topics: dict[str, TopicCounts] = field(default_factory=dict)
     problems: list[SegmentProblem] = field(default_factory=list)
+    unknown_facts: Counter[str] = field(default_factory=Counter)  # of how many segments each fact is not known
     kept: list[str] = field(default_factory=list)  # snapshots and checkpoints that stay as a broker left them
 
     def topic(self, name: str) -> TopicCounts:

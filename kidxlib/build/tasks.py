@@ -88,6 +88,7 @@ class BuildTask(ScanTask):
         in_place: they go to the segment's own directory, so new files take the log's owner, group and mode.
         publish_truncated: publish the index of a valid prefix too.
         only: names of the files that may be written; None for all.
+        all_facts: read all bytes for facts that headers do not give.
     """
 
     topic_id: str | None
@@ -95,6 +96,7 @@ class BuildTask(ScanTask):
     in_place: bool
     publish_truncated: bool
     only: frozenset[str] | None = None
+    all_facts: bool = False
 
     @property
     def repairs_indexes(self) -> bool:

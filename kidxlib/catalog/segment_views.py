@@ -53,6 +53,9 @@ class KnownSegment(_IndexedSegment):
     offset_index_bytes: int | None
     time_index_bytes: int | None
     transaction_index_bytes: int | None
+    log_crc32c: int | None
+    smallest_timestamp_ms: int | None
+    log_crc64nvme: int | None
     catalog_version: Int32
 
 

@@ -23,6 +23,29 @@ class LeaderEpochEntry(TypedDict):
     position: int
 
 
+class OffsetDigest(TypedDict):
+    """The digest of the batches whose base offset is one of `offsets`, a power of two, from `start_offset` on."""
+
+    start_offset: int
+    offsets: int
+    digest: int
+
+
+class SmallestTimestamp(TypedDict):
+    """The smallest timestamp of all records from the batch at a position in bytes on."""
+
+    position: int
+    timestamp_ms: int
+
+
+class HourRecords(TypedDict):
+    """Records of batches by the hour of the batch's largest timestamp, and how many of them surely lie in it."""
+
+    hour_ms: int | None
+    records: int
+    certain_records: int
+
+
 class IntervalSource(StrEnum):
     """Who chose the interval that a segment's indexes have."""
 
@@ -81,6 +104,29 @@ class ScannedSegmentRow(SegmentKey):
         "requests that reading the .log took, less those that the store's client repeats; null of a file"
     )
     read_bytes: int | None = column("bytes of the .log that they gave; null of a file")
+    log_crc32c: int | None = column(
+        "CRC-32C of the whole .log, invalid bytes at its end included; null: not known, as checksums were not "
+        "verified, a message is of magic 0 or 1, or more than 16 MiB at the end are invalid"
+    )
+    log_crc64nvme: int | None = column(
+        "CRC-64/NVME of the whole .log, its 64 bits as a signed number; null: not known, only --fill-facts reads for it"
+    )
+    offset_digests: Sequence[OffsetDigest] | None = column(
+        "sums, modulo 2^64, of a 64-bit hash of each batch's base offset, last offset and checksum, by aligned ranges "
+        "of base offsets, at most 16; ranges without a batch are left out; null: not known"
+    )
+    smallest_timestamp_ms: int | None = column(
+        "smallest timestamp of a record in the valid bytes, ms since the epoch; -1: one has none, or there is no "
+        "record; null: not known, as batch headers do not say it"
+    )
+    smallest_timestamps: Sequence[SmallestTimestamp] | None = column(
+        "smallest timestamp of the records from a position on, at each of up to 64 positions from which on it is "
+        "larger; null: not known"
+    )
+    records_by_hour: Sequence[HourRecords] | None = column(
+        "records of the batches whose largest timestamp lies in an hour (its start, ms since the epoch; -1: no "
+        "timestamp; null: the hours beyond 256); all but certain_records lie in it or earlier; null: not known"
+    )
     catalog_version: Int32 = column("version of the catalog's columns that this row was made with")
 
 
@@ -165,6 +211,15 @@ class IndexFacts(Row):
             time_index_bytes=None if time_index is None else time_index.size,
             time_index_crc32c=None if time_index is None else time_index.crc32c,
         )
+
+
+@view_of(SegmentRow)
+class FillableFacts(Row):
+    """The facts that a scan does not always find, and `--fill-facts` fills; the last one only that."""
+
+    log_crc32c: int | None
+    smallest_timestamp_ms: int | None
+    log_crc64nvme: int | None
 
 
 @view_of(SegmentRow)

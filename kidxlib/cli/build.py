@@ -22,6 +22,7 @@ _OF_CATALOGS: Final = {
     "sources": "--source",
     "sample": "--sample",
     "rebuild": "--rebuild",
+    "fill_facts": "--fill-facts",
     "dry_run": "--dry-run",
     "settings_file": "--settings",
     "now": "--now",

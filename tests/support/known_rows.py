@@ -11,7 +11,7 @@ from kidxlib.build.known_segments import KNOWN
 from kidxlib.build.plan import Plan
 from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.segment_key import SEGMENT_KEY
-from kidxlib.catalog.segments import IntervalSource
+from kidxlib.catalog.segments import FillableFacts, IntervalSource
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.recovery.outcome import Status
 
@@ -37,6 +37,7 @@ def known_row(task: BuildTask) -> dict[str, Any]:
         "offset_index_bytes": None,
         "time_index_bytes": None,
         "transaction_index_bytes": None,
+        **dict.fromkeys(FillableFacts.names()),
         "catalog_version": CATALOG_VERSION,
     }
 

@@ -45,8 +45,8 @@ def with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
     compacted = np.zeros(rows.num_rows, np.bool_)
     compacted[both.listed[by_compaction]] = True
     sources = pc.if_else(pa.array(compacted), IntervalSource.COMPACTION.value, IntervalSource.SETTINGS.value)
-    columns = [*rows.columns[:-2], pa.array(intervals), sources]
-    return pa.table(columns, schema=rows.schema)
+    chosen = {"interval_bytes": pa.array(intervals), "interval_source": sources}
+    return pa.table([chosen.get(name, rows[name]) for name in rows.column_names], schema=rows.schema)
 
 
 def unchanged(plan: Plan, both: Matched, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool) -> Flags:

@@ -18,7 +18,7 @@ def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
         UsageError: an index directory holds the files of another source.
     """
     if catalog is None:
-        return all_new(plan)
+        return all_new(plan, request.fill_bytes)
     sources = [source.name for source in request.sources]
     others = catalog.index_directories_of_others(sources)
     for partition in plan.partitions:
@@ -35,6 +35,7 @@ def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
         publish_truncated=request.publish_truncated,
         explicit_interval=request.interval_bytes is not None,
         rebuild=request.rebuild,
+        fill_bytes=request.fill_bytes,
     )
     warn_of_first(of_changes(changes, request.sources))  # before they are recorded: a later run finds nothing new
     return changes

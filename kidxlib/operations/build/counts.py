@@ -7,10 +7,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.build.comparison.facts_to_fill import count_unknown
 from kidxlib.build.summary import PROBLEMS_KEPT, Counts, SegmentProblem
 from kidxlib.build.topic_counts import PROBLEM_FREE
 from kidxlib.catalog.matching import Values
+from kidxlib.catalog.segments import FillableFacts
 from kidxlib.engine.staged import Staged
+from kidxlib.recovery.outcome import USABLE, Status
 
 _PROBLEM: Final = tuple(SegmentProblem.__dataclass_fields__)
 _ENTRIES: Final = ("offset_index_entries", "time_index_entries")
@@ -23,7 +26,8 @@ def count_scanned(staged: Staged, counts: Counts) -> None:
         staged: rows of `SCANNED`.
     """
     kinds = ["topic", "status", "published"]
-    rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES])
+    rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
+    counts.unknown_facts.update(count_unknown(rows.filter(pc.field("status").isin([*USABLE, Status.QUARANTINED]))))
     # Kafka's indexes of one segment have no more entries than an int32 counts, but all of a topic may.
     offset_entries, time_entries = (_or_zero(rows[name]) for name in _ENTRIES)
     entries: Values = pc.add(offset_entries, time_entries)

@@ -39,6 +39,7 @@ class BuildOptions:
     snapshots: bool | None
     epochs: bool | None
     rebuild: bool
+    fill_facts: int | None
     repair: bool
     settings_file: Path
     now: str | None
@@ -94,6 +95,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
         rebuild=options.rebuild,
         repair=options.repair,
         recover_options=of_topic,
+        fill_bytes=options.fill_facts,
         limits=BuildLimits(
             wave_bytes=build.wave_bytes,
             wave_seconds=build.wave_seconds,
@@ -108,6 +110,7 @@ def _ensure_they_fit(options: BuildOptions) -> None:
         (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
         (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
         (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
+        (options.fill_facts is not None and options.repair, "--fill-facts and --repair: give one of them"),
         (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
     ):
         if wrong:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.run import options as shared_options
+from kidxlib.terminal.options.byte_size import ByteSize
 from kidxlib.terminal.options.integer_range import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -49,6 +50,12 @@ _OPTIONS: Final = (
         "--epochs/--no-epochs", default=None, help="Write leader-epoch-checkpoint files too. [settings: build.epochs]"
     ),
     click.option("--rebuild", is_flag=True, help="Read every segment again, whatever the catalog says of it."),
+    click.option(
+        "--fill-facts",
+        metavar="SIZE",
+        type=ByteSize(),
+        help="Read logs of at most SIZE bytes for facts that batch headers do not give, such as 500MB or 2TiB.",
+    ),
     click.option("--repair", is_flag=True, help="Write what the last audit found broken, no more."),
     click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."),
     shared_options.settings_file,

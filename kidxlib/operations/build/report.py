@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.builds import BuildRow
+from kidxlib.catalog.segments import FillableFacts
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import Scanned
@@ -30,6 +31,14 @@ def catalog_damage(request: BuildRequest, catalog: TablesCatalog, changes: Chang
 
 def lost_counts(changes: Changes) -> dict[str, int]:
     return {"partitions_gone": len(changes.emptied), "partitions_cut_off": len(changes.missing_at_end)}
+
+
+def unknown_facts(scanned: Scanned, changes: Changes) -> dict[str, int]:
+    """The facts that `--fill-facts` fills, and of how many segments that are there each is not known."""
+    return {name: changes.unknown_facts.get(name, 0) + scanned.counts.unknown_facts[name] for name in _FILLABLE}
+
+
+_FILLABLE: Final = FillableFacts.names()
 
 
 def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
@@ -56,7 +65,8 @@ def build_as_json(
 ) -> dict[str, Any]:
     """A build's JSON object but for its catalog: the row of `builds`, and what that does not have."""
     shown = {**row.values(), **scanned.counts.as_json(), "started_at": request.context.now.isoformat(), "notes": notes}
-    return {**shown, "options": request.recorded(), **lost_counts(changes), "damage": damage.as_json()}
+    shown |= {"options": request.recorded(), **lost_counts(changes), "unknown_facts": unknown_facts(scanned, changes)}
+    return {**shown, "damage": damage.as_json()}
 
 
 def print_report(
@@ -66,6 +76,7 @@ def print_report(
     scanned: Scanned,
     notes: list[str],
     damage: KnownDamage,
+    changes: Changes,
 ) -> None:
     """Show what was made, where it is, and what to do next."""
     print_counts(f"build {row.build_id}", scanned.counts)
@@ -82,5 +93,7 @@ def print_report(
     print_line(f"source:      {as_line(request.sources)}")
     where = "beside the segments" if request.in_place else request.target.index_dir
     print_line(f"index files: {where}")
+    if unknown := [f"{name} of {count:,}" for name, count in unknown_facts(scanned, changes).items() if count]:
+        print_line(f"not known:   {', '.join(unknown)} segments; --fill-facts SIZE reads their logs for it")
     print_line(f"catalog:     {catalog.path} ({row.rows_changed:,} rows of segments added or changed)")
     print_line("next:        ask the catalog; docs/catalog.md has questions with their SQL")

@@ -37,6 +37,7 @@ class BuildRequest:
         publish_truncated: publish the index of a valid prefix too.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
         recover_options: what a topic's indexes are built with.
+        fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
     """
 
     context: RunContext
@@ -51,6 +52,7 @@ class BuildRequest:
     rebuild: bool
     repair: bool
     recover_options: Callable[[str], RecoverOptions]
+    fill_bytes: int | None = None
     limits: BuildLimits = field(default_factory=BuildLimits)
 
     @property
@@ -78,5 +80,6 @@ class BuildRequest:
             "snapshots": self.auxiliary_files.snapshots,
             "epochs": self.auxiliary_files.epochs,
             "rebuild": self.rebuild,
+            "fill_facts": self.fill_bytes,
             "repair": self.repair,
         }

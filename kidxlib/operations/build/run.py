@@ -89,7 +89,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         of_catalog = {"catalog": catalog.path, "new_catalog": is_new}
         print_json({**build_as_json(request, row, scanned, notes, damage, changes), **of_catalog})
     else:
-        print_report(request, catalog, row, scanned, notes, damage)
+        print_report(request, catalog, row, scanned, notes, damage, changes)
         if is_new:
             print_line(f"new catalog made at {catalog.path}")
     return RunResult(

@@ -34,6 +34,11 @@ def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRo
 _FACT_NAMES: Final = {fact.name for fact in fields(SegmentFacts)} & set(PublishedSegmentRow.names())
 
 
+def _as_value(fact: Any) -> Any:
+    """A fact as a row has it: structs by name."""
+    return [part._asdict() if hasattr(part, "_asdict") else part for part in fact] if isinstance(fact, tuple) else fact
+
+
 def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
     """What became of a segment."""
     segment, options, recovered = built.task.segment, built.task.options, built.recovered
@@ -60,6 +65,6 @@ def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
         known |= ReadCost(read_requests=built.reads.requests, read_bytes=built.reads.read_bytes).values()
     if recovered is not None:
         # Facts have the names of their columns.
-        known |= {name: getattr(recovered.facts, name) for name in _FACT_NAMES}
+        known |= {name: _as_value(getattr(recovered.facts, name)) for name in _FACT_NAMES}
         known["leader_epochs"] = from_leader_epochs(recovered.leader_epochs)
     return PublishedSegmentRow.of(known)
