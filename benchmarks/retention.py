@@ -1,27 +1,27 @@
-"""A plan of a million segments from a generated catalog, in one job: seconds, and the driver's memory."""
+"""A plan of a million segments from a generated catalog, by the job and by `kidx`: seconds, and memory."""
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from benchmarks import machine
-from benchmarks.submit import run_job
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.create import make_tables
-from jobs.common.spark.session import session
+from benchmarks.submit import JobRun, run_job, run_kidx
+from benchmarks.targets import Target, record
+from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.rows import Table, rows_of_columns
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.errors import KidxError
+from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.console import note, print_line
-from kidxlib.terminal.tables import print_table
-from tests.support.spark.jobs import use_pips_spark
 
 _NOW_MS: Final = 1_790_000_000_000
 _HOUR_MS: Final = 3_600_000
@@ -33,97 +33,98 @@ _TOPICS: Final = 50
 @click.command()
 @click.option("--segments", type=click.IntRange(1), default=1_000_000, show_default=True)
 @click.option("--partitions", type=click.IntRange(1), default=2_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
-def retention(segments: int, partitions: int, directory: Path) -> None:
-    """Plan the retention of a generated catalog through ./spark-submit.sh.
+def retention(segments: int, partitions: int, rounds: int, directory: Path) -> None:
+    """Plan the retention of a generated catalog by `kidx`, and through ./spark-submit.sh.
 
-    Segments are of 1 GiB and an hour each, timestamps go back in some; no files exist for them. The driver is
-    a Python process and Spark's JVM, which in local mode is the executor, too.
+    Segments are of 1 GiB and an hour each, timestamps go back in some; no files exist for them. Memory is that of all
+    processes of a run together.
     """
     catalog = directory.resolve() / f"retention-{segments}-{partitions}"
-    shutil.rmtree(catalog, ignore_errors=True)
-    note(f"generating {segments:,} segments in {partitions:,} partitions below {catalog} …")
-    _generate(catalog, segments, partitions)
-    run = _plan(catalog)
-    print_table(
-        f"{segments:,} segments in {partitions:,} partitions",
-        ("", "seconds in all", "segments a second", "driver's JVM, MB", "driver's Python, MB"),
-        [
-            (
-                "plan",
-                f"{run['seconds']:.1f}",
-                f"{segments / run['seconds']:,.0f}",
-                f"{run['jvm_bytes'] / 1e6:,.0f}",
-                f"{run['python_bytes'] / 1e6:,.0f}",
-            )
-        ],
-        text_columns=1,
-    )
-    print_line(run["said"])
-    result = directory / "retention.json"
-    result.write_text(json.dumps({"machine": machine.describe(), "runs": {"plan": run}}, indent=2) + "\n")
-    print_line(f"all figures: {result}")
+    runs: dict[str, Callable[..., JobRun]] = {
+        "kidx": lambda *arguments: run_kidx("retention", *arguments),
+        "Spark": lambda *arguments: run_job("retention", *arguments),
+    }
+    measured: dict[str, list[JobRun]] = {name: [] for name in runs}
+    for number in range(rounds):
+        for name, run in runs.items():
+            note(f"round {number + 1} of {rounds}: {segments:,} segments in {partitions:,} partitions, by {name} …")
+            shutil.rmtree(catalog, ignore_errors=True)
+            _generate(DeltaTables(str(catalog)), segments, partitions)
+            measured[name].append(run("--catalog", catalog, "--now", str(_NOW_MS)))
+    said = {_said(run) for of_engine in measured.values() for run in of_engine}
+    if len(said) > 1:
+        raise KidxError(f"plans of one catalog differ: {sorted(said)}")
+    print_line(said.pop())
+    record(directory, "retention", [target for name in runs for target in _targets(name, segments, measured[name])])
 
 
-def _generate(path: Path, segments: int, partitions: int) -> None:
+def _targets(engine: str, segments: int, runs: list[JobRun]) -> list[Target]:
+    of = f"retention plan of {segments:,} segments, {engine}"
+    seconds_most = {"kidx": 15, "Spark": 25}[engine] if segments == 1_000_000 else None
+    return [
+        Target(name=of, unit="s", values=[run.seconds for run in runs], at_most=seconds_most),
+        Target(name=f"{of}: memory", unit="GiB", values=[run.all_bytes / 2**30 for run in runs]),
+    ]
+
+
+def _said(run: JobRun) -> str:
+    return next(line.strip() for line in run.out.splitlines() if line.startswith("policy "))
+
+
+def _generate(tables: DeltaTables, segments: int, partitions: int) -> None:
     each = -(-segments // partitions)
-    use_pips_spark()
-    with session("generate") as spark:
-        catalog = Catalog(spark, str(path))
-        make_tables(catalog, None, None)
-        number = F.col("id") % each
-        partition = F.floor(F.col("id") / each)
-        name = F.format_string("topic-%d-%d", partition % _TOPICS, F.floor(partition / _TOPICS))
-        key: dict[str, Column] = {
-            "source": F.lit("generated"),
-            "topic": F.format_string("topic-%d", partition % _TOPICS),
-            "partition": F.floor(partition / _TOPICS).cast("int"),
-        }
-        # The last segment is of now; one in eight is ten hours older than its place says.
-        timestamp = _NOW_MS - (each - 1 - number) * _HOUR_MS - F.when(F.col("id") % 8 == 0, 10 * _HOUR_MS).otherwise(0)
-        of_segments: dict[str, Column] = {
-            **key,
-            "base_offset": number * _OFFSETS,
-            "next_offset": (number + 1) * _OFFSETS,
-            "status": F.lit("ok"),
-            "active": number == each - 1,
-            "log_bytes": F.lit(_SEGMENT_BYTES).cast("long"),
-            "valid_bytes": F.lit(_SEGMENT_BYTES).cast("long"),
-            "max_timestamp_ms": timestamp,
-            "interval_bytes": F.lit(4096),
-            "max_index_bytes": F.lit(10485760),
-            "interval_source": F.lit("settings"),
-            "crc_checked": F.lit(True),
-            "log_mtime_ns": F.lit(_NOW_MS * 1_000_000),
-            "log_path": F.concat(
-                F.lit("/nowhere/logs/"),
-                name,
-                F.lit("/"),
-                F.lpad((number * _OFFSETS).cast("string"), 20, "0"),
-                F.lit(".log"),
-            ),
-            "index_directory": F.concat(F.lit("/nowhere/index/"), name),
-            "catalog_version": F.lit(CATALOG_VERSION),
-            "build_id": F.lit("generated"),
-        }
-        of_partitions: dict[str, Column] = {
-            **key,
-            "first_base_offset": F.lit(0).cast("long"),
-            "clean_shutdown": F.lit(True),
-            "present": F.lit(True),
-            "directory": F.concat(F.lit("/nowhere/logs/"), name),
-            "build_id": F.lit("generated"),
-        }
-        rows = spark.range(0, segments, 1, 8)
-        for table, columns, chosen in (
-            (SEGMENTS, of_segments, rows),
-            (PARTITIONS, of_partitions, rows.where(number == 0)),
-        ):
-            written = chosen.select(*(value.alias(column) for column, value in columns.items()))
-            written.write.format("delta").mode("append").save(catalog.table_path(table))
+    numbers = np.arange(segments)
+    place, number = numbers // each, numbers % each
+    base_offset = number * _OFFSETS
+    # The last segment is of now; one in eight is ten hours older than its place says.
+    timestamps = _NOW_MS - (each - 1 - number) * _HOUR_MS - np.where(numbers % 8 == 0, 10 * _HOUR_MS, 0)
+    names: Values = pc.utf8_lpad(pa.array(base_offset).cast(pa.string()), 20, "0")
+    directories = _key(place)["directory"]
+    of_segments = {
+        **{name: values for name, values in _key(place).items() if name != "directory"},
+        "base_offset": base_offset,
+        "next_offset": base_offset + _OFFSETS,
+        "active": number == each - 1,
+        "max_timestamp_ms": timestamps,
+        "log_path": _joined("/nowhere/logs/", directories, "/", names, ".log"),
+        "index_directory": _joined("/nowhere/index/", directories),
+    }
+    alike: dict[str, Any] = {
+        "source": "generated",
+        "status": "ok",
+        "log_bytes": _SEGMENT_BYTES,
+        "valid_bytes": _SEGMENT_BYTES,
+        "records": _OFFSETS,
+        "interval_bytes": 4096,
+        "max_index_bytes": 10_485_760,
+        "interval_source": "settings",
+        "crc_checked": True,
+        "log_mtime_ns": _NOW_MS * 1_000_000,
+        "catalog_version": CATALOG_VERSION,
+        "build_id": "generated",
+    }
+    _append(tables, SEGMENTS, of_segments, alike, segments)
+    of_partitions = _key(np.arange(partitions))
+    of_partitions["directory"] = _joined("/nowhere/logs/", of_partitions["directory"])
+    alike = {"source": "generated", "first_base_offset": 0, "clean_shutdown": True, "present": True, "build_id": "-"}
+    _append(tables, PARTITIONS, of_partitions, alike, partitions)
 
 
-def _plan(catalog: Path) -> dict[str, Any]:
-    run = run_job("retention", "--catalog", catalog, "--now", str(_NOW_MS))
-    said = next(line for line in run.out.splitlines() if line.startswith("policy "))
-    return {"seconds": run.seconds, "jvm_bytes": run.jvm_bytes, "python_bytes": run.python_bytes, "said": said.strip()}
+def _key(place: Values) -> dict[str, Any]:
+    """Topics, partitions and the names of their directories, by a partition's place among all."""
+    topic = _joined("topic-", pa.array(place % _TOPICS).cast(pa.string()))
+    partition: Values = pa.array(place // _TOPICS).cast(pa.int32())
+    return {"topic": topic, "partition": partition, "directory": _joined(topic, "-", partition.cast(pa.string()))}
+
+
+def _joined(*parts: Values) -> Values:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _append(tables: DeltaTables, table: Table, columns: dict[str, Any], alike: dict[str, Any], count: int) -> None:
+    schema = table.schema()
+    for name, value in alike.items():
+        columns[name] = pa.repeat(pa.scalar(value, schema.field(name).type), count)
+    tables.append(table, rows_of_columns(columns, count, schema))

@@ -1,4 +1,4 @@
-"""A job through ./spark-submit.sh, seen from outside: its time, and the memory of its processes."""
+"""A job through ./spark-submit.sh, or `kidx`, seen from outside: its time, and the memory of its processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from tests.support.spark.jobs import clean_environment
 
 PROJECT: Final = Path(__file__).resolve().parents[1]
 _POLL_SECONDS: Final = 0.1
+_SHARE: Final = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,12 @@ class JobRun:
 
     Attributes:
         began_at: seconds since the epoch.
-        seconds: from starting ./spark-submit.sh to its end.
+        seconds: from starting the command to its end.
         jvm_bytes, python_bytes: the most memory that the driver's two processes had, as the kernel says (`VmHWM`);
             in local mode its JVM is the executor, too.
         worker_bytes: the most that any other Python process had, mapped files aside, looked at ten times a second.
+        all_bytes: the most that all of its processes had together, looked at as often: of each its share of memory,
+            with what it maps (`Pss`).
         out: what it printed.
     """
 
@@ -39,6 +42,7 @@ class JobRun:
     jvm_bytes: int
     python_bytes: int
     worker_bytes: int
+    all_bytes: int
     out: str
 
     @property
@@ -75,15 +79,30 @@ def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> Job
     Raises:
         KidxError: it ended with another exit code than 0.
     """
-    command = [str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *event_log_options(events)]
+    return _run([str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *event_log_options(events)])
+
+
+def run_kidx(*arguments: str | Path) -> JobRun:
+    """Run `kidx` to its end.
+
+    Raises:
+        KidxError: it ended with another exit code than 0.
+    """
+    return _run([str(PROJECT / ".venv" / "bin" / "kidx"), *map(str, arguments)])
+
+
+def _run(command: Sequence[str]) -> JobRun:
     began_at, start = time.time(), time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=clean_environment()
     )
     peaks: dict[str, int] = defaultdict(int)
     while process.poll() is None:
-        for name, peak in _memory_of_session(process.pid):
-            peaks[name] = max(peaks[name], peak)
+        shares = 0
+        for name, size in _memory_of_session(process.pid):
+            peaks[name] = max(peaks[name], size)
+            shares += size if name == _SHARE else 0
+        peaks["all"] = max(peaks["all"], shares)
         time.sleep(_POLL_SECONDS)
     seconds = time.perf_counter() - start
     assert process.stdout is not None
@@ -95,6 +114,7 @@ def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> Job
         jvm_bytes=peaks["jvm"],
         python_bytes=peaks["python"],
         worker_bytes=peaks["worker"],
+        all_bytes=peaks["all"],
         out=process.stdout.read(),
     )
 
@@ -111,7 +131,7 @@ def event_log_options(events: Path | None) -> list[str]:
 
 def _memory_of_session(leader: int) -> Iterator[tuple[str, int]]:
     """Memory in bytes: the peaks so far of the JVM and of the driver's Python process, which leads the session, and
-    what each other Python process has now.
+    what each other Python process has now; of each process its share, too.
     """
     for path in Path("/proc").glob("[0-9]*/status"):
         with contextlib.suppress(OSError, KeyError):  # ended meanwhile
@@ -119,6 +139,7 @@ def _memory_of_session(leader: int) -> Iterator[tuple[str, int]]:
             if os.getsid(pid) != leader:
                 continue
             status = read_status(path)
+            yield _SHARE, status_bytes(read_status(path.with_name("smaps_rollup")), "Pss")
             if status["Name"] == "java":
                 yield "jvm", status_bytes(status, "VmHWM")
             elif pid == leader:
@@ -128,8 +149,9 @@ def _memory_of_session(leader: int) -> Iterator[tuple[str, int]]:
 
 
 def read_status(path: Path) -> dict[str, str]:
-    """The fields of a process's `status` in `/proc`."""
-    return dict(line.split(":\t", 1) for line in path.read_text().splitlines() if ":\t" in line)
+    """The fields of a process's `status`, or of its `smaps_rollup`, in `/proc`."""
+    fields = (line.partition(":") for line in path.read_text().splitlines())
+    return {name: value.strip() for name, _, value in fields}
 
 
 def status_bytes(status: Mapping[str, str], *fields: str) -> int:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
+
+from kidxlib.catalog.rows import Table
 
 #: Rows that a run has found, by their kind, as `kidxlib.catalog.results` has them.
 Found = Mapping[str, pa.Table]
@@ -26,6 +29,12 @@ class TableChange:
     updates: pa.Table
     deletes: pa.Table
     counted: int
+
+    @classmethod
+    def adding(cls, table: Table, rows: pa.Table) -> Self:
+        """The change that adds rows and no more."""
+        none = table.schema().empty_table()
+        return cls(rows, none, none.select(table.key), rows.num_rows)
 
     @property
     def is_empty(self) -> bool:

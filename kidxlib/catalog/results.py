@@ -78,9 +78,12 @@ FINISHED: Final = kinds_of(
     kept=KeptFile.columns(),
 )
 
-#: Of partitions whose retention was planned: rows of the table, as yet of no plan.
-PLANNED: Final[pa.Schema] = RETENTION_PLANS.schema(
-    set(RETENTION_PLANS.column_names) - {"plan_id", "planned_at", "policy_file", "what_if"}
+#: Of a plan, what all of its rows say alike.
+OF_THE_PLAN: Final = ("plan_id", "planned_at", "policy_file", "what_if")
+
+#: Of partitions whose retention was planned: rows of `retention_plans`, as yet of no plan.
+PLANNED: Final = kinds_of(
+    segment=[column_ for column_ in RETENTION_PLANS.columns if column_.name not in OF_THE_PLAN],
 )
 
 #: Of files that were compacted; what is new of a segment is null of a file that is none of its indexes.

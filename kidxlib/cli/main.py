@@ -15,6 +15,7 @@ from kidxlib.terminal import interrupts
 _COMMANDS: Final = {
     "build": "Write the index files of a log dir's segments.",
     "dump": "Show what is in a segment's files.",
+    "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "verify": "Audit index files and logs; change nothing.",
 }

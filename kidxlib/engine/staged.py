@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,9 @@ class Staged(Protocol):
         Args:
             names: of columns; None for all.
         """
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """All rows of one kind, a part at a time: where they would be too many at once."""
 
     def found(self, *kinds: str) -> Found:
         """All rows of some kinds."""
@@ -46,6 +49,12 @@ class StagedFiles:
         """See `Staged.rows`."""
         schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
         return pa.concat_tables([schema.empty_table(), *(_rows_of(file, kind, schema) for file in self.files)])
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """See `Staged.batches`. They are read a file at a time."""
+        schema = pa.schema(list(self.schema.field(kind).type))
+        for file in self.files:
+            yield from _rows_of(file, kind, schema).to_batches()
 
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.errors import UsageError
@@ -29,6 +30,7 @@ def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterato
 
     Raises:
         UsageError: the catalog is where Spark alone reaches it; or it is to exist, and there is none.
+        CatalogError: it is to exist, and an older release made it.
     """
     if "://" in path and not is_object(path):
         raise UsageError(
@@ -36,7 +38,9 @@ def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterato
             "./spark-submit.sh keep them at others, too"
         )
     catalog = TablesCatalog(DeltaTables(path))
-    if must_exist and not catalog.has_segments():
-        raise no_catalog(f"--catalog {path}")
+    if must_exist:
+        if not catalog.has_segments():
+            raise no_catalog(f"--catalog {path}")
+        catalog.tables.make(SEGMENTS)  # it is there: this refuses one of an older release
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
         yield Backend(LocalEngine(workers, scratch), catalog, {"deltalake": metadata.version("deltalake")})

@@ -32,6 +32,17 @@ class Segments:
     def __len__(self) -> int:
         return len(self.base_offsets)
 
+    def part(self, start: int, end: int) -> Segments:
+        """The segments from one position to before another, as views of the same arrays."""
+        here = slice(start, end)
+        return Segments(
+            base_offsets=self.base_offsets[here],
+            sizes=self.sizes[here],
+            max_timestamps=self.max_timestamps[here],
+            mtimes_ms=self.mtimes_ms[here],
+            fully_read=self.fully_read[here],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

@@ -13,8 +13,9 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, WriterProperties, write_deltalake
@@ -30,6 +31,7 @@ from kidxlib.storage.s3 import is_object
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.place import storage_options
+from kidxlib.tables.protocol import ArrowStream
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
 
@@ -95,20 +97,22 @@ class DeltaTables:
         """See `Tables.change`."""
         scope = scope_of(found, by)
 
-        def change_of(delta: DeltaTable) -> TableChange:
+        def commit_of(delta: DeltaTable) -> _Commit:
             known, still_found = self._rows(table, delta, None, scope), found
             if since is not None and delta.version() > since:
                 before = self.read(table, [*table.key, "build_id"], scope, since)
                 still_found = not_overtaken(found, before, known, build_id)
-            return change(known, still_found)
+            return _Commit.of(table, delta, change(known, still_found))
 
-        return self._commit(table, change_of)
+        return self._commit(table, commit_of)
 
-    def append(self, table: Table, rows: pa.Table) -> None:
+    def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
         """See `Tables.append`."""
-        none = table.schema().empty_table()
-        addition = TableChange(rows, none, none.select(table.key), rows.num_rows)
-        self._commit(table, lambda _: addition)
+        if isinstance(rows, pa.Table):
+            change = TableChange.adding(table, rows)
+            self._commit(table, lambda delta: _Commit.of(table, delta, change))
+        else:
+            self._commit(table, lambda delta: _Commit(0, partial(_append, delta, rows)))
 
     def _open(self, table: Table, version: int | None = None) -> DeltaTable | None:
         try:
@@ -145,22 +149,21 @@ class DeltaTables:
     def _catalog_version(self, table: Table, delta: DeltaTable) -> int:
         return version_of(self._place(table), delta.metadata().configuration)
 
-    def _commit(self, table: Table, change_of: Callable[[DeltaTable], TableChange]) -> int:
+    def _commit(self, table: Table, commit_of: Callable[[DeltaTable], _Commit]) -> int:
         delta = self._open(table)
         if delta is not None:
-            change = change_of(delta)
-            if change.is_empty:
-                return change.counted
+            commit = commit_of(delta)
+            if commit.write is None:
+                return commit.counted
             with committing(self.path):
-                if self._is_committed(table, delta, change):
-                    return change.counted
+                if self._is_committed(table, commit.write):
+                    return commit.counted
         # Others write, too. On a local disk they wait from now on; an object store has no lock, so there it is tried.
         for attempt in range(_ATTEMPTS):
             with committing(self.path):
-                delta = self._open(table) or self._made(table)
-                change = change_of(delta)
-                if change.is_empty or self._is_committed(table, delta, change):
-                    return change.counted
+                commit = commit_of(self._open(table) or self._made(table))
+                if commit.write is None or self._is_committed(table, commit.write):
+                    return commit.counted
             time.sleep(random.uniform(0, min(_PAUSE_MAX, _PAUSE_FIRST * 2**attempt)))
         raise CatalogError(
             f"{self._place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
@@ -195,13 +198,10 @@ class DeltaTables:
         names = sorted(os.listdir(place)) if not is_object(self.path) and place.is_dir() else []
         return next((name for name in names if not name.startswith((".", "_delta_log"))), None)
 
-    def _is_committed(self, table: Table, delta: DeltaTable, change: TableChange) -> bool:
+    def _is_committed(self, table: Table, write: Callable[[], None]) -> bool:
         """Commit right after a version; False if another writer was faster."""
         try:
-            if change.updates.num_rows or change.deletes.num_rows:
-                _merge(table, delta, change)
-            else:
-                _append(table, delta, change.inserts)
+            write()
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
@@ -213,10 +213,40 @@ _HERE_OR_NOT_AT_ALL: Final = CommitProperties(max_commit_retries=0)
 _ZSTD: Final = WriterProperties(compression="ZSTD")
 
 
-def _append(table: Table, delta: DeltaTable, rows: pa.Table) -> None:
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A commit right after one version of a table.
+
+    Attributes:
+        counted: how many rows it adds or changes.
+        write: makes it; None where there is nothing to commit.
+    """
+
+    counted: int
+    write: Callable[[], None] | None
+
+    @classmethod
+    def of(cls, table: Table, delta: DeltaTable, change: TableChange) -> Self:
+        """The commit of a change."""
+        return cls(change.counted, None if change.is_empty else partial(_write, table, delta, change))
+
+
+def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
+    if change.updates.num_rows or change.deletes.num_rows:
+        _merge(table, delta, change)
+    else:
+        _append(delta, _in_order(table, change.inserts))
+
+
+def _in_order(table: Table, rows: pa.Table) -> pa.Table:
+    """In the table's order, which puts neighbours into one file."""
+    return rows.sort_by([(name, "ascending") for name in table.order])
+
+
+def _append(delta: DeltaTable, rows: ArrowStream) -> None:
     write_deltalake(
         delta,
-        rows.sort_by([(name, "ascending") for name in table.order]),
+        rows,
         mode="append",
         target_file_size=FILE_BYTES,
         commit_properties=_HERE_OR_NOT_AT_ALL,
@@ -241,7 +271,7 @@ def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
 
 
 def _marked_rows(table: Table, change: TableChange) -> pa.Table:
-    """All rows of a change in the table's order, which puts neighbours into one file; and which are to go."""
+    """All rows of a change in the table's order; and which are to go."""
     whole = pa.concat_tables([change.inserts, change.updates])
     rows = whole.append_column(_DELETED, pa.repeat(False, whole.num_rows))
     if count := change.deletes.num_rows:
@@ -249,7 +279,7 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
         values = {**{name: change.deletes[name] for name in table.key}, _DELETED: pa.repeat(True, count)}
         columns = [values.get(field.name, pa.nulls(count, field.type)) for field in nullable]
         rows = pa.concat_tables([rows.cast(nullable), pa.table(columns, schema=nullable)])
-    return rows.sort_by([(name, "ascending") for name in table.order])
+    return _in_order(table, rows)
 
 
 def _one_line(error: Exception) -> str:

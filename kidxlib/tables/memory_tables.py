@@ -14,6 +14,7 @@ from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
+from kidxlib.tables.protocol import ArrowStream
 from kidxlib.tables.scope import scope_of
 
 
@@ -72,9 +73,9 @@ class MemoryTables:
             self._commit(table, committed)
         return committed.counted
 
-    def append(self, table: Table, rows: pa.Table) -> None:
+    def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
         """See `Tables.append`."""
-        self._put(table, pa.concat_tables([self.read(table), self._kept(rows.cast(table.schema()))]))
+        self._put(table, pa.concat_tables([self.read(table), self._kept(pa.table(rows).cast(table.schema()))]))
 
     def _kept(self, rows: pa.Table) -> pa.Table:
         """The rows, in a new file where there is a directory for them."""

@@ -12,6 +12,13 @@ from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 
 
+class ArrowStream(Protocol):
+    """Rows that Arrow takes a batch at a time, from the first on whenever it begins: a table, or rows in files."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Arrow's own interface between libraries."""
+
+
 class Tables(Protocol):
     """Tables of one catalog. Each change is one commit of one table."""
 
@@ -83,8 +90,11 @@ class Tables(Protocol):
             CatalogError: others committed first, each time that it was tried; or the table cannot be written.
         """
 
-    def append(self, table: Table, rows: pa.Table) -> None:
+    def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
         """Commit rows whose keys nobody else has, as those of a run with its own id.
+
+        Args:
+            rows: in the table's own schema. A table is sorted; what comes as a stream is written as it comes.
 
         Raises:
             CatalogError: as `change`.

@@ -7,13 +7,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.support.spark.jobs import Ended, build_here, compact_here, retention_here
+from tests.support.spark.jobs import Ended, RunHere, build_here, compact_here, retention_here
 
 
 class Archive:
-    """All of it below one directory; the source is called `it`."""
+    """All of it below one directory; the source is called `it`.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        build, retention: by which engine.
+    """
+
+    def __init__(self, directory: Path, build: RunHere = build_here, retention: RunHere = retention_here) -> None:
+        self._build, self.retention = build, retention
         self.directory = directory
         self.log_dir, self.index_dir, self.catalog = (
             directory / "kafka-logs",
@@ -23,7 +28,7 @@ class Archive:
 
     def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
-        ended = build_here(*places, "--json", *arguments)
+        ended = self._build(*places, "--json", *arguments)
         assert ended.code in (0, 3), ended.err
         return ended
 
@@ -33,7 +38,7 @@ class Archive:
         return ended.json
 
     def plan(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-        ended = retention_here("--catalog", self.catalog, "--json", *arguments)
+        ended = self.retention("--catalog", self.catalog, "--json", *arguments)
         assert ended.code == code, ended.err
         return ended.json
 

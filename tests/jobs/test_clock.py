@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from jobs.common.compaction.request import CliOptions, compaction_request
-from jobs.common.retention.request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.errors import UsageError
+from kidxlib.operations.retention.request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.times import to_ms
 

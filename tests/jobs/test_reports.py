@@ -15,13 +15,13 @@ from jobs.common.compaction import summary as compaction_report_summary
 from jobs.common.compaction.summary import TopicSavings
 from jobs.common.compaction.table_state import TableState
 from jobs.common.compaction.tables import MaintainedTable
-from jobs.common.retention import report as retention_report
-from jobs.common.retention import summary as retention_report_summary
-from jobs.common.retention.summary import TopicSummary
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.audit.summary import COUNTED, AuditSummary
 from kidxlib.build.summary import Counts
+from kidxlib.operations.retention import report as retention_report
+from kidxlib.operations.retention import summary as retention_report_summary
+from kidxlib.operations.retention.summary import TopicSummary
 from kidxlib.terminal.audit import show_summary
 from kidxlib.terminal.build import print_counts
 from tests.support.terminal import shown, without_controls

@@ -131,6 +131,8 @@ def test_the_command_builds_audits_and_seeks(environment: Path, tmp_path: Path) 
     places = ("--index-dir", tmp_path / "index")
     ended = _kidx(environment, "build", logs, *places, "--catalog", tmp_path / "catalog", cwd=tmp_path)
     assert ended.returncode == 2 and ended.stderr.startswith("error: --catalog: needs the package "), ended
+    ended = _kidx(environment, "retention", "--catalog", tmp_path / "catalog", cwd=tmp_path)
+    assert ended.returncode == 2 and ended.stderr.startswith("error: kidx retention: needs the package "), ended
     ended = _kidx(environment, "build", logs, *places, "--metrics-file", tmp_path / "run.prom", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.protocol import Tables
+from kidxlib.tables.protocol import ArrowStream, Tables
 
 _log = logging.getLogger(__name__)
 
@@ -71,9 +71,10 @@ class TablesByRows:
         rows = sum(each.num_rows for each in found.values())
         return self._committing(table, rows).change(table, found, change, by=by, since=since, build_id=build_id)
 
-    def append(self, table: Table, rows: pa.Table) -> None:
-        """See `Tables.append`."""
-        self._committing(table, rows.num_rows).append(table, rows)
+    def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
+        """See `Tables.append`. Of a stream the driver holds a batch at a time, however many there are."""
+        tables = self._committing(table, rows.num_rows) if isinstance(rows, pa.Table) else self.driver
+        tables.append(table, rows)
 
     def _committing(self, table: Table, rows: int) -> Tables:
         if rows <= self.driver_rows_max:

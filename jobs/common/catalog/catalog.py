@@ -34,7 +34,6 @@ from kidxlib.build.changes import Changes
 from kidxlib.catalog.builds import BUILDS, BuildRow
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
-from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS, IndexFacts, IntervalSource, LogVersion
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
@@ -176,14 +175,6 @@ class Catalog(CatalogReader):
 
         self.commit(SEGMENTS, commit)
 
-    def append_plan(self, planned: DataFrame) -> None:
-        """Add the rows of one plan."""
-        path = self.table_path(RETENTION_PLANS)
-        self.commit(
-            RETENTION_PLANS,
-            lambda _: in_order(planned, RETENTION_PLANS).write.format("delta").mode("append").save(path),
-        )
-
     def record_audit(self, findings: DataFrame, audit_id: str, now: datetime) -> None:
         """Make `findings` all that there is of an audit, in one commit: one that is run again replaces its own rows."""
         columns = {"audit_id": F.lit(audit_id), "audited_at": F.lit(now)}
@@ -196,22 +187,6 @@ class Catalog(CatalogReader):
             .option("replaceWhere", f"audit_id = '{audit_id}'")
         )
         self.commit(FINDINGS, lambda _: writer.save(path))
-
-    def mark_deleted(self, segments: Collection[tuple[str, str, int, int]], now: datetime) -> None:
-        """Write into `segments` which of them were deleted, and when; those that are marked already stay as they are.
-
-        Args:
-            segments: keys.
-        """
-        rows = of_driver(self.spark, segments, _SEGMENT_KEY)
-        status = F.lit(Status.DELETED.value)
-        values: dict[str, Column | str] = {"status": status, "active": F.lit(False), "deleted_at": F.lit(now)}
-
-        def commit(target: DeltaTable) -> None:
-            merge = target.alias("old").merge(rows.alias("new"), same_key(SEGMENTS))
-            merge.whenMatchedUpdate(condition=F.col("old.status") != status, set=values).execute()
-
-        self.commit(SEGMENTS, commit)
 
     def append_build(self, build: BuildRow) -> None:
         """Add the row of one run."""

@@ -20,9 +20,8 @@ from kidxlib.build.changes import FirstPresent
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
-from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_views import SegmentToCompact, SegmentToFinish, SegmentToPlan
+from kidxlib.catalog.segment_views import SegmentToCompact, SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.format.topic_partition import PartitionKey
@@ -124,26 +123,11 @@ class CatalogReader:
             found[row["source"]].add(row["topic"])
         return dict(found)
 
-    def to_plan(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
-        """The segments that are present, with the offsets that checkpoints gave of their partitions."""
-        wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
-        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources) & is_present())
-        partitions = self.read(PARTITIONS).select(*PARTITIONS.key, "log_start_offset", "high_watermark")
-        return (
-            segments.select(*PARTITIONS.key, *SegmentToPlan.names())
-            .join(wanted, "topic", "left_semi")
-            .join(partitions, list(PARTITIONS.key), "left")
-        )
-
     def to_compact(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
         """All segments of some sources and topics, those that are gone too."""
         wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
         segments = self.read(SEGMENTS).where(F.col("source").isin(*sources))
         return segments.select(*PARTITIONS.key, *SegmentToCompact.names()).join(wanted, "topic", "left_semi")
-
-    def plan(self, plan_id: str) -> DataFrame:
-        """The rows of a plan."""
-        return self.read(RETENTION_PLANS).where(F.col("plan_id") == plan_id)
 
     def audited_sources(self) -> list[str]:
         """The sources that were ever audited."""

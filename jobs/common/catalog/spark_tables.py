@@ -19,6 +19,7 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.updates import not_overtaken
+from kidxlib.tables.protocol import ArrowStream
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
 
@@ -109,10 +110,9 @@ class SparkTables:
 
         return while_others_commit(self._place(table), self._lock_place, commit)
 
-    def append(self, table: Table, rows: pa.Table) -> None:
+    def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
         """See `Tables.append`."""
-        none = table.schema().empty_table()
-        addition = TableChange(rows, none, none.select(table.key), rows.num_rows)
+        addition = TableChange.adding(table, pa.table(rows))
         if self.version(table) is None:
             self.make(table)
         while_others_commit(self._place(table), self._lock_place, lambda: self._merge(table, addition))

@@ -23,7 +23,7 @@ from jobs.common.spark.executors import ensure_seen, may_map
 from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.job_session import JobSession
 from jobs.common.spark.local_rows import one_a_task
-from jobs.common.spark.masters import is_local
+from jobs.common.spark.masters import is_local, is_local_master, named_master
 from jobs.common.spark.schema import spark_schema
 from jobs.common.spark.staged import StagedBySpark
 from jobs.common.spark.stop_file import StopFile, stop_file
@@ -75,6 +75,8 @@ class SparkEngine:
     @property
     def is_on_this_machine(self) -> bool:
         """See `Engine.is_on_this_machine`."""
+        if not self._session.is_started and (master := named_master()):
+            return is_local_master(master)
         return is_local(self._session.get())
 
     def start(self) -> None:

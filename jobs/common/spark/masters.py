@@ -26,7 +26,17 @@ _PROXIES: Final = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 def is_local(spark: SparkSession) -> bool:
     """Whether all work is done in this process's JVM, and by the workers that it starts."""
-    return str(spark.sparkContext.master).startswith("local")
+    return is_local_master(str(spark.sparkContext.master))
+
+
+def is_local_master(master: str) -> bool:
+    """Whether that is so of a master by its name, before there is a session."""
+    return master.startswith("local")
+
+
+def named_master() -> str:
+    """The master that spark-submit's options name; empty where they name none."""
+    return _master(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
 
 
 def ensure_reachable_master() -> None:
@@ -35,7 +45,7 @@ def ensure_reachable_master() -> None:
     Raises:
         UsageError: nobody answers there, at none of its addresses.
     """
-    master = _master(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    master = named_master()
     errors = []
     for host, port in _addresses(master):
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,6 +31,10 @@ class StagedBySpark:
         schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
         of_kind = self.data.where(f"{kind} IS NOT NULL").select(*(f"{kind}.{name}" for name in schema.names))
         return of_kind.toArrow().cast(schema)
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """See `Staged.batches`. Spark gives all of them at once."""
+        yield from self.rows(kind).to_batches()
 
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""

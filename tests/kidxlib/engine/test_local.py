@@ -47,6 +47,7 @@ def _run(directory: Path, do: Any) -> tuple[Engine, list[int], list[int]]:
         engine = LocalEngine(workers, directory)
         staged = engine.run(Work("here", [[5, 1], [3], [], [0, 100_000]], do, SCHEMA))
         found = staged.found("one", "many")
+        assert sum(batch.num_rows for batch in staged.batches("many")) == found["many"].num_rows
     one, many = (sorted(map(int, found[kind]["number"].to_numpy())) for kind in ("one", "many"))
     return engine, one, many
 

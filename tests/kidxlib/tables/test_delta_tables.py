@@ -84,6 +84,38 @@ def test_writers_at_once_lose_nothing(tables: DeltaTables) -> None:
     assert DeltaTable(f"{tables.path}/segments").version() <= WRITERS * ROUNDS
 
 
+class _Stream:
+    """The segments of a writer, a batch at a time."""
+
+    def __init__(self, writer: int) -> None:
+        self._writer = writer
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        schema = SEGMENTS.schema()
+        rows = ([filled(schema, segment(self._writer, number))] for number in range(ROUNDS))
+        batches = (pa.RecordBatch.from_pylist(batch, schema) for batch in rows)
+        reader: Any = pa.RecordBatchReader.from_batches(schema, batches)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def _append_stream(path: str, writer: int) -> None:
+    DeltaTables(path).append(SEGMENTS, _Stream(writer))
+
+
+def test_streams_of_writers_at_once_are_appended_once(tables: DeltaTables) -> None:
+    """Each in one commit; who is overtaken begins its own again."""
+    tables.make(SEGMENTS)
+    processes = [_spawn.Process(target=_append_stream, args=(tables.path, writer)) for writer in range(WRITERS)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    expected = {(writer, number) for writer in range(WRITERS) for number in range(ROUNDS)}
+    assert recorded(tables).keys() == expected
+    assert DeltaTable(f"{tables.path}/segments").version() == WRITERS
+
+
 def test_who_is_overtaken_computes_its_change_again(tables: DeltaTables) -> None:
     """Between its read and its commit another writer commits; both find the segment missing."""
     record(tables, scanned(segment(1, 0)), "makes the table")

@@ -28,6 +28,7 @@ from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.build import build as kidx_build
+from kidxlib.cli.retention import retention as kidx_retention
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.terminal import without_progress
@@ -63,6 +64,7 @@ def kidx_build_here(*arguments: str | Path) -> Ended:
 
 #: Either of them.
 BuildHere: TypeAlias = Callable[..., Ended]
+RunHere: TypeAlias = Callable[..., Ended]
 
 
 def accept_here(*arguments: str | Path) -> Ended:
@@ -81,6 +83,11 @@ def retention_here(*arguments: str | Path) -> Ended:
     """Run retention within this process."""
     use_pips_spark()
     return run_here(retention, *arguments)
+
+
+def kidx_retention_here(*arguments: str | Path) -> Ended:
+    """Run `kidx retention` with the same options within this process."""
+    return run_here(kidx_retention, *arguments)
 
 
 def compact_here(*arguments: str | Path) -> Ended:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.retention.planned import policy_in_plan
-from jobs.common.retention.request import ApplyRequest
-from kidxlib.catalog.retention_plans import PolicyInPlan
+from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan
 from kidxlib.errors import UsageError
+from kidxlib.operations.retention.planned import policy_in_plan
+from kidxlib.operations.retention.request import ApplyRequest
 from kidxlib.retention.policy import TopicConfig
 from kidxlib.retention.policy_file import read_policies
+from kidxlib.tables.protocol import Tables
 from kidxlib.times import show_time, to_ms
 
 
@@ -25,36 +26,42 @@ from kidxlib.times import show_time, to_ms
 class RecordedPlan:
     """A plan that may be applied, of one policy."""
 
-    rows: DataFrame
+    tables: Tables
+    plan_id: str
     policy: str
     policy_file: str | None
 
+    def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """Some columns of its rows, in any order.
 
-def plan_to_apply(catalog: Catalog, request: ApplyRequest) -> RecordedPlan:
+        Args:
+            where: which rows; empty for all.
+        """
+        return _read(self.tables, self.plan_id, names, where)
+
+
+def plan_to_apply(tables: Tables, request: ApplyRequest) -> RecordedPlan:
     """A recorded plan.
 
     Raises:
         UsageError: it is not there, compares policies, asks what if, or is too old or of the future.
     """
-    rows = catalog.plan(request.plan_id)
-    head = rows.agg(
-        F.unix_millis(F.min("planned_at")).alias("planned_ms"),
-        F.array_sort(F.collect_set("policy")).alias("policies"),
-        F.bool_or(F.coalesce("what_if", F.lit(True))).alias("what_if"),
-        F.max("policy_file").alias("policy_file"),
-    ).head()
+    names = ["planned_at", "policy", "policy_file", "what_if"]
+    rows = _read(tables, request.plan_id, names).group_by(names).aggregate([]).to_pylist()
     name = f"--plan {request.plan_id}"
-    if head is None or head["planned_ms"] is None:
-        raise UsageError(f"{name}: no such plan in {catalog.path}; retention without --apply makes one")
-    if len(head["policies"]) > 1:
-        raise UsageError(f"{name}: compares the policies {', '.join(head['policies'])}; plan again with one")
-    if head["what_if"]:
+    if not rows:
+        raise UsageError(f"{name}: no such plan in {tables.path}; retention without --apply makes one")
+    policies = sorted({row["policy"] for row in rows})
+    if len(policies) > 1:
+        raise UsageError(f"{name}: compares the policies {', '.join(policies)}; plan again with one")
+    if any(row["what_if"] is not False for row in rows):
         raise UsageError(
             f"{name}: a what-if (made with --now or --what-if, or by an older release), which is never applied; "
             "plan again without these options"
         )
-    ensure_recent(name, head["planned_ms"], to_ms(request.context.now), request.max_plan_age)
-    return RecordedPlan(rows, head["policies"][0], head["policy_file"])
+    planned_ms = min(to_ms(row["planned_at"]) for row in rows)
+    ensure_recent(name, planned_ms, to_ms(request.context.now), request.max_plan_age)
+    return RecordedPlan(tables, request.plan_id, policies[0], rows[0]["policy_file"])
 
 
 def ensure_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -> None:
@@ -93,11 +100,8 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
     policies = {policy.name: policy for policy in read_policies(file)}
     if plan.policy not in policies:
         raise UsageError(f"{file}: no policy {plan.policy}, by which {request.plan_id} was planned; plan again")
-    rows = plan.rows.where(F.col("topic").isin(*topics)).groupBy("topic")
-    found = rows.agg(*(F.any_value(name).alias(name) for name in PolicyInPlan.names())).collect()
     configs = {}
-    for row in found:
-        topic, planned = row["topic"], PolicyInPlan.of_dict({name: row[name] for name in PolicyInPlan.names()})
+    for topic, planned in sorted(_policies_then(plan, topics).items()):
         configs[topic] = policies[plan.policy].of_topic(topic)
         current = policy_in_plan(plan.policy, configs[topic])
         for name, called in _CALLED.items():
@@ -117,6 +121,19 @@ _CALLED: Final = {
     "remote_storage": "remote.storage.enable",
     "policy_origins": "who said it",
 }
+
+
+def _policies_then(plan: RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
+    """What each topic was decided by, which is the same of all its segments."""
+    rows = plan.read(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
+    each = rows.group_by("topic").aggregate([])
+    first = rows.take(positions_in(each, rows, ["topic"]))
+    found = first.to_pylist(maps_as_pydicts="strict")
+    return {row.pop("topic"): PolicyInPlan.of_dict(row) for row in found}
+
+
+def _read(tables: Tables, plan_id: str, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+    return tables.read(RETENTION_PLANS, names, [Among("plan_id", (plan_id,)), *where])
 
 
 def _shown(value: object) -> str:

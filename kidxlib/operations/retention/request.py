@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from jobs.common.retention.options import Configs, PlanOptions
 from kidxlib.errors import UsageError
+from kidxlib.operations.retention.plan_options import Configs, PlanOptions
 from kidxlib.retention.policy import Origin, Policy
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.context import RunContext
@@ -94,7 +94,7 @@ def retention_request(options: RetentionOptions) -> PlanRequest | ApplyRequest:
     """
     settings = read_settings(options.settings_file)
     context = RunContext.of(settings, options.catalog, options.database, options.now)
-    return _apply_request(options, context) if options.apply else _plan_request(options, context)
+    return (_apply_request if options.apply else _plan_request)(options, context)
 
 
 def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyRequest:

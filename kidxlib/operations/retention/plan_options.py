@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kidxlib.retention.policy import TopicConfig
 
-#: By topic, what its configuration says by each policy's name.
+#: By topic, what its configuration says by each policy's name; every topic has all policies.
 Configs = Mapping[str, Mapping[str, TopicConfig]]
 
 
@@ -18,11 +18,9 @@ class PlanOptions:
     Attributes:
         from_files: look at each time index, too.
         what_if: take Kafka's own defaults where nobody said anything; nothing is deleted by such a plan.
-        compacted_topics: those that look so.
     """
 
     now_ms: int
     from_files: bool
     include_internal: bool
     what_if: bool
-    compacted_topics: frozenset[str] = frozenset()

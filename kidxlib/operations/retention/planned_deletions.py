@@ -6,29 +6,34 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
 
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.retention.recorded_plan import RecordedPlan
-from jobs.common.spark.local_rows import of_driver
 from kidxlib.build.directories import index_directory, segments_directory
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.retention_plans import SegmentInPlan, SegmentToDelete
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.operations.retention.recorded import source_paths
+from kidxlib.operations.retention.recorded_plan import RecordedPlan
 from kidxlib.recovery.outcome import ABSENT, USABLE, Status
 from kidxlib.retention.plan import PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
 from kidxlib.retention.reasons import Decision, Reason
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.s3 import is_object
+from kidxlib.tables.scope import scope_of
 
 
-def planned_deletions(catalog: Catalog, plan: RecordedPlan) -> list[PartitionDeletion]:
-    going = plan.rows.where(F.col("decision") == Decision.DELETE.value)
-    rows = going.select(*SegmentToDelete.names()).orderBy(*SEGMENTS.key)
-    segments = SegmentToDelete.of_arrow(rows.toArrow())
+def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
+    """What is to go of each partition.
+
+    Raises:
+        UsageError: it lies in an object store, or elsewhere than its source.
+    """
+    going = plan.read(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
+    segments = SegmentToDelete.of_arrow(going.sort_by([(name, "ascending") for name in SEGMENTS.key]))
     for segment in segments:
         if is_object(segment.log_path) or is_object(segment.index_directory):
             raise UsageError(
@@ -36,7 +41,7 @@ def planned_deletions(catalog: Catalog, plan: RecordedPlan) -> list[PartitionDel
                 "in an object store, where a file cannot be renamed first; delete what the plan names with the object "
                 "store's own tools"
             )
-    paths = catalog.source_paths()
+    paths = source_paths(plan.tables)
     return [
         _deletion(key, list(of_partition), location(paths.get(key[0], "/")))
         for key, of_partition in groupby(segments, key=lambda segment: segment.partition_key)
@@ -75,20 +80,21 @@ def _file(segment: SegmentToDelete | SegmentInPlan) -> PlannedSegment:
     return PlannedSegment(segment.base_offset, segment.bytes or 0, segment.log_mtime_ns, segment.log_inode)
 
 
-def partitions_then(
-    catalog: Catalog, plan: DataFrame, keys: Collection[PartitionKey]
-) -> dict[PartitionKey, PartitionThen]:
+def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
     """Partitions as they were planned, less what the catalog says of their segments by now: one that a build since then
     has found to be damaged is not fully read.
     """
     if not keys:
         return {}
-    wanted = F.broadcast(of_driver(catalog.spark, list(keys), PARTITIONS.schema(PARTITIONS.key)))
-    planned = plan.join(wanted, list(PARTITIONS.key), "left_semi").select(*SegmentInPlan.names())
-    statuses = catalog.read(SEGMENTS).select(*SEGMENTS.key, "status")
-    rows = planned.join(statuses, list(SEGMENTS.key), "left").orderBy(*SEGMENTS.key).toArrow()
-    words = rows["status"].to_pylist()
-    found = zip(SegmentInPlan.of_arrow(rows), (None if word is None else Status(word) for word in words), strict=True)
+    wanted = pa.table([list(column) for column in zip(*keys, strict=True)], schema=PARTITIONS.schema(PARTITIONS.key))
+    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
+    planned = plan.read(SegmentInPlan.names(), scope)
+    planned = planned.filter(positions_in(planned, wanted, PARTITIONS.key) >= 0)
+    planned = planned.sort_by([(name, "ascending") for name in SEGMENTS.key])
+    now = plan.tables.read(SEGMENTS, [*SEGMENTS.key, "status"], scope)
+    words, at = now["status"].to_pylist(), positions_in(planned, now, SEGMENTS.key).tolist()
+    statuses = [None if place < 0 else Status(words[place]) for place in at]
+    found = zip(SegmentInPlan.of_arrow(planned), statuses, strict=True)
     return {
         key: _partition_then(list(segments)) for key, segments in groupby(found, key=lambda each: each[0].partition_key)
     }

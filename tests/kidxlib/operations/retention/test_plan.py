@@ -1,4 +1,4 @@
-"""Plans made by the job: Kafka's decisions from the catalog and from index files, in Delta, in JSON and on screen."""
+"""Plans: Kafka's decisions from the catalog and from index files, in Delta, in JSON and on screen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,13 @@ from typing import Any, Final
 
 import pyarrow
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.retention.executors import plan_partition
-from jobs.common.retention.options import PlanOptions
-from jobs.common.retention.request import PlanRequest, RetentionOptions, retention_request
-from jobs.common.retention.topics import ensure_one_cluster, topics_that_look_compacted
-from jobs.common.spark.session import session
-from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
+from kidxlib.operations.retention.partition import partitions_of
+from kidxlib.operations.retention.plan_options import PlanOptions
+from kidxlib.operations.retention.planned import planned_rows
+from kidxlib.operations.retention.request import PlanRequest, RetentionOptions, retention_request
 from kidxlib.retention.policy import Policy
 from kidxlib.retention.topic_policy import TopicPolicy
 from tests.docs.log_dirs import put
@@ -32,7 +30,8 @@ from tests.support.kafka.classes import Kafka
 from tests.support.kafka.retention import KafkaRetention
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import build_here, retention_here, rows, use_pips_spark
+from tests.support.spark.jobs import kidx_build_here, rows
+from tests.support.spark.jobs import kidx_retention_here as retention_here
 
 #: In the middle of what the sample's records say of their time.
 _NOW: Final = 1_795_224_739_000
@@ -75,10 +74,14 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+def _archive(directory: Path) -> Archive:
+    return Archive(directory, kidx_build_here, retention_here)
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The sample, built once; who changes it takes a copy."""
-    archive = Archive(tmp_path_factory.mktemp("retention"))
+    archive = _archive(tmp_path_factory.mktemp("retention"))
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build()
     return archive
@@ -168,7 +171,7 @@ def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
         for timestamp in [0, *edges, _NOW, *range(1_760_000_000_000, 1_760_000_800_000, 50_000)]:
             options = PlanOptions(now_ms=timestamp + 1000, from_files=False, include_internal=True, what_if=True)
             config = replace(Policy().of_topic(topic), policy=TopicPolicy(retention_ms=1000))
-            [planned] = plan_partition(table, {"it": config}, options)
+            planned = planned_rows(table, partitions_of(table), "it", {topic: config}, (), options, None)
             answer = log.fetch_offset_by_timestamp(timestamp)
             expected = log.log_end_offset if answer is None else answer.offset
             assert [cut for cut in planned["cut_offset"].to_pylist() if cut is not None] == [expected], timestamp
@@ -178,7 +181,7 @@ def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
 
 def test_high_watermark_of_the_checkpoint(tmp_path: Path) -> None:
     """Each partition has its own; one that is past the log end keeps nothing."""
-    archive = Archive(tmp_path)
+    archive = _archive(tmp_path)
     for topic, base_offset in itertools.product("tu", (0, 10, 20)):
         put(archive.log_dir / f"{topic}-0", base_offset, [Batch(offset_step=10, timestamp=1)])
     (archive.log_dir / "replication-offset-checkpoint").write_text("0\n2\nt 0 15\nu 0 99\n")
@@ -199,7 +202,7 @@ def test_time_indexes_that_say_something_else(
     archive: Archive, kafka_retention: KafkaRetention, tmp_path: Path
 ) -> None:
     """Padded with zeros, incomplete, missing: both decisions are reported, and that by files is a broker's."""
-    spoiled = Archive(tmp_path / "spoiled")
+    spoiled = _archive(tmp_path / "spoiled")
     for name in ("kafka-logs", "catalog"):
         shutil.copytree(archive.directory / name, spoiled.directory / name)
     shutil.rmtree(spoiled.catalog)
@@ -296,54 +299,9 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
     assert all("looks-compacted" in s["warnings"] for s in reported["segments"])
 
 
-_TO_PLAN: Final = (
-    "source string, topic string, partition int, base_offset long, next_offset long, status string, records long, "
-    "topic_id string"
-)
-
-
-def _segment_rows(spark: SparkSession, *segments: tuple[Any, ...]) -> DataFrame:
-    return spark.createDataFrame([("b1", *segment) for segment in segments], _TO_PLAN)
-
-
-def test_a_topic_whose_segments_lack_offsets_may_be_compacted() -> None:
-    """Within a segment or between two; and where it is not known how many records one has."""
-    use_pips_spark()
-    with session("test") as spark:
-        found = topics_that_look_compacted(
-            _segment_rows(
-                spark,
-                *(("whole", 0, base, base + 5, "ok", 5, None) for base in (0, 5, 10)),
-                ("within", 0, 0, 5, "ok", 4, None),
-                ("between", 0, 0, 5, "ok", 5, None),
-                ("between", 0, 6, 9, "ok", 3, None),
-                ("between", 0, 9, None, "unreadable", None, None),
-                ("other partition", 0, 0, 5, "ok", 5, None),
-                ("other partition", 1, 9, 12, "ok", 3, None),
-                ("wrappers", 0, 0, 5, "ok", None, None),
-                ("damaged", 0, 0, 5, "truncated", 4, None),
-            )
-        )
-    assert found == {"within", "between", "wrappers"}
-
-
-def test_a_listing_of_one_cluster_does_not_decide_for_another() -> None:
-    """Of one name are topics of two clusters, or one that was made again; their ids tell."""
-    listing = Path("topics.txt")
-    use_pips_spark()
-    with session("test") as spark:
-        same = tuple(("orders", partition, 0, 5, "ok", 5, "A" if partition else None) for partition in range(3))
-        ensure_one_cluster(_segment_rows(spark, *same, ("logs", 0, 0, 5, "ok", 5, "B")), listing)
-        other = spark.createDataFrame([("b2", "orders", 0, 0, 5, "ok", 5, "B")], _TO_PLAN)
-        with pytest.raises(
-            UsageError, match=r"topics\.txt: .*orders has the topic id A in source b1 and B in source b2"
-        ):
-            ensure_one_cluster(_segment_rows(spark, *same).union(other), listing)
-
-
 def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
     """And all after them; a truncated one counts with what a broker would leave of it. The exit code says so."""
-    archive = Archive(tmp_path)
+    archive = _archive(tmp_path)
     well = [Batch(timestamp=1), Batch(timestamp=2)]
     for directory, spoiled in (
         ("quarantined-0", [Batch(magic=2, offset_step=0), *well]),
@@ -371,10 +329,10 @@ def test_the_summary_on_screen(archive: Archive) -> None:
 
 def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) -> None:
     """One partition in two sources: there is no one offset up to which it is to be deleted."""
-    both = Archive(tmp_path)
+    both = _archive(tmp_path)
     shutil.copytree(archive.log_dir / "plain-zstd-0", both.log_dir / "plain-zstd-0")
     places = ("--source", f"a={both.log_dir}", "--source", f"b={both.log_dir}", "--index-dir", both.index_dir)
-    assert build_here(*places, "--catalog", both.catalog).code == 0
+    assert kidx_build_here(*places, "--catalog", both.catalog).code == 0
     policy = tmp_path / "policy.toml"
     policy.write_text(f"{_ALL_SAID}retention.ms = -1\nretention.bytes = 478816\n")
     wanted = ("--catalog", both.catalog, "--delete-records-json", tmp_path / "delete.json", "--policy", policy)
@@ -432,3 +390,13 @@ def test_a_plan_records_the_path_of_its_policy_as_it_was_given(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     request = retention_request(_given(RetentionOptions, catalog=str(tmp_path), policy=Path("policy.toml")))
     assert isinstance(request, PlanRequest) and request.policy_file == tmp_path / "policy.toml"
+
+
+def test_a_catalog_of_an_older_release_is_refused(tmp_path: Path) -> None:
+    """It lacks columns; the next build on Spark brings it up to date."""
+    with tarfile.open(golden.DATA.parent / "catalogs" / "version-6.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    ended = retention_here("--catalog", tmp_path / "catalog", "--what-if")
+    assert (ended.code, ended.out) == (1, "")
+    [error] = [line for line in ended.err.splitlines() if line.startswith("error: ")]
+    assert "made by an older release, with catalog version 6; this one has" in error

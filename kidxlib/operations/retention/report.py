@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
 from rich.filesize import decimal
 
-from jobs.common.retention.summary import RetentionReport
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.staged import Staged
+from kidxlib.operations.retention.summary import RetentionReport
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS
 from kidxlib.terminal.build import TOPICS_SHOWN
 from kidxlib.terminal.console import print_line, print_more
@@ -87,8 +87,12 @@ def _compacted(topics: Collection[str]) -> str:
     )
 
 
-def segments_as_json(planned: DataFrame) -> list[dict[str, Any]]:
-    """All segments of a plan in order."""
-    table = planned.select(*JSON_COLUMNS).orderBy("policy", *SEGMENTS.key).toArrow()
-    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
-    return rows
+def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
+    """All segments of a plan in order.
+
+    Args:
+        staged: rows of `PLANNED`.
+    """
+    rows = staged.rows("segment", JSON_COLUMNS).select(JSON_COLUMNS)
+    rows = rows.sort_by([(name, "ascending") for name in ("policy", *SEGMENTS.key)])
+    return rows.to_pylist(maps_as_pydicts="strict")

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kidxlib.catalog.matching import Values
+from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.staged import Staged
 from kidxlib.retention.reasons import PlanWarning
 
 #: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
@@ -61,27 +64,46 @@ def segment_name(source: str, topic: str, partition: int, base_offset: int) -> s
     return f"{source}: {topic}-{partition}/{base_offset}"
 
 
-def findings_of(planned: DataFrame) -> list[RetentionFinding]:
-    exploded = planned.withColumn("warning", F.explode("warnings"))
-    grouped = exploded.groupBy("policy", "warning").agg(
-        F.count("*").alias("segments"),
-        F.count_distinct(*SEGMENTS.key[:3]).alias("partitions"),
-        F.min(F.struct(*SEGMENTS.key)).alias("first"),
-        F.max(
-            F.when(F.col("warning") == PlanWarning.FUTURE_TIMESTAMP.value, F.col("future_ms")).otherwise(
-                F.col("backwards_ms")
-            )
-        ).alias("most_ms"),
-    )
+def findings_of(staged: Staged) -> list[RetentionFinding]:
+    """The warnings of a plan, by policy.
+
+    Args:
+        staged: rows of `PLANNED`.
+    """
+    by = ["policy", "warning"]
+    rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", "future_ms", "backwards_ms"]))
+    counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max")])
+    partitions = rows.group_by([*by, *PARTITIONS.key]).aggregate([]).group_by(by).aggregate([([], "count_all")])
+    partitions_of = {(row["policy"], row["warning"]): row["count_all"] for row in partitions.to_pylist()}
     found = [
         RetentionFinding(
             policy=row["policy"],
             warning=PlanWarning(row["warning"]),
-            segments=row["segments"],
-            partitions=row["partitions"],
-            first=segment_name(*row["first"]),
-            most_ms=row["most_ms"],
+            segments=row["count_all"],
+            partitions=partitions_of[row["policy"], row["warning"]],
+            first=_first(rows, row["policy"], row["warning"]),
+            most_ms=row["most_ms_max"],
         )
-        for row in grouped.collect()
+        for row in counts.to_pylist()
     ]
     return sorted(found, key=lambda finding: (finding.policy, finding.warning))
+
+
+def _exploded(rows: pa.Table) -> pa.Table:
+    """A row for each warning, with how far it goes."""
+    warnings: Values = rows["warnings"].combine_chunks()
+    parents: Values = pc.list_parent_indices(warnings)
+    rows = rows.drop_columns(["warnings"]).take(parents)
+    words: Values = pc.list_flatten(warnings)
+    is_future: Values = pc.equal(words, pa.scalar(PlanWarning.FUTURE_TIMESTAMP.value))
+    most: Values = pc.if_else(is_future, rows["future_ms"], rows["backwards_ms"])
+    return rows.append_column("warning", words).append_column("most_ms", most)
+
+
+def _first(rows: pa.Table, policy: str, warning: str) -> str:
+    """The first segment by name that a warning is about."""
+    rows = rows.filter((pc.field("policy") == policy) & (pc.field("warning") == warning))
+    for name in SEGMENTS.key:
+        rows = rows.filter(pc.field(name) == pc.min(rows[name]))
+    row = rows.slice(0, 1).to_pylist()[0]
+    return segment_name(*(row[name] for name in SEGMENTS.key))

@@ -1,4 +1,4 @@
-"""A plan applied by the job: files and catalog agree, what is not as planned is refused, and a kill is no harm."""
+"""A plan applied: files and catalog agree, what is not as planned is refused, and a kill is no harm."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.common.retention.recorded_plan import ensure_recent
-from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from tests.faults import children
-from tests.faults.processes import Child, kill_session, while_it_runs
+from tests.faults.processes import Child, kill_session, start_kidx, while_it_runs
 from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.support.logs import golden
-from tests.support.spark.jobs import retention_here, rows, start
+from tests.support.spark.jobs import kidx_build_here, rows, start
+from tests.support.spark.jobs import kidx_retention_here as retention_here
 
 #: Of the sample, what is older than this goes: nothing of it is of the three days around.
 _OLDEST: Final = datetime(2026, 11, 19, tzinfo=UTC)
@@ -45,7 +44,7 @@ DEADLINE_SECONDS: Final = 300.0
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
     """The sample with a plan; who applies it takes a copy."""
-    archive = Archive(tmp_path_factory.mktemp("apply") / "archive")
+    archive = Archive(tmp_path_factory.mktemp("apply") / "archive", kidx_build_here, retention_here)
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build()
     plan = archive.plan("--policy", _policy(archive))
@@ -148,21 +147,6 @@ def test_a_plan_that_cannot_be_applied_is_refused(archive: Archive, copies: Plan
     assert _files(archive) == before
 
 
-def test_a_plan_of_the_future_is_refused() -> None:
-    """By the machine's clock, even by a millisecond: then one of two clocks is wrong."""
-    hour = timedelta(hours=1)
-    for age_ms in (0, 1, 3_600_000):
-        ensure_recent("--plan x", 10**12, 10**12 + age_ms, hour)
-    with pytest.raises(UsageError) as future:
-        ensure_recent("--plan x", 10**12, 10**12 - 1, hour)
-    assert str(future.value).startswith(
-        "--plan x: planned for 2001-09-09T01:46:40.000Z, which is 0:00:00.001000 ahead of this machine's clock "
-        "(2001-09-09T01:46:39.999Z): one of the clocks is wrong"
-    )
-    with pytest.raises(UsageError, match=r"made 1:00:00\.001000 ago by this machine's clock, expected 1:00:00 at most"):
-        ensure_recent("--plan x", 10**12, 10**12 + 3_600_001, hour)
-
-
 def test_a_policy_that_says_something_else_by_now_is_refused(archive: Archive, copies: Planned, tmp_path: Path) -> None:
     """Or that is missing: exit code 2, nothing done. Another file that says the same will do."""
     before, text = _files(archive), _policy(archive).read_text()
@@ -236,7 +220,10 @@ def test_each_exit_code_3_has_a_line_that_says_why(archive: Archive, copies: Pla
         assert (archive.log_dir / f"{topic}-0" / segment_file(base_offset, LOG_SUFFIX)).exists()
 
 
-def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: Planned, exhaustive: bool) -> None:
+@pytest.mark.parametrize("command", ["kidx", "job"])
+def test_a_run_that_is_killed_is_finished_by_the_next(
+    command: str, archive: Archive, copies: Planned, exhaustive: bool
+) -> None:
     """Kill -9 of all its processes, as soon as so many files have been renamed; three times with --exhaustive."""
     before = _files(archive)
     going = len(before) - len(_left(before))
@@ -244,14 +231,14 @@ def test_a_job_that_is_killed_is_finished_by_the_next(archive: Archive, copies: 
         copies.restore()
         # The delay is long: it is killed while it renames, records or waits.
         arguments = [word if word != "0s" else "60s" for word in _arguments(archive, copies.plan_id)]
-        job = start(*arguments, job="retention")
+        run = start_kidx("retention", *arguments) if command == "kidx" else start(*arguments, job="retention")
         try:
-            while_it_runs(job, functools.partial(_have_been_renamed, archive, renamed), DEADLINE_SECONDS)
+            while_it_runs(run, functools.partial(_have_been_renamed, archive, renamed), DEADLINE_SECONDS)
         finally:
-            kill_session(job)
+            kill_session(run)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                job.communicate(timeout=DEADLINE_SECONDS)
-        assert job.returncode == -signal.SIGKILL
+                run.communicate(timeout=DEADLINE_SECONDS)
+        assert run.returncode == -signal.SIGKILL
         found = _files(archive)
         assert _left(before).items() <= found.items()
         assert {path.removesuffix(".deleted"): content for path, content in found.items()} == before

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kidxlib.catalog.matching import Values, differing
+from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import KidxError
 from kidxlib.log.segment import LogSegment
 from kidxlib.records import header_walk, reader
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.retention.decide import Decisions
-from kidxlib.retention.partition import Bounds, Longs, Segments
+from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
 from kidxlib.retention.time_index_files import OnDisk, max_timestamp_on_disk
 from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
 from kidxlib.storage.location import location
@@ -27,26 +31,23 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    table: pa.Table
-    segments: Segments
-    log_end_offset: int
+    """A partition's segments by base offset.
 
-    @classmethod
-    def of(cls, table: pa.Table) -> Partition:
-        status = table["status"].to_numpy()
-        last = table.slice(len(table) - 1).to_pylist()[0]
-        segments = Segments(
-            base_offsets=table["base_offset"].to_numpy(),
-            # What is left of a truncated one once a broker has truncated it.
-            sizes=np.where(status == Status.TRUNCATED.value, _longs(table, "valid_bytes"), _longs(table, "log_bytes")),
-            max_timestamps=_longs(table, "max_timestamp_ms"),
-            mtimes_ms=_longs(table, "log_mtime_ns") // NS_PER_MS,
-            fully_read=np.isin(status, [status.value for status in USABLE]),
-        )
-        return cls(table, segments, last["base_offset"] if last["next_offset"] is None else last["next_offset"])
+    Attributes:
+        rows: as `PartitionsToPlan.rows`.
+        segments: the same as arrays.
+    """
+
+    rows: pa.Table
+    segments: Segments
+
+    @property
+    def log_end_offset(self) -> int:
+        last = self.rows["next_offset"][-1].as_py()
+        return int(self.segments.base_offsets[-1]) if last is None else int(last)
 
     def of_first_row(self, column: str) -> Any:
-        return self.table[column][0].as_py()
+        return self.rows[column][0].as_py()
 
     def bounds(self, policy: TopicPolicy) -> Bounds:
         bounds = Bounds.at_start(
@@ -61,7 +62,7 @@ class Partition:
     def on_disk(self) -> list[OnDisk | None]:
         """What the time index of each segment says; None where a broker would not go by it."""
         places = zip(
-            *(self.table[name].to_pylist() for name in ("log_path", "index_directory", "base_offset")),
+            *(self.rows[name].to_pylist() for name in ("log_path", "index_directory", "base_offset")),
             self.segments.max_timestamps.tolist(),
             strict=True,
         )
@@ -71,8 +72,35 @@ class Partition:
         ]
 
     def open(self, number: int) -> LogSegment:
-        row = self.table.slice(number, 1).to_pylist()[0]
-        return LogSegment.open(location(row["log_path"]).parent, row["base_offset"], location(row["index_directory"]))
+        log_path, index_directory = (self.rows[name][number].as_py() for name in ("log_path", "index_directory"))
+        base_offset = int(self.segments.base_offsets[number])
+        return LogSegment.open(location(log_path).parent, base_offset, location(index_directory))
+
+
+def partitions_of(rows: pa.Table) -> list[Partition]:
+    """The partitions in some rows, in order. Columns become arrays once for all of them.
+
+    Args:
+        rows: as `PartitionsToPlan.rows`, one at least.
+    """
+    changes = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
+    whole = _segments(rows)
+    return [
+        Partition(rows.slice(start, end - start), whole.part(start, end)) for start, end in itertools.pairwise(starts)
+    ]
+
+
+def _segments(rows: pa.Table) -> Segments:
+    # What is left of a truncated one once a broker has truncated it.
+    is_truncated = _among(rows["status"], (Status.TRUNCATED,))
+    return Segments(
+        base_offsets=_longs(rows["base_offset"]),
+        sizes=np.where(is_truncated, _longs(rows["valid_bytes"]), _longs(rows["log_bytes"])),
+        max_timestamps=_longs(rows["max_timestamp_ms"]),
+        mtimes_ms=_longs(rows["log_mtime_ns"]) // NS_PER_MS,
+        fully_read=_among(rows["status"], USABLE),
+    )
 
 
 def first_unexpired_offset(
@@ -113,10 +141,16 @@ def first_timestamp(partition: Partition, decisions: Decisions) -> tuple[int, in
     return decisions.deleted, _or_none(first)
 
 
-def _longs(table: pa.Table, column: str) -> Longs:
+def _longs(column: Values) -> Longs:
     """A column of numbers, 0 where they are not known."""
-    values: Longs = table[column].fill_null(pa.scalar(0, pa.int64())).to_numpy()
+    values: Longs = column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
     return values
+
+
+def _among(column: Values, statuses: Sequence[Status]) -> Flags:
+    found: Values = pc.is_in(column, value_set=pa.array([status.value for status in statuses]))
+    flags: Flags = found.to_numpy().astype(np.bool_)
+    return flags
 
 
 def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:

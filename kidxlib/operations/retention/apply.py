@@ -6,13 +6,13 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.retention.applied import AppliedPlan
-from jobs.common.retention.planned_deletions import partitions_then, planned_deletions
-from jobs.common.retention.recorded_plan import current_configs, plan_to_apply
-from jobs.common.retention.request import ApplyRequest
-from jobs.common.spark.masters import is_local
 from kidxlib.errors import UsageError
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.retention.applied import AppliedPlan
+from kidxlib.operations.retention.planned_deletions import partitions_then, planned_deletions
+from kidxlib.operations.retention.recorded import mark_deleted
+from kidxlib.operations.retention.recorded_plan import current_configs, plan_to_apply
+from kidxlib.operations.retention.request import ApplyRequest
 from kidxlib.retention.apply import SegmentResult, apply_deletions
 from kidxlib.retention.outcomes import DeletionOutcome
 from kidxlib.retention.plan import log_dirs_of
@@ -20,13 +20,14 @@ from kidxlib.retention.reconsider import reconsidered
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
+from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import note, print_json
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.times import to_ms
 
 
-def _apply_plan(catalog: Catalog, request: ApplyRequest) -> list[SegmentResult]:
+def _apply_plan(tables: Tables, request: ApplyRequest) -> list[SegmentResult]:
     """Apply a plan, and write into the catalog what was deleted.
 
     Raises:
@@ -34,8 +35,8 @@ def _apply_plan(catalog: Catalog, request: ApplyRequest) -> list[SegmentResult]:
             a log dir is not where it was or held by another process; nothing is done.
         PublishError: a file cannot be removed.
     """
-    plan = plan_to_apply(catalog, request)
-    deletions = planned_deletions(catalog, plan)
+    plan = plan_to_apply(tables, request)
+    deletions = planned_deletions(plan)
     configs = current_configs(request, plan, {deletion.key[1] for deletion in deletions})
 
     def record(results: Sequence[SegmentResult]) -> None:
@@ -43,7 +44,7 @@ def _apply_plan(catalog: Catalog, request: ApplyRequest) -> list[SegmentResult]:
             (*found.key, found.segment.base_offset) for found in results if found.outcome is DeletionOutcome.DELETED
         ]
         if deleted:
-            catalog.mark_deleted(deleted, request.context.now)
+            mark_deleted(tables, deleted, request.context.now)
 
     def wait() -> None:
         if request.delete_delay:
@@ -54,7 +55,7 @@ def _apply_plan(catalog: Catalog, request: ApplyRequest) -> list[SegmentResult]:
         for log_dir in log_dirs_of(deletions):
             stack.enter_context(locked(log_dir))
         now_ms = to_ms(request.context.now)
-        then = partitions_then(catalog, plan.rows, [deletion.key for deletion in deletions])
+        then = partitions_then(plan, [deletion.key for deletion in deletions])
         remover = stack.enter_context(Remover())
         again = [
             reconsidered(remover, deletion, then[deletion.key], configs[deletion.key[1]].policy, now_ms)
@@ -63,11 +64,17 @@ def _apply_plan(catalog: Catalog, request: ApplyRequest) -> list[SegmentResult]:
         return apply_deletions(again, record, wait)
 
 
-def run_apply(catalog: Catalog, request: ApplyRequest, as_json: bool) -> RunResult:
-    if not is_local(catalog.spark):
+def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResult:
+    """Apply a plan, and show what it came to.
+
+    Raises:
+        UsageError: as `_apply_plan`; or workers are elsewhere.
+        PublishError: as that.
+    """
+    if not backend.engine.is_on_this_machine:
         raise UsageError("--apply: only with a local master, so that the log dir's lock covers every writer")
     begin_phase("deleting what the plan names")
-    applied = AppliedPlan(request.plan_id, _apply_plan(catalog, request))
+    applied = AppliedPlan(request.plan_id, _apply_plan(backend.catalog.tables, request))
     if as_json:
         print_json(applied.as_json())
     else:

@@ -1,1 +1,0 @@
-"""`retention`: request, plans on executors, a plan that is applied, report."""

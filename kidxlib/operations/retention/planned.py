@@ -1,0 +1,253 @@
+"""The rows of a plan of some partitions under one policy: what is decided of each segment, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog.matching import Values
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results import PLANNED
+from kidxlib.catalog.retention_plans import PolicyInPlan
+from kidxlib.catalog.rows import rows_of_columns
+from kidxlib.operations.retention.partition import Partition, first_timestamp, first_unexpired_offset
+from kidxlib.operations.retention.plan_options import PlanOptions
+from kidxlib.retention.decide import Decisions, decide, keep_all
+from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
+from kidxlib.retention.policy import TopicConfig, kept_for_its_topic
+from kidxlib.retention.reasons import REASONS, PlanWarning, Reason, decision_of
+from kidxlib.retention.time_index_files import OnDisk
+from kidxlib.retention.topic_policy import TopicPolicy
+
+_ROWS: Final = pa.schema(list(PLANNED.field("segment").type))
+_REASONS: Final = pa.array([reason.value for reason in REASONS])
+_DECISIONS: Final = pa.array([decision_of(reason).value for reason in REASONS])
+#: By the numbers that stand for them in columns, and in the order in which a row has them.
+_WARNINGS: Final = (
+    *(PlanWarning.LOOKS_COMPACTED, PlanWarning.WHOLE_PARTITION),
+    *(PlanWarning.FUTURE_TIMESTAMP, PlanWarning.TIMESTAMPS_BACKWARDS),
+    *(PlanWarning.TIME_INDEX_PADDED, PlanWarning.TIME_INDEX_INCOMPLETE),
+)
+_WARNING_WORDS: Final = pa.array([warning.value for warning in _WARNINGS])
+
+#: Columns of a plan that are those of the catalog.
+_AS_IN_CATALOG: Final = (
+    *(*PARTITIONS.key, "base_offset", "topic_id", "log_mtime_ns", "log_inode", "log_path", "index_directory"),
+    *("log_start_offset", "high_watermark"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a partition's segments are decided by.
+
+    Attributes:
+        kept: why all of them stay; None where the policy decides.
+    """
+
+    bounds: Bounds
+    policy: TopicPolicy
+    kept: Reason | None
+    now_ms: int
+    looks_compacted: bool
+
+    @classmethod
+    def of(cls, partition: Partition, config: TopicConfig, options: PlanOptions, compacted: Collection[str]) -> _Rule:
+        topic = partition.of_first_row("topic")
+        kept = kept_for_its_topic(
+            topic,
+            config,
+            include_internal=options.include_internal,
+            what_if=options.what_if,
+            looks_compacted=topic in compacted,
+        )
+        return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
+
+    def decide(self, segments: Segments) -> Decisions:
+        if self.kept is not None:
+            return keep_all(segments, self.kept)
+        return decide(segments, self.bounds, self.policy, self.now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A partition, and what is decided of it.
+
+    Attributes:
+        on_disk: what the time indexes say; None where only the catalog was asked.
+    """
+
+    partition: Partition
+    rule: _Rule
+    decisions: Decisions
+    on_disk: Sequence[OnDisk | None] | None
+
+    def __len__(self) -> int:
+        return len(self.partition.segments)
+
+    def cut(self) -> tuple[int, int | None] | None:
+        """The segment with the first record that is not too old, and its offset; None where the limit is not asked."""
+        if self.rule.kept is not None:
+            return None
+        rule = self.rule
+        return first_unexpired_offset(self.partition, rule.bounds, rule.policy, self.decisions, rule.now_ms)
+
+    def flags_of(self, warning: PlanWarning) -> Flags:
+        """Which segments it is about."""
+        count = len(self)
+        if warning is PlanWarning.LOOKS_COMPACTED:
+            return (np.arange(count) < self.decisions.deleted) & self.rule.looks_compacted
+        if warning is PlanWarning.WHOLE_PARTITION:
+            return np.full(count, self.decisions.whole_partition)
+        if warning is PlanWarning.FUTURE_TIMESTAMP:
+            return self.decisions.future_ms.astype(np.bool_)
+        if warning is PlanWarning.TIMESTAMPS_BACKWARDS:
+            return self.decisions.backwards_ms.astype(np.bool_)
+        if self.on_disk is None:
+            return np.zeros(count, np.bool_)
+        return np.array([read is not None and read.warning is warning for read in self.on_disk], np.bool_)
+
+
+def planned_rows(
+    rows: pa.Table,
+    partitions: Sequence[Partition],
+    name: str,
+    configs: Mapping[str, TopicConfig],
+    compacted_topics: Collection[str],
+    options: PlanOptions,
+    on_disk: Sequence[Sequence[OnDisk | None]] | None,
+) -> pa.Table:
+    """Rows of `retention_plans` as `PLANNED` has them, one for each segment.
+
+    Args:
+        rows: as `PartitionsToPlan.rows`.
+        partitions: the same, in order.
+        name: of the policy.
+        configs: what each topic's configuration says by it.
+        on_disk: of each partition what the time indexes say; None where only the catalog was asked.
+    """
+    decided = []
+    for number, partition in enumerate(partitions):
+        rule = _Rule.of(partition, configs[partition.of_first_row("topic")], options, compacted_topics)
+        decisions = rule.decide(partition.segments)
+        decided.append(_Decided(partition, rule, decisions, None if on_disk is None else on_disk[number]))
+    columns: dict[str, Any] = {
+        **{column: rows[column] for column in _AS_IN_CATALOG},
+        "bytes": rows["log_bytes"],
+        **_of_policy(name, configs, rows["topic"]),
+        **_of_decisions(decided),
+        **_of_logs(decided),
+        "warnings": _warnings(decided),
+    }
+    if on_disk is not None:
+        columns |= _by_files(decided)
+    # Columns from the catalog to here: a row in Python for each of a million segments would take minutes.
+    return rows_of_columns(columns, rows.num_rows, _ROWS)
+
+
+def policy_in_plan(name: str, config: TopicConfig) -> PolicyInPlan:
+    """What a plan says of a topic's policy, whose name is given."""
+    policy = config.policy
+    return PolicyInPlan(
+        policy=name,
+        retention_ms=policy.retention_ms,
+        retention_bytes=policy.retention_bytes,
+        cleanup_policy=policy.cleanup_text,
+        remote_storage=policy.remote_storage,
+        policy_origins=config.origins,
+    )
+
+
+def _of_policy(name: str, configs: Mapping[str, TopicConfig], topics: Values) -> dict[str, Any]:
+    known = [policy_in_plan(name, config).values() for config in configs.values()]
+    for row in known:
+        row["policy_origins"] = list(row["policy_origins"].items())  # as Arrow takes a map
+    schema = pa.schema([column.field for column in PolicyInPlan.columns()])
+    of_topics = pa.Table.from_pylist(known, schema)
+    numbers: Values = pc.index_in(topics, value_set=pa.array(list(configs), pa.string()))
+    return {column: of_topics[column].combine_chunks().take(numbers) for column in schema.names}
+
+
+def _of_decisions(decided: Sequence[_Decided]) -> dict[str, Any]:
+    def joined(each: str) -> Any:
+        return np.concatenate([getattr(one.decisions, each) for one in decided])
+
+    reasons: Values = pa.array(joined("reasons"))
+    last = np.cumsum([len(one) for one in decided]) - 1
+    rolls_first = np.zeros(last[-1] + 1, np.bool_)
+    rolls_first[last] = [one.decisions.whole_partition for one in decided]
+    base_offsets = np.concatenate([one.partition.segments.base_offsets for one in decided])
+    next_offsets = np.append(base_offsets[1:], 0)
+    next_offsets[last] = [one.partition.log_end_offset for one in decided]
+    return {
+        "decision": _DECISIONS.take(reasons),
+        "reason": _REASONS.take(reasons),
+        "largest_timestamp_ms": joined("largest_timestamps"),
+        "age_from_mtime": joined("age_from_mtime"),
+        "counted_bytes": np.concatenate([one.partition.segments.sizes for one in decided]),
+        "future_ms": joined("future_ms"),
+        "backwards_ms": joined("backwards_ms"),
+        "rolls_first": rolls_first,
+        "next_offset": next_offsets,
+    }
+
+
+def _of_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
+    """What is read from the log of one segment each."""
+    cuts: dict[int, int] = {}
+    firsts: dict[int, int] = {}
+    start = 0
+    for one in decided:
+        for found, found_at in ((one.cut(), cuts), (first_timestamp(one.partition, one.decisions), firsts)):
+            if found is not None and found[1] is not None:
+                found_at[start + found[0]] = found[1]
+        start += len(one)
+    return {"cut_offset": _sparse(start, cuts), "first_timestamp_ms": _sparse(start, firsts)}
+
+
+def _sparse(count: int, values: Mapping[int, int]) -> Any:
+    """A column that is null but in some places."""
+    column, is_null = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    places = list(values)
+    column[places] = list(values.values())
+    is_null[places] = False
+    return pa.array(column, mask=is_null)
+
+
+def _by_files(decided: Sequence[_Decided]) -> dict[str, Any]:
+    """What would be decided by the time indexes as they are now."""
+    timestamps, reasons = [], []
+    for one in decided:
+        segments = one.partition.segments
+        on_disk = _on_disk(segments, one.on_disk or ())
+        timestamps.append(on_disk)
+        reasons.append(one.rule.decide(replace(segments, max_timestamps=on_disk)).reasons)
+    numbers: Values = pa.array(np.concatenate(reasons))
+    return {
+        "decision_on_disk": _DECISIONS.take(numbers),
+        "reason_on_disk": _REASONS.take(numbers),
+        "timestamp_on_disk_ms": np.concatenate(timestamps),
+    }
+
+
+def _on_disk(segments: Segments, on_disk: Sequence[OnDisk | None]) -> Longs:
+    return np.array(
+        [
+            known if read is None else read.max_timestamp
+            for known, read in zip(segments.max_timestamps, on_disk, strict=True)
+        ],
+        np.int64,
+    )
+
+
+def _warnings(decided: Sequence[_Decided]) -> Any:
+    """A list for each segment."""
+    flags = np.column_stack([np.concatenate([one.flags_of(warning) for one in decided]) for warning in _WARNINGS])
+    offsets = np.append(0, np.cumsum(flags.sum(axis=1)))
+    words: Values = _WARNING_WORDS.take(flags.nonzero()[1])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), words)

@@ -1,0 +1,94 @@
+"""What the catalog's rows say of topics as a whole: whether they look compacted, and of how many clusters they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog.matching import Values, differing
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import UsageError
+from kidxlib.recovery.outcome import Status
+
+#: What is read of segments besides the keys of their partitions.
+FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
+
+
+def topics_that_look_compacted(rows: pa.Table) -> frozenset[str]:
+    """Topics with segments that lack offsets, which nothing but compaction takes out of a log.
+
+    A broker gives offsets without a gap, markers of transactions included; so a segment has as many records as
+    offsets, and one begins where the one before it ends. Segments that are `ok` tell. Where messages of magic 0 or 1
+    are compressed, how many there are is not known: such a topic may be compacted, and counts as if it were. A segment
+    that is missing looks like compaction, too.
+
+    Args:
+        rows: the segments' `FACTS_OF_OFFSETS` and the keys of their partitions, all of each partition.
+    """
+    if not rows.num_rows:
+        return frozenset()
+    rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
+    base, end, records = rows["base_offset"], rows["next_offset"], rows["records"]
+    fewer: Values = pc.less(records, pc.subtract(end, base)).fill_null(False)
+    lacks = _numpy(pc.or_(records.is_null(), fewer))
+    following: Values = pc.greater(base.slice(1), end.slice(0, rows.num_rows - 1)).fill_null(False)
+    is_last = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
+    lacks[:-1] |= _numpy(following) & ~is_last
+    lacks &= _numpy(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
+    return frozenset(map(str, pc.unique(rows["topic"].filter(pa.array(lacks))).to_pylist()))
+
+
+def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
+    """What Kafka's tools print of a topic holds for the cluster that they asked. A topic that was made again has
+    another id, too.
+
+    Args:
+        rows: `source`, `topic` and `topic_id` of segments.
+        policy_file: what they printed.
+
+    Raises:
+        UsageError: a topic has several topic ids in the sources; one without an id could be any.
+    """
+    names = ["topic", "topic_id", "source"]
+    ids = rows.filter(rows["topic_id"].is_valid()).group_by(names).aggregate([])
+    found = ids.sort_by([(name, "ascending") for name in names]).to_pylist()
+    first: dict[str, dict[str, Any]] = {}
+    for row in found:
+        one = first.setdefault(row["topic"], row)
+        if row["topic_id"] != one["topic_id"]:
+            of = f"{one['topic_id']} in source {one['source']} and {row['topic_id']} in source {row['source']}"
+            raise UsageError(
+                f"--policy {policy_file}: it tells of one cluster's topics, and {row['topic']} has the topic id {of}; "
+                "choose the sources of that cluster with --source"
+            )
+
+
+def ensure_no_copies(rows: pa.Table) -> None:
+    """A request to delete records names a partition once.
+
+    Args:
+        rows: `source`, `topic` and `partition` of segments.
+
+    Raises:
+        UsageError: several sources hold one partition.
+    """
+    names = ["topic", "partition", "source"]
+    found = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names]).to_pylist()
+    sources: dict[tuple[str, int], list[str]] = {}
+    for row in found:
+        sources.setdefault((row["topic"], row["partition"]), []).append(row["source"])
+    for (topic, partition), of_partition in sources.items():
+        if len(of_partition) > 1:
+            raise UsageError(
+                f"--delete-records-json: {topic}-{partition} is in the sources {', '.join(of_partition)}; "
+                "choose one with --source"
+            )
+
+
+def _numpy(flags: Values) -> Any:
+    return flags.to_numpy().astype(np.bool_)

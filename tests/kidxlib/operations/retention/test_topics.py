@@ -1,0 +1,56 @@
+"""Topics that look compacted, topics of several clusters, and partitions that come twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import UsageError
+from kidxlib.operations.retention.topics import ensure_no_copies, ensure_one_cluster, topics_that_look_compacted
+
+_NAMES: Final = ("source", "topic", "partition", "base_offset", "next_offset", "status", "records", "topic_id")
+
+
+def _rows(*segments: tuple[Any, ...], source: str = "b1") -> pa.Table:
+    rows = [dict(zip(_NAMES, (source, *segment), strict=True)) for segment in segments]
+    return pa.Table.from_pylist(rows, SEGMENTS.schema(_NAMES))
+
+
+def test_a_topic_whose_segments_lack_offsets_may_be_compacted() -> None:
+    """Within a segment or between two, in whatever order they come; and where it is not known how many records one
+    has.
+    """
+    rows = _rows(
+        *(("whole", 0, base, base + 5, "ok", 5, None) for base in (10, 0, 5)),
+        ("within", 0, 0, 5, "ok", 4, None),
+        ("between", 0, 6, 9, "ok", 3, None),
+        ("between", 0, 0, 5, "ok", 5, None),
+        ("between", 0, 9, None, "unreadable", None, None),
+        ("other partition", 1, 9, 12, "ok", 3, None),
+        ("other partition", 0, 0, 5, "ok", 5, None),
+        ("wrappers", 0, 0, 5, "ok", None, None),
+        ("damaged", 0, 0, 5, "truncated", 4, None),
+    )
+    assert topics_that_look_compacted(rows) == {"within", "between", "wrappers"}
+    assert topics_that_look_compacted(rows.slice(0, 1)) == topics_that_look_compacted(rows.slice(0, 0)) == set()
+
+
+def test_a_listing_of_one_cluster_does_not_decide_for_another() -> None:
+    """Of one name are topics of two clusters, or one that was made again; their ids tell."""
+    listing = Path("topics.txt")
+    same = _rows(*(("orders", partition, 0, 5, "ok", 5, "A" if partition else None) for partition in range(3)))
+    ensure_one_cluster(pa.concat_tables([same, _rows(("logs", 0, 0, 5, "ok", 5, "B"))]), listing)
+    other = _rows(("orders", 0, 0, 5, "ok", 5, "B"), source="b2")
+    with pytest.raises(UsageError, match=r"topics\.txt: .*orders has the topic id A in source b1 and B in source b2"):
+        ensure_one_cluster(pa.concat_tables([same, other]), listing)
+
+
+def test_a_partition_of_two_sources_is_refused() -> None:
+    here, there = (_rows(("t", number, 0, 5, "ok", 5, None), source=f"b{number}") for number in (1, 2))
+    ensure_no_copies(pa.concat_tables([here, here]))
+    with pytest.raises(UsageError, match=r"--delete-records-json: t-1 is in the sources b0, b1; choose one"):
+        ensure_no_copies(pa.concat_tables([here, there, _rows(("t", 1, 0, 5, "ok", 5, None), source="b0")]))
