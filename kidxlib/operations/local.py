@@ -7,15 +7,20 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
-from kidxlib.errors import UsageError
+from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import no_catalog
 from kidxlib.storage.s3 import SCHEME, is_object
 from kidxlib.storage.scratch import scratch_directory
+from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.maintenance import Maintenance
+from kidxlib.tables.protocol import Tables
 
 
 @contextlib.contextmanager
@@ -29,6 +34,7 @@ def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterato
 
     Raises:
         UsageError: the catalog is where Spark alone reaches it; or it is to exist, and there is none.
+        CatalogError: it is of another version of the code.
     """
     if "://" in path and not is_object(path):
         raise UsageError(
@@ -38,5 +44,17 @@ def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterato
     catalog = TablesCatalog(DeltaTables(path))
     if must_exist and not catalog.has_segments():
         raise no_catalog(f"--catalog {path}")
+    found = catalog.tables.catalog_version(SEGMENTS)
+    if must_exist and found is not None and found < CATALOG_VERSION:
+        raise CatalogError(
+            f"{path}: made by an older release than this one, which has catalog version {CATALOG_VERSION}; "
+            "run ./spark-submit.sh build_index once, which brings it up to date"
+        )
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
         yield Backend(LocalEngine(workers, scratch), catalog, {"deltalake": metadata.version("deltalake")})
+
+
+def local_maintenance(tables: Tables) -> Maintenance:
+    """The upkeep of a catalog's tables on a local disk or in an S3 store."""
+    assert isinstance(tables, DeltaTables)
+    return DeltaMaintenance(tables)
