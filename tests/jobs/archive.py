@@ -1,9 +1,10 @@
-"""An archive to plan retention for: a log dir, its index directory, a catalog."""
+"""An archive to compact and to plan retention for: a log dir, its index directory, a catalog."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,16 @@ from tests.support.spark.jobs import Ended, build_here, compact_here, retention_
 
 
 class Archive:
-    """All of it below one directory; the source is called `it`."""
+    """All of it below one directory; the source is called `it`.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        build, compact: which engine does it.
+    """
+
+    def __init__(
+        self, directory: Path, build: Callable[..., Ended] = build_here, compact: Callable[..., Ended] = compact_here
+    ) -> None:
+        self._build, self._compact = build, compact
         self.directory = directory
         self.log_dir, self.index_dir, self.catalog = (
             directory / "kafka-logs",
@@ -23,12 +31,12 @@ class Archive:
 
     def build(self, *arguments: str | Path) -> Ended:
         places = ("--source", f"it={self.log_dir}", "--index-dir", self.index_dir, "--catalog", self.catalog)
-        ended = build_here(*places, "--json", *arguments)
+        ended = self._build(*places, "--json", *arguments)
         assert ended.code in (0, 3), ended.err
         return ended
 
     def compact(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-        ended = compact_here("--catalog", self.catalog, "--json", *arguments)
+        ended = self._compact("--catalog", self.catalog, "--json", *arguments)
         assert ended.code == code, ended
         return ended.json
 

@@ -22,7 +22,7 @@ from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_views import SegmentToCompact, SegmentToFinish, SegmentToPlan
+from kidxlib.catalog.segment_views import SegmentToFinish, SegmentToPlan
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.format.topic_partition import PartitionKey
@@ -134,12 +134,6 @@ class CatalogReader:
             .join(wanted, "topic", "left_semi")
             .join(partitions, list(PARTITIONS.key), "left")
         )
-
-    def to_compact(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
-        """All segments of some sources and topics, those that are gone too."""
-        wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
-        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources))
-        return segments.select(*PARTITIONS.key, *SegmentToCompact.names()).join(wanted, "topic", "left_semi")
 
     def plan(self, plan_id: str) -> DataFrame:
         """The rows of a plan."""
