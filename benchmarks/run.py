@@ -24,6 +24,7 @@ from benchmarks.planning import planning
 from benchmarks.retention import retention
 from benchmarks.scan import scan
 from benchmarks.seek import seek
+from benchmarks.skipping import skipping
 from benchmarks.small_segments import small_segments
 from benchmarks.start_up import start_up
 from benchmarks.targets import print_targets, recorded
@@ -67,6 +68,7 @@ for command in (
     pages,
     pictures,
     seek,
+    skipping,
 ):
     benchmarks.add_command(command)
 

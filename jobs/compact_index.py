@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import click
 
-from jobs.common.compaction.driver import run_compaction
-from jobs.common.compaction.request import CliOptions, compaction_request
+from jobs.common.backend import open_spark, spark_maintenance
+from kidxlib.operations.compaction.options import compaction_options
+from kidxlib.operations.compaction.request import CompactIndexOptions, compaction_request
+from kidxlib.operations.compaction.run import run_compaction
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.command import run
-from kidxlib.terminal.options.integer_range import IntegerRange
 
 
 @click.command(context_settings={"max_content_width": 110})
-@shared_options.of_catalog
-@click.option(
-    "--interval-bytes",
-    metavar="BYTES",
-    type=IntegerRange(0, 2**31 - 1),
-    help="Give segments that are not active this interval.",
-)
-@click.option(
-    "--older-than", metavar="TIME", help="Only segments older than this by their largest timestamp, as 7d. [default: 0]"
-)
-@click.option(
-    "--policy",
-    type=click.Path(path_type=Path),
-    help="A file (TOML) of rules by topic, age and size, in place of these.",
-)
-@click.option("--trim", is_flag=True, help="Trim preallocated index files of segments that are not active.")
-@click.option(
-    "--orphans", is_flag=True, help="Remove index and auxiliary files without a segment, and what killed runs left."
-)
-@click.option("--delete-delay", metavar="TIME", help="Minimum age of .deleted files. [default: 60s]")
-@click.option("--tables", is_flag=True, help="Optimize and vacuum the catalog's tables; expire rows by the policy.")
-@click.option("--apply", is_flag=True, help="Apply the changes. [default: dry run]")
-@shared_options.settings_file
-@click.option(
-    "--now",
-    metavar="TIME",
-    help="The time by which segments are --older-than: ISO 8601 with a zone, or ms since the epoch. What is removed "
-    "goes by the clock.",
-)
-@shared_options.as_json
+@compaction_options
+@shared_options.database
 @reports_run
 def compact_index(as_json: bool, **options: Any) -> RunResult:
     """Make what is stored of indexes smaller: index files of segments that are not active are trimmed, or rebuilt
@@ -56,7 +29,15 @@ def compact_index(as_json: bool, **options: Any) -> RunResult:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.
     """
-    return run_compaction(compaction_request(CliOptions(**options)), as_json=as_json)
+    request = compaction_request(CompactIndexOptions(**options))
+    open_backend = partial(
+        open_spark,
+        "compact_index",
+        request.context,
+        upgrade=request.apply,
+        changes=request.apply,
+    )
+    return run_compaction(request, open_backend, spark_maintenance, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
-from jobs.common.catalog.by_rows import TablesByRows
+from jobs.common.catalog.by_rows import MaintenanceByRows, TablesByRows
 from jobs.common.catalog.open import find_place
+from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.job_session import JobSession
@@ -16,10 +17,12 @@ from kidxlib.catalog.tables import CATALOG_VERSION, UPGRADE_ORDER
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.local import local_maintenance
 from kidxlib.run.catalog_place import STAGING, no_catalog
 from kidxlib.run.context import Committer, RunContext
 from kidxlib.storage.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.maintenance import Maintenance
 from kidxlib.tables.protocol import Tables
 
 
@@ -69,6 +72,17 @@ def open_spark(
         staging = None if is_object(tables.path) else f"{tables.path}/{STAGING}"
         with spark_engine(session, staging, f"run-{os.urandom(8).hex()}") as engine:
             yield Backend(engine, catalog, versions)
+
+
+def spark_maintenance(tables: Tables) -> Maintenance:
+    """The upkeep of a catalog's tables: by the driver where it reaches them, else by Spark."""
+    if isinstance(tables, SparkTables):
+        return SparkMaintenance(tables)
+    if not isinstance(tables, TablesByRows):
+        return local_maintenance(tables)
+    return MaintenanceByRows(
+        local_maintenance(tables.driver), lambda: spark_maintenance(tables.spark()), tables.driver_rows_max
+    )
 
 
 def _tables(session: JobSession, context: RunContext) -> Tables:

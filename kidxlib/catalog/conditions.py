@@ -27,7 +27,7 @@ class Among:
     @property
     def sql(self) -> str:
         """The condition as DataFusion reads it, which delta-rs asks. Spark would take a backslash for an escape."""
-        literals = ", ".join(map(_literal, self.values))
+        literals = ", ".join(map(literal, self.values))
         found = f"{self.column} IN ({literals})" if literals else "false"
         return f"NOT coalesce({found}, false)" if self.negated else found
 
@@ -77,5 +77,6 @@ def rows_where(rows: pa.Table, where: Sequence[Condition]) -> pa.Table:
     return rows
 
 
-def _literal(value: str | int) -> str:
+def literal(value: str | int) -> str:
+    """A value as DataFusion reads it."""
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

@@ -87,12 +87,6 @@ PLANNED: Final = kinds_of(
 )
 
 #: Of files that were compacted; what is new of a segment is null of a file that is none of its indexes.
-COMPACTED: Final[pa.Schema] = pa.schema(
-    [
-        *(column_.field for column_ in CompactedFile.columns()),
-        *(
-            column_.field.with_nullable(True)
-            for column_ in columns_of(SegmentRow, (*IndexFacts.names(), *LogVersion.names()))
-        ),
-    ]
+COMPACTED: Final = kinds_of(
+    compacted=(*CompactedFile.columns(), *columns_of(SegmentRow, (*IndexFacts.names(), *LogVersion.names())))
 )

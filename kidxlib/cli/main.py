@@ -14,9 +14,11 @@ from kidxlib.terminal import interrupts
 #: Each stands in the module of its name; and what it does, in what a line of --help has room for.
 _COMMANDS: Final = {
     "build": "Write the index files of a log dir's segments.",
+    "compact": "Make index files smaller and fewer; change nothing without --apply.",
     "dump": "Show what is in a segment's files.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
+    "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",
     "verify": "Audit index files and logs; change nothing.",
 }
 

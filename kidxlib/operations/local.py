@@ -16,7 +16,10 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import no_catalog
 from kidxlib.storage.s3 import SCHEME, is_object
 from kidxlib.storage.scratch import scratch_directory
+from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.maintenance import Maintenance
+from kidxlib.tables.protocol import Tables
 
 
 @contextlib.contextmanager
@@ -44,3 +47,9 @@ def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterato
         catalog.tables.make(SEGMENTS)  # it is there: this refuses one of an older release
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
         yield Backend(LocalEngine(workers, scratch), catalog, {"deltalake": metadata.version("deltalake")})
+
+
+def local_maintenance(tables: Tables) -> Maintenance:
+    """The upkeep of a catalog's tables on a local disk or in an S3 store."""
+    assert isinstance(tables, DeltaTables)
+    return DeltaMaintenance(tables)

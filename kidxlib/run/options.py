@@ -30,10 +30,10 @@ topics_to_read: Final = click.option(
 )
 
 #: The sources of a catalog, each by its name.
-_cataloged_sources: Final = click.option(
+cataloged_sources: Final = click.option(
     "--source", "sources", multiple=True, metavar="NAME", help="Only this source; repeatable. [default: all]"
 )
-_cataloged_topics: Final = click.option("--topics", metavar="REGEX", help="Only topics whose full name matches.")
+cataloged_topics: Final = click.option("--topics", metavar="REGEX", help="Only topics whose full name matches.")
 
 catalog: Final = click.option(
     "--catalog", metavar="DIR", help="Directory of the catalog's Delta tables. [settings: build.catalog]"
@@ -45,12 +45,12 @@ database: Final = click.option(
 
 def in_catalog(command: _Command) -> _Command:
     """Which catalog in a directory, and what of it."""
-    return catalog(_cataloged_sources(_cataloged_topics(command)))
+    return catalog(cataloged_sources(cataloged_topics(command)))
 
 
 def of_catalog(command: _Command) -> _Command:
     """Which catalog, and what of it."""
-    return catalog(database(_cataloged_sources(_cataloged_topics(command))))
+    return catalog(database(cataloged_sources(cataloged_topics(command))))
 
 
 settings_file: Final = click.option(
@@ -61,6 +61,8 @@ time_to_record: Final = click.option(
 )
 accept_truncated: Final = of_kidx.accept_truncated
 as_json: Final = of_kidx.as_json
+
+apply_changes: Final = click.option("--apply", is_flag=True, help="Apply the changes. [default: dry run]")
 
 #: From renaming a file until it is removed (`file.delete.delay.ms`).
 DELETE_DELAY: Final = "60s"

@@ -55,21 +55,21 @@ class DeltaTables:
 
     def version(self, table: Table) -> int | None:
         """See `Tables.version`."""
-        delta = self._open(table)
+        delta = self.opened(table)
         return None if delta is None else delta.version()
 
     def catalog_version(self, table: Table) -> int | None:
         """See `Tables.catalog_version`."""
-        delta = self._open(table)
+        delta = self.opened(table)
         return None if delta is None else self._catalog_version(table, delta)
 
     def make(self, table: Table) -> None:
         """See `Tables.make`."""
         with committing(self.path):
-            delta = self._open(table) or self._made(table)
+            delta = self.opened(table) or self._made(table)
         if (found := self._catalog_version(table, delta)) < CATALOG_VERSION:
             raise CatalogError(
-                f"{self._place(table)}: made by an older release, with catalog version {found}; this one has "
+                f"{self.place(table)}: made by an older release, with catalog version {found}; this one has "
                 f"{CATALOG_VERSION}: run ./spark-submit.sh build_index once, which brings the catalog up to date"
             )
 
@@ -81,8 +81,8 @@ class DeltaTables:
         version: int | None = None,
     ) -> pa.Table:
         """See `Tables.read`."""
-        delta = self._open(table, version)
-        return table.schema(names).empty_table() if delta is None else self._rows(table, delta, names, where)
+        delta = self.opened(table, version)
+        return table.schema(names).empty_table() if delta is None else self.rows(table, delta, names, sql_of(where))
 
     def change(
         self,
@@ -98,7 +98,7 @@ class DeltaTables:
         scope = scope_of(found, by)
 
         def commit_of(delta: DeltaTable) -> _Commit:
-            known, still_found = self._rows(table, delta, None, scope), found
+            known, still_found = self.rows(table, delta, None, sql_of(scope)), found
             if since is not None and delta.version() > since:
                 before = self.read(table, [*table.key, "build_id"], scope, since)
                 still_found = not_overtaken(found, before, known, build_id)
@@ -114,43 +114,53 @@ class DeltaTables:
         else:
             self._commit(table, lambda delta: _Commit(0, partial(_append, delta, rows)))
 
-    def _open(self, table: Table, version: int | None = None) -> DeltaTable | None:
+    def opened(self, table: Table, version: int | None = None) -> DeltaTable | None:
+        """A version of a table, the latest by default; None where there is no such table.
+
+        Raises:
+            CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
+        """
         try:
-            delta = DeltaTable(self._place(table), version=version, storage_options=storage_options(self.path))
+            delta = DeltaTable(self.place(table), version=version, storage_options=storage_options(self.path))
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
+            raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
         self._catalog_version(table, delta)
         return delta
 
-    def _rows(
-        self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: Sequence[Condition]
-    ) -> pa.Table:
-        """Rows through SQL, which leaves out files by their statistics. A table's `to_pyarrow_table` takes five times
-        as long, as it imports pandas.
+    def rows(self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str) -> pa.Table:
+        """Some columns of a version of a table, through SQL, which leaves out files by their statistics. A table's
+        `to_pyarrow_table` takes five times as long, as it imports pandas.
+
+        Args:
+            where: a condition as DataFusion reads it, and what may stand after one.
+
+        Raises:
+            CatalogError: they cannot be read, or a column is not there.
         """
         schema = table.schema(names)
         if missing := set(schema.names) - {field.name for field in delta.schema().fields}:
             raise CatalogError(
-                f"{self._place(table)}: no column {min(missing)}; an older release made it, run build_index once"
+                f"{self.place(table)}: no column {min(missing)}; an older release made it, run build_index once"
             )
         chosen = ", ".join(f'"{name}"' for name in schema.names)
         try:
             query = QueryBuilder().register("rows", delta)
-            rows = query.execute(f"SELECT {chosen} FROM rows WHERE {sql_of(where)}")
+            rows = query.execute(f"SELECT {chosen} FROM rows WHERE {where}")
             return pa.RecordBatchReader.from_stream(rows).read_all().cast(schema)
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
+            raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
 
-    def _place(self, table: Table) -> str:
+    def place(self, table: Table) -> str:
+        """The directory or URL of a table."""
         return f"{self.path}/{table.name}"
 
     def _catalog_version(self, table: Table, delta: DeltaTable) -> int:
-        return version_of(self._place(table), delta.metadata().configuration)
+        return version_of(self.place(table), delta.metadata().configuration)
 
     def _commit(self, table: Table, commit_of: Callable[[DeltaTable], _Commit]) -> int:
-        delta = self._open(table)
+        delta = self.opened(table)
         if delta is not None:
             commit = commit_of(delta)
             if commit.write is None:
@@ -161,24 +171,24 @@ class DeltaTables:
         # Others write, too. On a local disk they wait from now on; an object store has no lock, so there it is tried.
         for attempt in range(_ATTEMPTS):
             with committing(self.path):
-                commit = commit_of(self._open(table) or self._made(table))
+                commit = commit_of(self.opened(table) or self._made(table))
                 if commit.write is None or self._is_committed(table, commit.write):
                     return commit.counted
             time.sleep(random.uniform(0, min(_PAUSE_MAX, _PAUSE_FIRST * 2**attempt)))
         raise CatalogError(
-            f"{self._place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
+            f"{self.place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
             "the index files are in place: run the same command again to record them"
         )
 
     def _made(self, table: Table) -> DeltaTable:
         if other := self._not_ours(table):
             raise CatalogError(
-                f"{self._place(table)}: cannot make the table {table.name}: no Delta table, and it holds {other}; "
+                f"{self.place(table)}: cannot make the table {table.name}: no Delta table, and it holds {other}; "
                 "give --catalog a new or empty directory"
             )
         try:
             return DeltaTable.create(
-                self._place(table),
+                self.place(table),
                 commented_schema(table),
                 description=table.comment,
                 configuration=dict(properties_of(table)),
@@ -186,15 +196,13 @@ class DeltaTables:
                 raise_if_key_not_exists=False,  # one is this project's own
             )
         except (DeltaError, OSError) as error:
-            if (delta := self._open(table)) is not None:  # in an object store, where there is no lock
+            if (delta := self.opened(table)) is not None:  # in an object store, where there is no lock
                 return delta
-            raise CatalogError(
-                f"{self._place(table)}: cannot make the table {table.name}: {_one_line(error)}"
-            ) from error
+            raise CatalogError(f"{self.place(table)}: cannot make the table {table.name}: {one_line(error)}") from error
 
     def _not_ours(self, table: Table) -> str | None:
         """What somebody has put where a table is to be made; what Delta itself begins is hidden or the table's log."""
-        place = Path(self._place(table))
+        place = Path(self.place(table))
         names = sorted(os.listdir(place)) if not is_object(self.path) and place.is_dir() else []
         return next((name for name in names if not name.startswith((".", "_delta_log"))), None)
 
@@ -205,12 +213,12 @@ class DeltaTables:
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
-            raise CatalogError(f"{self._place(table)}: cannot be written: {_one_line(error)}") from error
+            raise CatalogError(f"{self.place(table)}: cannot be written: {one_line(error)}") from error
         return True
 
 
-_HERE_OR_NOT_AT_ALL: Final = CommitProperties(max_commit_retries=0)
-_ZSTD: Final = WriterProperties(compression="ZSTD")
+HERE_OR_NOT_AT_ALL: Final = CommitProperties(max_commit_retries=0)
+ZSTD: Final = WriterProperties(compression="ZSTD")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +257,8 @@ def _append(delta: DeltaTable, rows: ArrowStream) -> None:
         rows,
         mode="append",
         target_file_size=FILE_BYTES,
-        commit_properties=_HERE_OR_NOT_AT_ALL,
-        writer_properties=_ZSTD,
+        commit_properties=HERE_OR_NOT_AT_ALL,
+        writer_properties=ZSTD,
     )
 
 
@@ -263,8 +271,8 @@ def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
         source_alias="new",
         target_alias="old",
         streamed_exec=False,  # else the least and largest keys do not leave out files
-        commit_properties=_HERE_OR_NOT_AT_ALL,
-        writer_properties=_ZSTD,
+        commit_properties=HERE_OR_NOT_AT_ALL,
+        writer_properties=ZSTD,
     )
     merge = merge.when_matched_delete(f"new.{_DELETED}").when_matched_update(values)
     merge.when_not_matched_insert(values, f"NOT new.{_DELETED}").execute()
@@ -282,7 +290,7 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
     return _in_order(table, rows)
 
 
-def _one_line(error: Exception) -> str:
-    """Without colours, and without the frames of a stack that Rust adds in lines of their own."""
+def one_line(error: Exception) -> str:
+    """An error of delta-rs without colours, and without the frames of a stack that Rust adds in lines of their own."""
     lines = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()
     return " ".join(line.strip() for line in lines if not re.match(r"\s*(at |[0-9]+: )", line))

@@ -148,6 +148,19 @@ def run_kidx(send: Connection, arguments: list[str]) -> None:
             send.send(err.getvalue())
 
 
+def run_kidx_until_step(send: Connection, arguments: list[str], last_step: int | None) -> None:
+    """Run `kidx` with little to do, which it does by itself; kill this process just before step number `last_step`.
+    Sends the steps it took.
+    """
+    steps = _killed_before(last_step)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            run(kidx, "kidx", arguments)
+        except SystemExit as ended:
+            send.send(ended.code)
+            send.send(steps())
+
+
 def hold_lock(send: Connection, lock_file: Path) -> None:
     """Lock a log dir as a broker does (`FileChannel.tryLock`: fcntl, the whole file), until killed."""
     descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,4 +1,4 @@
-"""An archive to plan retention for: a log dir, its index directory, a catalog."""
+"""An archive to compact and to plan retention for: a log dir, its index directory, a catalog."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ class Archive:
     """All of it below one directory; the source is called `it`.
 
     Args:
-        build, retention: by which engine.
+        build, retention, compact: by which engine.
     """
 
-    def __init__(self, directory: Path, build: RunHere = build_here, retention: RunHere = retention_here) -> None:
-        self._build, self.retention = build, retention
+    def __init__(
+        self,
+        directory: Path,
+        build: RunHere = build_here,
+        retention: RunHere = retention_here,
+        compact: RunHere = compact_here,
+    ) -> None:
+        self._build, self.retention, self._compact = build, retention, compact
         self.directory = directory
         self.log_dir, self.index_dir, self.catalog = (
             directory / "kafka-logs",
@@ -33,7 +39,7 @@ class Archive:
         return ended
 
     def compact(self, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-        ended = compact_here("--catalog", self.catalog, "--json", *arguments)
+        ended = self._compact("--catalog", self.catalog, "--json", *arguments)
         assert ended.code == code, ended
         return ended.json
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.common.compaction import report as compaction_report
-from jobs.common.compaction import summary as compaction_report_summary
-from jobs.common.compaction.summary import TopicSavings
-from jobs.common.compaction.table_state import TableState
-from jobs.common.compaction.tables import MaintainedTable
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.audit.summary import COUNTED, AuditSummary
 from kidxlib.build.summary import Counts
+from kidxlib.operations.compaction import report as compaction_report
+from kidxlib.operations.compaction.summary import CompactionReport, TopicSavings
+from kidxlib.operations.maintenance.maintain import MaintainedTable
+from kidxlib.operations.maintenance.report import print_tables
+from kidxlib.operations.maintenance.table_state import TableState
 from kidxlib.operations.retention import report as retention_report
 from kidxlib.operations.retention import summary as retention_report_summary
 from kidxlib.operations.retention.summary import TopicSummary
@@ -66,14 +66,14 @@ def _plan() -> None:
 
 def _compaction() -> None:
     topics = [filled(TopicSavings, LARGE, topic=topic, action="coarsen") for topic in TOPICS]
-    report = filled(compaction_report_summary.CompactionReport, 0, topics=topics, changed=(0, []), kept=(0, []))
+    report = filled(CompactionReport, 0, topics=topics, changed=(0, []), kept=(0, []))
     compaction_report.print_report(report, applied=False)
 
 
 def _tables() -> None:
     state = filled(TableState, LARGE)
     tables = [filled(MaintainedTable, LARGE, table=topic, before=state, after=state) for topic in TOPICS]
-    compaction_report.print_tables(tables, applied=True)
+    print_tables(tables, applied=True)
 
 
 REPORTS: Final[dict[str, Callable[[], None]]] = {

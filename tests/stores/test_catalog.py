@@ -48,6 +48,27 @@ def test_it_has_the_rows_of_one_on_a_disk(url: str, tmp_path: Path) -> None:
         assert found == expected, table.name
 
 
+def test_it_is_compacted_as_one_on_a_disk(url: str, tmp_path: Path) -> None:
+    """Index files sparser, and tables written anew: the same rows, in as few files."""
+    for number, catalog in enumerate((url, str(tmp_path / "catalog"))):
+        source, index_dir = f"s={golden.SAMPLES}", tmp_path / f"index-{number}"
+        for topics in ("plain-.*", ".*"):
+            places = ("--source", source, "--index-dir", index_dir, "--catalog", catalog)
+            assert kidx("build", *places, "--topics", topics).code == 0
+        for command in (["compact", "--interval-bytes", "65536"], ["tables"]):
+            ended = kidx(*command, "--catalog", catalog, "--apply", "--json")
+            assert ended.code == 0, ended
+        files = {table["table"]: table["after"]["files"] for table in ended.json["tables"]}
+        assert (files["segments"], files["partitions"]) == (1, 1)
+        assert ended.json["tables"][0]["before"]["files"] > 1
+    names = [name for name in SEGMENTS.column_names if name not in _OF_THE_RUN]
+    found, expected = (
+        sorted(map(str, DeltaTables(path).read(SEGMENTS, names).to_pylist()))
+        for path in (url, str(tmp_path / "catalog"))
+    )
+    assert found == expected and "'interval_bytes': 65536" in str(found)
+
+
 def _write(url: str, variables: dict[str, str], writer: int) -> None:
     os.environ.update(variables)
     for number in range(_ROUNDS):

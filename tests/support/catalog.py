@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.delta_tables import DeltaTables
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def filled(schema: pa.Schema | pa.StructType, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,6 +23,8 @@ def filled(schema: pa.Schema | pa.StructType, values: Mapping[str, Any]) -> dict
             found[field.name] = None
         elif pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
             found[field.name] = 0
+        elif pa.types.is_timestamp(field.type):
+            found[field.name] = _EPOCH
         elif pa.types.is_map(field.type):
             found[field.name] = {}
         else:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
+from kidxlib.tables.maintenance import Maintenance
 from kidxlib.tables.protocol import ArrowStream, Tables
 
 _log = logging.getLogger(__name__)
@@ -81,3 +82,43 @@ class TablesByRows:
             return self.driver
         _log.info("%s: %d rows, which are more than spark.driver_rows_max: Spark commits them", table.name, rows)
         return self.spark()
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceByRows:
+    """See `kidxlib.tables.maintenance.Maintenance`. The driver does it, but for the writing of large tables.
+
+    Attributes:
+        driver: the upkeep by the driver.
+        spark: gives that through Spark, which is started then.
+        driver_rows_max: how many rows a table may have that the driver writes anew.
+    """
+
+    driver: Maintenance
+    spark: Callable[[], Maintenance]
+    driver_rows_max: int
+
+    def files(self, table: Table) -> pa.Table:
+        """See `Maintenance.files`."""
+        return self.driver.files(table)
+
+    def sample(self, table: Table, rows: int) -> pa.Table:
+        """See `Maintenance.sample`."""
+        return self.driver.sample(table, rows)
+
+    def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
+        """See `Maintenance.expire`."""
+        self.driver.expire(table, expired)
+
+    def rewrite(self, table: Table) -> None:
+        """See `Maintenance.rewrite`."""
+        rows = sum(file["num_records"] or 0 for file in self.files(table).select(["num_records"]).to_pylist())
+        if rows <= self.driver_rows_max:
+            self.driver.rewrite(table)
+            return
+        _log.info("%s: %d rows, which are more than spark.driver_rows_max: Spark writes it anew", table.name, rows)
+        self.spark().rewrite(table)
+
+    def vacuum(self, table: Table, *, apply: bool) -> int:
+        """See `Maintenance.vacuum`."""
+        return self.driver.vacuum(table, apply=apply)

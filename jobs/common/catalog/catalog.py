@@ -25,7 +25,6 @@ from jobs.common.catalog.merge import (
     merge_whole_rows,
     replace_rows,
     same_key,
-    same_values,
 )
 from jobs.common.catalog.reader import CatalogReader
 from jobs.common.spark.hadoop import hadoop_path
@@ -35,7 +34,7 @@ from kidxlib.catalog.builds import BUILDS, BuildRow
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS, IndexFacts, IntervalSource, LogVersion
+from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.outcome import Status
@@ -156,24 +155,6 @@ class Catalog(CatalogReader):
 
         self.commit(SEGMENTS, commit)
         return marks.num_rows
-
-    def record_coarsened(self, changes: DataFrame) -> None:
-        """Write into `segments` which indexes compaction has replaced, where their logs are what they were.
-
-        Args:
-            changes: rows of `COMPACTED`, of segments whose indexes are in place.
-        """
-        rows = changes.select(*SEGMENTS.key, *IndexFacts.names(), *LogVersion.names())
-        if rows.isEmpty():
-            return
-        values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in IndexFacts.names()}
-        values["interval_source"] = F.lit(IntervalSource.COMPACTION.value)
-
-        def commit(target: DeltaTable) -> None:
-            merge = target.alias("old").merge(rows.alias("new"), same_key(SEGMENTS))
-            merge.whenMatchedUpdate(condition=same_values(LogVersion.names()), set=values).execute()
-
-        self.commit(SEGMENTS, commit)
 
     def record_audit(self, findings: DataFrame, audit_id: str, now: datetime) -> None:
         """Make `findings` all that there is of an audit, in one commit: one that is run again replaces its own rows."""

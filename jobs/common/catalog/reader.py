@@ -21,7 +21,7 @@ from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_views import SegmentToCompact, SegmentToFinish
+from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.format.topic_partition import PartitionKey
@@ -122,12 +122,6 @@ class CatalogReader:
         for row in rows.select("source", "topic").distinct().collect():
             found[row["source"]].add(row["topic"])
         return dict(found)
-
-    def to_compact(self, sources: Collection[str], topics: Collection[str]) -> DataFrame:
-        """All segments of some sources and topics, those that are gone too."""
-        wanted = F.broadcast(of_driver(self.spark, [(topic,) for topic in topics], _TOPIC))
-        segments = self.read(SEGMENTS).where(F.col("source").isin(*sources))
-        return segments.select(*PARTITIONS.key, *SegmentToCompact.names()).join(wanted, "topic", "left_semi")
 
     def audited_sources(self) -> list[str]:
         """The sources that were ever audited."""

@@ -37,28 +37,28 @@ class SparkTables:
 
     def __init__(self, spark: SparkSession, path: str, database: str | None = None) -> None:
         self.path = path
-        self._spark, self._database = spark, database
+        self.spark, self._database = spark, database
 
     def version(self, table: Table) -> int | None:
         """See `Tables.version`."""
-        version = int(self._snapshot(table).version())
+        version = int(self.snapshot(table).version())
         return None if version < 0 else version
 
     def catalog_version(self, table: Table) -> int | None:
         """See `Tables.catalog_version`."""
-        snapshot = self._snapshot(table)
+        snapshot = self.snapshot(table)
         if snapshot.version() < 0:
             return None
-        jvm: Any = self._spark.sparkContext._jvm
+        jvm: Any = self.spark.sparkContext._jvm
         properties = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
-        return version_of(self._place(table), dict(properties))
+        return version_of(self.place(table), dict(properties))
 
     def make(self, table: Table) -> None:
         """See `Tables.make`. A table of an older version is brought to this one."""
-        place = self._place(table)
-        while_others_commit(place, self._lock_place, MakingTable(self._spark, place, table))
+        place = self.place(table)
+        while_others_commit(place, self.lock_place, MakingTable(self.spark, place, table))
         if self._database is not None:
-            register(self._spark, self._database, table, place)
+            register(self.spark, self._database, table, place)
 
     def read(
         self,
@@ -69,12 +69,12 @@ class SparkTables:
     ) -> pa.Table:
         """See `Tables.read`."""
         schema = table.schema(names)
-        if version is None and self._snapshot(table).version() < 0:
+        if version is None and self.snapshot(table).version() < 0:
             return schema.empty_table()
-        reader = self._spark.read.format("delta")
+        reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        rows = reader.load(self._place(table))
+        rows = reader.load(self.place(table))
         for condition in where:
             rows = rows.where(_as_column(condition))
         return rows.select(*schema.names).toArrow().cast(schema)
@@ -104,50 +104,51 @@ class SparkTables:
             if not changed.is_empty:
                 # On a local disk the lock is held. Elsewhere another writer may have committed since the read.
                 if self.version(table) != version:
-                    raise TableChangedError(self._place(table))
+                    raise TableChangedError(self.place(table))
                 self._merge(table, changed)
             return changed.counted
 
-        return while_others_commit(self._place(table), self._lock_place, commit)
+        return while_others_commit(self.place(table), self.lock_place, commit)
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
         """See `Tables.append`."""
         addition = TableChange.adding(table, pa.table(rows))
         if self.version(table) is None:
             self.make(table)
-        while_others_commit(self._place(table), self._lock_place, lambda: self._merge(table, addition))
+        while_others_commit(self.place(table), self.lock_place, lambda: self._merge(table, addition))
 
     @property
-    def _lock_place(self) -> str:
+    def lock_place(self) -> str:
         """Where `kidxlib.tables.commit_lock` finds the catalog: its path where that is a local one, else its URL.
 
         Hadoop decides, as a path without a scheme may be one of HDFS.
         """
-        directory, file_system = hadoop_path(self._spark, self.path)
+        directory, file_system = hadoop_path(self.spark, self.path)
         uri = file_system.makeQualified(directory).toUri()
         return str(uri.getPath() if uri.getScheme() == "file" else uri.toString())
 
-    def _place(self, table: Table) -> str:
+    def place(self, table: Table) -> str:
+        """The directory or URL of a table."""
         return f"{self.path}/{table.name}"
 
-    def _snapshot(self, table: Table) -> Any:
+    def snapshot(self, table: Table) -> Any:
         """Delta's own snapshot of the latest version, without a query; of version −1 where there is no table."""
-        jvm: Any = self._spark.sparkContext._jvm
+        jvm: Any = self.spark.sparkContext._jvm
         nothing = jvm.scala.Option.empty()
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._place(table))
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.place(table))
         return log.update(False, nothing, nothing)
 
     def _merge(self, table: Table, change: TableChange) -> None:
-        target = DeltaTable.forPath(self._spark, self._place(table)).alias("old")
+        target = DeltaTable.forPath(self.spark, self.place(table)).alias("old")
         values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
-        written = in_order(of_arrow(self._spark, pa.concat_tables([change.inserts, change.updates])), table)
+        written = in_order(of_arrow(self.spark, pa.concat_tables([change.inserts, change.updates])), table)
         if not change.deletes.num_rows:
             merge = target.merge(written.alias("new"), same_key(table))
             if change.updates.num_rows:  # a merge that only inserts is a simpler one
                 merge = merge.whenMatchedUpdate(set=values)
             merge.whenNotMatchedInsert(values=values).execute()
             return
-        deletes = of_arrow(self._spark, change.deletes.select(table.key)).withColumn(_DELETED, F.lit(True))
+        deletes = of_arrow(self.spark, change.deletes.select(table.key)).withColumn(_DELETED, F.lit(True))
         rows = written.withColumn(_DELETED, F.lit(False)).unionByName(deletes, allowMissingColumns=True)
         merge = target.merge(rows.alias("new"), same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
         merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()

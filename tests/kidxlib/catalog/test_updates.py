@@ -77,6 +77,7 @@ def kind(schema: pa.Schema, name: str) -> pa.Schema:
     return pa.schema(list(schema.field(name).type))
 
 
+OF_INDEXES: Final = kind(COMPACTED, "compacted")
 #: The same with the columns that are never null.
 SCANNED_SEGMENT: Final = pa.schema([column.field for column in PublishedSegmentRow.columns()])
 
@@ -215,7 +216,9 @@ def test_finished(known: Rows, found: Rows) -> None:
 @FEW
 @given(
     known=KNOWN,
-    changed=rows_of(COMPACTED, SEGMENTS.key, st.fixed_dictionaries({"log_mtime_ns": st.sampled_from([None, 0])})),
+    changed=rows_of(
+        kind(COMPACTED, "compacted"), SEGMENTS.key, st.fixed_dictionaries({"log_mtime_ns": st.sampled_from([None, 0])})
+    ),
 )
 def test_coarsened_and_deleted(known: Rows, changed: Rows) -> None:
     found = [{**row, "interval_bytes": 99, "action": "coarsen"} for row in changed]
@@ -232,13 +235,13 @@ def test_coarsened_and_deleted(known: Rows, changed: Rows) -> None:
         else row
         for key, row in before.items()
     }
-    after, counted = applied(SEGMENTS, known, updates.coarsened, {"compacted": table_of(found, COMPACTED)})
+    after, counted = applied(SEGMENTS, known, updates.coarsened, {"compacted": table_of(found, OF_INDEXES)})
     assert (after, counted) == (in_order(expected), len(same))
 
     gone = {key for key in at if key in before and before[key]["status"] != Status.DELETED}
     deleted = {"status": Status.DELETED.value, "active": False, "deleted_at": NOW}
     expected = {key: {**row, **deleted} if key in gone else row for key, row in before.items()}
-    of_keys = {"segment": table_of(found, COMPACTED).select(SEGMENTS.key)}
+    of_keys = {"segment": table_of(found, OF_INDEXES).select(SEGMENTS.key)}
     after, counted = applied(SEGMENTS, known, partial(updates.deleted, now=NOW), of_keys)
     assert (after, counted) == (in_order(expected), len(gone))
 

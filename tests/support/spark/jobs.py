@@ -28,7 +28,9 @@ from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.build import build as kidx_build
+from kidxlib.cli.compact import compact as kidx_compact
 from kidxlib.cli.retention import retention as kidx_retention
+from kidxlib.cli.tables import tables as kidx_tables
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.terminal import without_progress
@@ -94,6 +96,16 @@ def compact_here(*arguments: str | Path) -> Ended:
     """Run compact_index within this process."""
     use_pips_spark()
     return run_here(compact_index, *arguments)
+
+
+def kidx_compact_here(*arguments: str | Path) -> Ended:
+    """Run `kidx compact` within this process."""
+    return run_here(kidx_compact, *arguments)
+
+
+def kidx_tables_here(*arguments: str | Path) -> Ended:
+    """Run `kidx tables` within this process."""
+    return run_here(kidx_tables, *arguments)
 
 
 def seek_here(*arguments: str | Path) -> Ended:

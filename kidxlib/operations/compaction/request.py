@@ -1,4 +1,4 @@
-"""What a run of `compact_index` is asked for: options, settings and the policy file, put together and checked."""
+"""What a compaction is asked for: options, settings and the policy file, put together and checked."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
 
 from kidxlib.compaction.orphans import Delays
 from kidxlib.compaction.policy import CompactionPolicy, Expiry, Rule
 from kidxlib.compaction.policy_file import read_compaction_policy
 from kidxlib.compaction.task import CompactionOptions
 from kidxlib.errors import UsageError
+from kidxlib.operations.maintenance.request import ensure_vacuum_spares_runs
 from kidxlib.run.context import RunContext
 from kidxlib.run.options import DELETE_DELAY, parse_option
 from kidxlib.run.settings import read_settings
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.times import parse_duration, to_ms
 
-#: How long VACUUM keeps files that a table does not need any more, for those who began to read it before. Delta takes
-#: that from the table (`delta.deletedFileRetentionDuration`, which ours have at its default) and from nowhere else.
-VACUUM_KEEPS: Final = timedelta(days=7)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CliOptions:
+class CompactIndexOptions:
     """The options as they were given; None, empty or False where they were not."""
 
     catalog: str | None
@@ -63,7 +59,7 @@ class CompactionRequest:
     apply: bool
 
 
-def compaction_request(options: CliOptions) -> CompactionRequest:
+def compaction_request(options: CompactIndexOptions) -> CompactionRequest:
     """Put options, settings and the policy together.
 
     Raises:
@@ -78,12 +74,8 @@ def compaction_request(options: CliOptions) -> CompactionRequest:
         raise UsageError(
             "nothing to do; give --trim, --orphans, --tables, --interval-bytes, or a --policy with a [[rule]]"
         )
-    if options.tables and longest_run > VACUUM_KEEPS:
-        keeps = VACUUM_KEEPS // timedelta(hours=1)
-        raise UsageError(
-            f"--tables: VACUUM removes files that a run of more than {keeps} hours still reads; longest_run_hours is "
-            f"{settings.build.longest_run_hours} in the settings, expected {keeps} at most"
-        )
+    if options.tables:
+        ensure_vacuum_spares_runs("--tables", settings)
     files = CompactionOptions(
         policy=policy,
         trim=options.trim,
@@ -105,7 +97,7 @@ def compaction_request(options: CliOptions) -> CompactionRequest:
     )
 
 
-def _policy(options: CliOptions) -> CompactionPolicy:
+def _policy(options: CompactIndexOptions) -> CompactionPolicy:
     for wrong, message in (
         (
             options.policy is not None and options.interval_bytes is not None,

@@ -1,1 +1,0 @@
-"""`compact_index`: request, index files on executors, the tables' own upkeep, report."""

@@ -1,0 +1,121 @@
+"""Partitions that a worker compacts, each from the catalog's rows of its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from kidxlib.build.directories import index_directory, segments_directory
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results import CompactedFile
+from kidxlib.catalog.segment_views import SegmentToCompact
+from kidxlib.catalog.segments import IndexFacts, LogVersion
+from kidxlib.compaction.change import Change
+from kidxlib.compaction.partition import compact
+from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.engine.shared_rows import SharedRows
+from kidxlib.engine.work import ItemRows
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.recovery.outcome import ABSENT
+from kidxlib.storage.location import location
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsToCompact:
+    """Some partitions, and what is known of their segments.
+
+    Attributes:
+        rows: keys and the columns of `SegmentToCompact`, each partition's in one piece and segments in order.
+        log_bytes: of the logs that are there.
+    """
+
+    rows: SharedRows
+    log_bytes: int
+
+
+def compact_partitions(
+    shares: Iterable[PartitionsToCompact],
+    use_mmap: bool,
+    *,
+    sources: Mapping[str, str],
+    options: CompactionOptions,
+    mode: Mode,
+) -> Iterator[ItemRows]:
+    """Rows of `COMPACTED`. Done again, `Mode.APPLY` gives the same files and rows, but for their `outcome`.
+
+    Args:
+        sources: their paths by name.
+    """
+    for share in shares:
+        tasks = (task for task in _tasks(share.rows.batches(), sources) if task is not None)
+        for change in compact(tasks, options, mode, use_mmap):
+            yield ItemRows(rows=[{"compacted": _row(change)}])
+
+
+def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Iterator[CompactionTask | None]:
+    segments = (
+        ((key["source"], key["topic"], key["partition"]), segment)
+        for batch in batches
+        for key, segment in zip(batch.select(PARTITIONS.key).to_pylist(), SegmentToCompact.of_arrow(batch), strict=True)
+    )
+    for key, of_partition in groupby(segments, key=itemgetter(0)):
+        yield compaction_task(key, [segment for _, segment in of_partition], sources)
+
+
+def compaction_task(
+    key: PartitionKey, segments: Sequence[SegmentToCompact], sources: Mapping[str, str]
+) -> CompactionTask | None:
+    """A partition; None where its rows do not say where its index files are."""
+    source, topic, number = key
+    partition = TopicPartition(topic, number)
+    # Rows of segments that are gone tell of where things were.
+    present = [segment for segment in segments if segment.status not in ABSENT] or segments
+    directory = index_directory(partition, [segment.index_directory for segment in present])
+    if directory is None:
+        return None
+    path = sources.get(source)
+    logs = {segment.base_offset: segment.log_path for segment in present}
+    return CompactionTask(
+        key=key,
+        segments_directory=None if path is None else segments_directory(location(path), partition, logs),
+        index_directory=directory,
+        segments=tuple(segments),
+    )
+
+
+def _row(change: Change) -> dict[str, Any]:
+    """A change as a row of `COMPACTED`."""
+    file, coarsened = _file(change).values(), change.coarsened
+    if coarsened is None:
+        return file
+    indexes = IndexFacts.of_files(coarsened.interval_after, coarsened.offset_index, coarsened.time_index)
+    return {**file, **indexes.values(), **LogVersion.of_file(coarsened.version).values()}
+
+
+def _file(change: Change) -> CompactedFile:
+    source, topic, partition = change.key
+    coarsened = change.coarsened
+    before, after = (coarsened.cost_before, coarsened.cost_after) if coarsened is not None else (None, None)
+    return CompactedFile(
+        source=source,
+        topic=topic,
+        partition=partition,
+        base_offset=change.base_offset,
+        action=change.action.value,
+        outcome=change.outcome.value,
+        reason=change.reason,
+        path=change.place.path,
+        log_dir=change.place.log_dir,
+        bytes_before=change.bytes_before,
+        bytes_after=change.bytes_after,
+        interval_before=None if coarsened is None else coarsened.interval_before,
+        mean_scan_bytes_before=None if before is None else before.mean,
+        max_scan_bytes_before=None if before is None else before.most,
+        mean_scan_bytes_after=None if after is None else after.mean,
+        max_scan_bytes_after=None if after is None else after.most,
+    )

@@ -1,0 +1,147 @@
+"""The rows of a table in files of one size, each cut where the table's order has its rows side by side.
+
+delta-rs' own ways do not give that: its Z-order interleaves the bytes of texts, of which names of topics have many in
+common, and what it writes from a stream is cut in the order in which its threads come to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem
+
+from kidxlib.catalog.conditions import literal
+from kidxlib.catalog.matching import Values
+from kidxlib.catalog.rows import Table
+from kidxlib.tables.layout import FILE_BYTES
+
+#: So many files are read, sorted and written at a time: some 300,000 segments, which take 300 MB of memory.
+FILES_AT_ONCE: Final = 4
+#: Readers leave out groups of rows, too, by the statistics in the file.
+_ROWS_PER_GROUP: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Rows from one key on and before another, in some order of columns that are never null.
+
+    Attributes:
+        names: the columns of the order.
+        first: where it begins; empty for the first of all rows.
+        end: where the next one begins; empty for none.
+        files: how many files its rows are to fill.
+    """
+
+    names: tuple[str, ...]
+    first: tuple[str | int, ...]
+    end: tuple[str | int, ...]
+    files: int
+
+    @property
+    def sql(self) -> str:
+        """The condition as DataFusion reads it. Its beginning is of a kind by which that leaves out files."""
+        parts = list(self._bounds())
+        parts += [_from(self.names, self.first)] if self.first else []
+        parts += [f"NOT {_from(self.names, self.end)}"] if self.end else []
+        return " AND ".join(parts) or "true"
+
+    def _bounds(self) -> Iterator[str]:
+        for number, name in enumerate(self.names):
+            if self.first:
+                yield f'"{name}" >= {literal(self.first[number])}'
+            if self.end:
+                yield f'"{name}" <= {literal(self.end[number])}'
+            if self.first[: number + 1] != self.end[: number + 1]:
+                break
+
+
+@dataclass(frozen=True, slots=True)
+class SortedFile:
+    """A file that was written, and is not yet of the table.
+
+    Attributes:
+        name: below the table's directory.
+        size: in bytes.
+        statistics: what Delta's log says of its rows, as JSON.
+    """
+
+    name: str
+    size: int
+    statistics: str
+
+
+def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int) -> list[KeyRange]:
+    """A table cut into ranges of so many files as fit into memory.
+
+    Args:
+        keys: the columns `order` of all rows.
+        table_bytes: of the files that the rows are in.
+    """
+    files = max(1, min(-(-table_bytes // FILE_BYTES), keys.num_rows))
+    starts = range(0, files, FILES_AT_ONCE)
+    in_order = keys.select(order).sort_by([(name, "ascending") for name in order])
+    heads = in_order.take(pa.array([keys.num_rows * start // files for start in starts[1:]], pa.int64()))
+    firsts = [(), *(tuple(head.values()) for head in heads.to_pylist()), ()]
+    return [
+        KeyRange(tuple(order), first, end, min(FILES_AT_ONCE, files - start))
+        for (first, end), start in zip(itertools.pairwise(firsts), starts, strict=True)
+    ]
+
+
+def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) -> Iterator[SortedFile]:
+    """Write some rows into new files of about as many rows each.
+
+    Args:
+        place: the table's directory.
+        rows: whole rows, in any order.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    in_order = rows.sort_by([(name, "ascending") for name in table.order])
+    for number in range(files):
+        start, end = (in_order.num_rows * each // files for each in (number, number + 1))
+        if start == end:
+            continue
+        part, name = in_order.slice(start, end - start), f"part-{number:05}-{uuid.uuid4()}-c000.zstd.parquet"
+        pq.write_table(part, name, filesystem=place, compression="zstd", row_group_size=_ROWS_PER_GROUP)
+        yield SortedFile(name, place.get_file_info(name).size, _statistics(table, part))
+
+
+def _statistics(table: Table, rows: pa.Table) -> str:
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    for name in table.statistics:
+        bounds: Values = pc.min_max(rows[name])
+        if bounds["min"].is_valid:
+            # Delta's log has milliseconds, and these have microseconds.
+            least[name] = _in_log(bounds["min"].as_py())
+            greatest[name] = _in_log(bounds["max"].as_py(), timedelta(microseconds=999))
+    counts = {name: rows[name].null_count for name in table.statistics}
+    return json.dumps(
+        {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": counts},
+        ensure_ascii=False,
+    )
+
+
+def _in_log(value: str | int | datetime, rounding: timedelta = timedelta(0)) -> str | int:
+    if not isinstance(value, datetime):
+        return value
+    return (value.astimezone(UTC) + rounding).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _from(names: Sequence[str], values: Sequence[str | int]) -> str:
+    """Whether a row is the one with these values, or comes after it."""
+    name, value = names[0], literal(values[0])
+    if len(names) == 1:
+        return f'"{name}" >= {value}'
+    return f'("{name}" > {value} OR ("{name}" = {value} AND {_from(names[1:], values[1:])}))'

@@ -1,0 +1,78 @@
+"""The upkeep of tables through Spark, where delta-rs reaches none: what it sees, and what it changes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+
+from jobs.common.catalog.by_rows import MaintenanceByRows
+from jobs.common.catalog.spark_maintenance import SparkMaintenance
+from jobs.common.catalog.spark_tables import SparkTables
+from jobs.common.spark.session import session
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.maintenance.table_state import table_state
+from kidxlib.tables.delta_maintenance import DeltaMaintenance
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.catalog import append_rows
+from tests.support.spark.jobs import use_pips_spark
+
+_MONTH: Final = 30 * 24 * 3600
+
+
+def test_it_sees_and_changes_what_delta_rs_does(tmp_path: Path) -> None:
+    for number in range(4):
+        append_rows(
+            tmp_path, SEGMENTS, *({"topic": f"t{number}", "partition": each, "base_offset": 9} for each in range(3))
+        )
+        append_rows(tmp_path, BUILDS, {"build_id": str(number)})
+    driver = DeltaTables(str(tmp_path))
+    old, young = (tmp_path / "segments" / f"of-a-killed-commit-{age}.parquet" for age in ("old", "young"))
+    for stray in (old, young):
+        stray.write_bytes(b"never committed")
+    os.utime(old, (time.time() - _MONTH,) * 2)
+    use_pips_spark()
+    with session("test") as spark:
+        tables = SparkTables(spark, str(tmp_path))
+        by_spark, by_driver = SparkMaintenance(tables), DeltaMaintenance(driver)
+        for table in (SEGMENTS, BUILDS):
+            found, expected = (each.files(table).sort_by("path") for each in (by_spark, by_driver))
+            assert found.to_pylist() == expected.to_pylist() and found.num_rows == 4
+        assert table_state(by_spark, SEGMENTS).needs_rewrite
+        by_spark.expire(SEGMENTS, lambda: driver.read(SEGMENTS, ["topic"]).slice(0, 1))
+        assert len(set(driver.read(SEGMENTS, ["topic"])["topic"].to_pylist())) == 3
+        assert driver.read(SEGMENTS).num_rows == 9
+        rows = {table: sorted(map(str, driver.read(table).to_pylist())) for table in (SEGMENTS, BUILDS)}
+        for table in (SEGMENTS, BUILDS):
+            by_spark.rewrite(table)
+            assert by_spark.files(table).num_rows == 1
+            assert not table_state(by_spark, table).needs_rewrite
+            assert sorted(map(str, driver.read(table).to_pylist())) == rows[table]
+        for apply in (False, True):
+            assert (by_spark.vacuum(SEGMENTS, apply=apply), by_spark.vacuum(BUILDS, apply=apply)) == (1, 0)
+        assert (old.exists(), young.exists()) == (False, True)
+        assert by_spark.vacuum(SEGMENTS, apply=False) == 0
+
+
+def test_the_driver_writes_small_tables_anew_and_spark_large_ones(tmp_path: Path) -> None:
+    tables = DeltaTables(str(tmp_path))
+    use_pips_spark()
+    with session("test") as spark:
+        for rows_max, operation in ((5, "WRITE"), (4, "OPTIMIZE")):
+            append_rows(tmp_path, SEGMENTS, {"topic": "t", "partition": rows_max, "base_offset": 0})
+            append_rows(tmp_path, SEGMENTS, *({"topic": "t", "partition": rows_max, "base_offset": n} for n in (1, 2)))
+            started: list[SparkMaintenance] = []
+
+            def by_spark(started: list[SparkMaintenance] = started) -> SparkMaintenance:
+                started.append(SparkMaintenance(SparkTables(spark, str(tmp_path))))
+                return started[-1]
+
+            MaintenanceByRows(DeltaMaintenance(tables), by_spark, rows_max).rewrite(SEGMENTS)
+            assert len(started) == (operation == "OPTIMIZE")
+            assert DeltaTable(tmp_path / "segments").history(1)[0]["operation"] == operation
+            assert DeltaMaintenance(tables).files(SEGMENTS).num_rows == 1
+    assert tables.read(SEGMENTS).num_rows == 6
