@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,9 @@ class Staged(Protocol):
             names: of columns; None for all.
         """
 
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """The rows of one kind in the order of the units, and as each gave them."""
+
     def found(self, *kinds: str) -> Found:
         """All rows of some kinds."""
 
@@ -36,7 +39,7 @@ class StagedFiles:
     """Rows in files that this process can read.
 
     Attributes:
-        files: paths; those of units that were not done are not among them.
+        files: paths, in the order of the units; those of units that were not done are not among them.
     """
 
     files: Sequence[str]
@@ -46,6 +49,13 @@ class StagedFiles:
         """See `Staged.rows`."""
         schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
         return pa.concat_tables([schema.empty_table(), *(_rows_of(file, kind, schema) for file in self.files)])
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """See `Staged.batches`."""
+        for file in self.files:
+            with pq.ParquetFile(file) as opened:
+                for batch in opened.iter_batches(columns=[kind]):
+                    yield batch_of_kind(batch.column(kind))
 
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""
@@ -64,3 +74,13 @@ def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
     filled: Values = column.filter(column.is_valid())
     parts = [pa.Table.from_arrays(part.flatten(), schema.names) for part in filled.chunks]
     return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
+
+
+def batch_of_kind(rows: Values) -> pa.RecordBatch:
+    """The rows of one kind, of a column that has them.
+
+    Args:
+        rows: an array of structs, null where the row is of another kind.
+    """
+    filled = rows.filter(rows.is_valid()) if rows.null_count else rows
+    return pa.RecordBatch.from_struct_array(filled)

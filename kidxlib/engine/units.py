@@ -50,7 +50,7 @@ def units_of(work: Work[Any], directory: Path) -> list[Unit]:
     with writing_in(directory.parent):
         directory.mkdir(parents=True)
     return [
-        Unit(items, work.do, work.schema, str(directory / f"{number}.parquet"))
+        Unit(items, work.do, work.schema, str(directory / f"{number:06}.parquet"))
         for number, items in enumerate(work.units)
     ]
 
