@@ -32,7 +32,7 @@ from kidxlib.terminal.command import run
 from kidxlib.terminal.console import note
 
 #: Those that record targets, in an order in which each has what it takes of others.
-WITH_TARGETS: Final = (scan, cold, job, small_segments, worker_memory, start_up, incremental, planning, growth)
+WITH_TARGETS: Final = (scan, cold, job, small_segments, worker_memory, start_up, incremental, planning, growth, seek)
 
 
 @click.group()
@@ -64,7 +64,6 @@ for command in (
     pages,
     pictures,
     retention,
-    seek,
 ):
     benchmarks.add_command(command)
 

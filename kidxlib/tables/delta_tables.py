@@ -116,7 +116,7 @@ class DeltaTables:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
+            raise CatalogError(f"{self._place(table)}: cannot be read: {one_line(error)}") from error
         self._catalog_version(table, delta)
         return delta
 
@@ -137,7 +137,7 @@ class DeltaTables:
             rows = query.execute(f"SELECT {chosen} FROM rows WHERE {sql_of(where)}")
             return pa.RecordBatchReader.from_stream(rows).read_all().cast(schema)
         except (DeltaError, OSError, pa.ArrowException) as error:
-            raise CatalogError(f"{self._place(table)}: cannot be read: {_one_line(error)}") from error
+            raise CatalogError(f"{self._place(table)}: cannot be read: {one_line(error)}") from error
 
     def _place(self, table: Table) -> str:
         return f"{self.path}/{table.name}"
@@ -186,7 +186,7 @@ class DeltaTables:
             if (delta := self._open(table)) is not None:  # in an object store, where there is no lock
                 return delta
             raise CatalogError(
-                f"{self._place(table)}: cannot make the table {table.name}: {_one_line(error)}"
+                f"{self._place(table)}: cannot make the table {table.name}: {one_line(error)}"
             ) from error
 
     def _not_ours(self, table: Table) -> str | None:
@@ -205,7 +205,7 @@ class DeltaTables:
         except CommitFailedError:
             return False
         except (DeltaError, OSError) as error:
-            raise CatalogError(f"{self._place(table)}: cannot be written: {_one_line(error)}") from error
+            raise CatalogError(f"{self._place(table)}: cannot be written: {one_line(error)}") from error
         return True
 
 
@@ -252,7 +252,7 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in table.order])
 
 
-def _one_line(error: Exception) -> str:
-    """Without colours, and without the frames of a stack that Rust adds in lines of their own."""
+def one_line(error: Exception) -> str:
+    """An error of delta-rs without colours, and without the frames of a stack that Rust adds in lines of their own."""
     lines = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()
     return " ".join(line.strip() for line in lines if not re.match(r"\s*(at |[0-9]+: )", line))

@@ -28,6 +28,7 @@ from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.build import build as kidx_build
+from kidxlib.cli.seek import seek as kidx_seek
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.terminal import without_progress
@@ -59,6 +60,11 @@ def build_here(*arguments: str | Path) -> Ended:
 def kidx_build_here(*arguments: str | Path) -> Ended:
     """Run `kidx build` with the same options within this process. Its workers are processes of their own."""
     return run_here(kidx_build, *arguments)
+
+
+def kidx_seek_here(*arguments: str | Path) -> Ended:
+    """Run `kidx seek` within this process. Its workers are processes of their own."""
+    return run_here(kidx_seek, *arguments)
 
 
 #: Either of them.
