@@ -35,7 +35,7 @@ from kidxlib.terminal.console import note
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
     *(scan, cold, job, small_segments, worker_memory, start_up),
-    *(incremental, planning, retention, growth),
+    *(incremental, planning, retention, growth, seek),
 )
 
 
@@ -67,7 +67,6 @@ for command in (
     lookup,
     pages,
     pictures,
-    seek,
     skipping,
 ):
     benchmarks.add_command(command)

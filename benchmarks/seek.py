@@ -1,16 +1,17 @@
-"""A million seeks over a thousand segments: on Spark, without it on one core, and by Kafka's own classes."""
+"""A million seeks over a thousand segments: by `kidx` and on Spark, and on one core beside Kafka's own classes."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
+import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 import numpy as np
@@ -18,15 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks import machine
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.scan import BROKER_JAVA_OPTIONS
-from benchmarks.submit import PROJECT
-from jobs.common.catalog.open import existing_catalog
-from jobs.common.seek.executors import answer_on_executors
-from jobs.common.seek.partitions import cataloged_partitions
-from jobs.common.seek.query_file import read_queries
-from jobs.common.spark.session import session
+from benchmarks.submit import run_job
+from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.format import segment_files
 from kidxlib.format.topic_partition import TopicPartition
@@ -36,21 +32,23 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.opened_file import map_log, open_log
-from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.console import note
 from kidxlib.terminal.tables import print_table
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.logs import KafkaLog
-from tests.support.spark.jobs import use_pips_spark
 
 _Longs: TypeAlias = NDArray[np.int64]
 
 #: zstd, as a search by time has to look into a batch.
 _CONTENT: Final = SegmentContent(magic=2, batch_bytes=16 * 1024, codec="zstd")
-#: So many at once, as Spark hands them to the engine.
+#: So many at once.
 _AT_ONCE: Final = 10_000
 #: Enough to know what one costs; Kafka decompresses a batch for each search by time.
 _KAFKAS: Final = 20_000
 _PARTITION: Final = TopicPartition("bench", 0)
+#: More than a command answers without a worker.
+_FEW: Final = 6_000
+_KIDX: Final = Path(sys.executable).with_name("kidx")
 #: Of skewed questions, how many are about the hundredth part of the log that is its newest.
 _SKEW: Final = 0.9
 
@@ -60,11 +58,15 @@ _SKEW: Final = 0.9
 @click.option("--segment-bytes", type=click.IntRange(1024), default=1024 * 1024, show_default=True)
 @click.option("--queries", type=click.IntRange(1), default=1_000_000, show_default=True)
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of the commands.")
 @click.option("--spark/--no-spark", default=True, show_default=True, help="Whether to measure the job too.")
-def seek(segments: int, segment_bytes: int, queries: int, directory: Path, spark: bool) -> None:
+@click.option("--kafka/--no-kafka", default=True, show_default=True, help="Whether to compare with Kafka, on one core.")
+def seek(
+    segments: int, segment_bytes: int, queries: int, directory: Path, rounds: int, spark: bool, kafka: bool
+) -> None:
     """Seek by offset and by time, at random and skewed, and check that Kafka finds the same.
 
-    The job's share is what it takes with an empty catalog, where the engine has nothing to do.
+    Then let `kidx seek` and the job answer all of them from a file.
     """
     place = directory / f"seek-{segments}x{segment_bytes}"
     log_directory = place / "kafka-logs" / _PARTITION.directory
@@ -72,12 +74,8 @@ def seek(segments: int, segment_bytes: int, queries: int, directory: Path, spark
         note(f"writing {segments} segments below {log_directory} …")
         _write_log(log_directory, segments, segment_bytes)
     targets = _targets(Seeker.of_directory(log_directory), queries // 2)
-    report: dict[str, Any] = {"machine": machine.describe(), "engine": _engines(log_directory, targets)}
-    if spark:
-        report["job"] = _jobs(place, targets)
-    result = directory / "seek.json"
-    result.write_text(json.dumps(report, indent=2) + "\n")
-    print_line(f"all figures: {result}")
+    engine = _engines(log_directory, targets) if kafka else {}
+    record(directory, "seek", _commands(place, targets, rounds, spark=spark), engine=engine)
 
 
 def _write_log(directory: Path, segments: int, segment_bytes: int) -> None:
@@ -188,44 +186,48 @@ def _timed(work: Callable[[], int]) -> tuple[float, int]:
     return time.perf_counter() - start, result
 
 
-def _jobs(place: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[str, dict[str, float]]:
-    """The job's part on executors, from a Parquet file to a Parquet file, with and without an engine."""
+def _commands(place: Path, targets: dict[str, tuple[str, _Longs]], rounds: int, *, spark: bool) -> list[Target]:
+    """Whole commands, from a Parquet file to a Parquet directory, and beside them their start-up: the same with the
+    fewest questions that workers are started for. The rest is lookups and answers alone.
+    """
     catalog = place / "catalog"
     if not catalog.exists():
         places = ("--source", f"bench={place / 'kafka-logs'}", "--index-dir", place / "index", "--catalog", catalog)
-        subprocess.run([PROJECT / "spark-submit.sh", "build_index", *places], check=True)
-    questions, answers = place / "queries.parquet", place / "answers.parquet"
-    kinds = ("random", "skewed")
-    report = {}
-    use_pips_spark()
-    with session("benchmark") as spark:
-        known = cataloged_partitions(existing_catalog(spark, str(catalog.resolve()), None), [_PARTITION], None)
-        for kind in kinds:
-            asked = [each for name, each in targets.items() if name.endswith(kind)]
-            _write_queries(questions, asked)
-            count = sum(len(each) for _, each in asked)
-            of: dict[str, float] = {"queries": count}
-            for name, partitions in (("warming up", known), ("seconds", known), ("spark_seconds", {})):
+        subprocess.run([_KIDX, "build", *places], check=True)
+    questions = {kind: place / f"{kind}.parquet" for kind in ("random", "skewed", "few")}
+    for kind in ("random", "skewed"):
+        _write_queries(questions[kind], [each for name, each in targets.items() if name.endswith(kind)])
+    pq.write_table(pq.read_table(questions["random"]).slice(0, _FEW), questions["few"])
+    engines: dict[str, Callable[..., float]] = {"kidx seek": _run_kidx}
+    if spark:
+        engines["the job"] = _run_job
+    found = []
+    for engine, run in engines.items():
+        seconds: dict[str, list[float]] = {kind: [] for kind in questions}
+        for _ in range(rounds):
+            for kind, path in questions.items():
+                answers = place / "answers.parquet"
                 shutil.rmtree(answers, ignore_errors=True)
-                start = time.perf_counter()
-                queries = read_queries(spark, str(questions.resolve())).drop("wrong")
-                answer_on_executors(queries, count, partitions).write.parquet(str(answers.resolve()))
-                of[name] = time.perf_counter() - start
-            report[kind] = of
-    rows = [
-        (
-            kind,
-            int(of["queries"]),
-            f"{of['seconds']:.1f}",
-            f"{of['queries'] / of['seconds']:,.0f}",
-            f"{of['spark_seconds']:.1f}",
-            f"{of['spark_seconds'] / of['seconds']:.0%}",
-        )
-        for kind, of in report.items()
-    ]
-    columns = ("half offsets, half times", "queries", "seconds", "a second", "of these Spark", "share")
-    print_table("the job", columns, rows, text_columns=1)
-    return report
+                seconds[kind].append(run("--catalog", catalog, "--queries", path, "--output", answers))
+        start_up = statistics.median(seconds["few"])
+        found.append(Target(name=f"{engine}: start-up, with {_FEW:,} questions", unit="s", values=seconds["few"]))
+        for kind in ("random", "skewed"):
+            count = pq.read_metadata(questions[kind]).num_rows
+            of = f"{engine}: {count:,} questions, {kind}"
+            found.append(Target(name=f"{of}, the whole command", unit="s", values=seconds[kind]))
+            alone = [each - start_up for each in seconds[kind]]
+            found.append(Target(name=f"{of}, lookups and answers alone", unit="s", values=alone, at_most=7))
+    return found
+
+
+def _run_kidx(*arguments: str | Path) -> float:
+    start = time.perf_counter()
+    subprocess.run([_KIDX, "seek", *arguments], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def _run_job(*arguments: str | Path) -> float:
+    return run_job("seek", *arguments).seconds
 
 
 def _write_queries(path: Path, asked: list[tuple[str, _Longs]]) -> None:

@@ -20,6 +20,10 @@ class UsageError(KidxError):
     """Options, settings or inputs are wrong; nothing was done. Commands exit with 2."""
 
 
+class NotReadHereError(UsageError):
+    """A file or table of questions that this process cannot read, and Spark perhaps can."""
+
+
 class NoSegmentsError(KidxError):
     """A log is opened that has no segments."""
 
@@ -134,6 +138,10 @@ class SnapshotError(KidxError):
 
 class CatalogError(KidxError):
     """The catalog cannot be read or written by this version of the code."""
+
+
+class NoDeltaTableError(CatalogError):
+    """There is no Delta table where one is expected."""
 
 
 class PublishError(KidxError):

@@ -68,8 +68,10 @@ def open_spark(
             "delta": metadata.version("delta-spark"),
             "deltalake": metadata.version("deltalake"),
         }
-        # In a store, rows come back from executors as they are: Spark alone has no client to write there.
-        staging = None if is_object(tables.path) else f"{tables.path}/{STAGING}"
+        # Who changes nothing may have a catalog that cannot be written. In a store, rows come back from executors as
+        # they are: Spark alone has no client to write there.
+        is_shared = changes and not is_object(tables.path)
+        staging = f"{tables.path}/{STAGING}" if is_shared else None
         with spark_engine(session, staging, f"run-{os.urandom(8).hex()}") as engine:
             yield Backend(engine, catalog, versions)
 

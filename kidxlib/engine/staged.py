@@ -25,7 +25,7 @@ class Staged(Protocol):
         """
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """All rows of one kind, a part at a time: where they would be too many at once."""
+        """The rows of one kind in the order of the units, and as each gave them."""
 
     def found(self, *kinds: str) -> Found:
         """All rows of some kinds."""
@@ -39,7 +39,7 @@ class StagedFiles:
     """Rows in files that this process can read.
 
     Attributes:
-        files: paths; those of units that were not done are not among them.
+        files: paths, in the order of the units; those of units that were not done are not among them.
     """
 
     files: Sequence[str]
@@ -51,10 +51,11 @@ class StagedFiles:
         return pa.concat_tables([schema.empty_table(), *(_rows_of(file, kind, schema) for file in self.files)])
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """See `Staged.batches`. They are read a file at a time."""
-        schema = pa.schema(list(self.schema.field(kind).type))
+        """See `Staged.batches`."""
         for file in self.files:
-            yield from _rows_of(file, kind, schema).to_batches()
+            with pq.ParquetFile(file) as opened:
+                for batch in opened.iter_batches(columns=[kind]):
+                    yield batch_of_kind(batch.column(kind))
 
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""
@@ -73,3 +74,13 @@ def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
     filled: Values = column.filter(column.is_valid())
     parts = [pa.Table.from_arrays(part.flatten(), schema.names) for part in filled.chunks]
     return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
+
+
+def batch_of_kind(rows: Values) -> pa.RecordBatch:
+    """The rows of one kind, of a column that has them.
+
+    Args:
+        rows: an array of structs, null where the row is of another kind.
+    """
+    filled = rows.filter(rows.is_valid()) if rows.null_count else rows
+    return pa.RecordBatch.from_struct_array(filled)

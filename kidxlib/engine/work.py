@@ -13,7 +13,7 @@ from kidxlib.storage.location import Location
 Item = TypeVar("Item")
 
 #: A process takes a second to start; in that time one reads some hundred MB, or publishes the indexes of 100 segments.
-_SMALL_BYTES: Final = 64 * 1024 * 1024
+SMALL_BYTES: Final = 64 * 1024 * 1024
 _SMALL_ITEMS: Final = 100
 
 
@@ -59,4 +59,4 @@ class Work(Generic[Item]):
     def is_small(self) -> bool:
         """Whether it is done sooner than workers start."""
         items = sum(map(len, self.units))
-        return self.bytes is not None and self.bytes <= _SMALL_BYTES and items <= _SMALL_ITEMS
+        return self.bytes is not None and self.bytes <= SMALL_BYTES and items <= _SMALL_ITEMS

@@ -26,6 +26,12 @@ def local_path(location: str) -> str:
     return unquote(urlsplit(location).path) if location.startswith("file:") else location
 
 
+def absolute(location: str) -> str:
+    """A path as workers know it, whatever directory the command was given in; a URL as it is."""
+    path = local_path(location)
+    return path if "://" in path else os.path.realpath(path)
+
+
 def ensure_catalog_exists(path: str) -> None:
     """Say before Spark is started that no catalog is there, as far as this machine can tell.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from kidxlib.errors import UsageError
-from kidxlib.run.catalog_place import ensure_catalog_exists, local_path
+from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
 from kidxlib.run.options import parse_option
 from kidxlib.times import parse_time
 
@@ -83,9 +82,3 @@ class RunContext:
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self
-
-
-def absolute(location: str) -> str:
-    """A path as executors know it, whatever directory the command was given in; a URL as it is."""
-    path = local_path(location)
-    return path if "://" in path else os.path.realpath(path)

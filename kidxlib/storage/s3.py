@@ -188,10 +188,22 @@ def put_object(path: ObjectPath, content: bytes) -> None:
         OSError: it was not written; what was there is untouched.
     """
     try:
-        # Not as a context: one that is left by an error publishes what was written so far.
-        stream = _store().open_output_stream(path.key, compression=None)
+        stream = output_stream(path)
         stream.write(content)
         stream.close()
+    except OSError as error:
+        raise _plain(error, path) from error
+
+
+def output_stream(path: ObjectPath) -> NativeFile:
+    """A new object that is written piece by piece. It appears once it is closed, and not as a context: one that is left
+    by an error would publish what was written so far.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    try:
+        return _store().open_output_stream(path.key, compression=None)
     except OSError as error:
         raise _plain(error, path) from error
 

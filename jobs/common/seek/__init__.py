@@ -1,1 +1,1 @@
-"""`seek`: questions from a file or a command line, answers on executors, files of answers."""
+"""`seek`: what only Spark reads and writes of questions and answers."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.counters import Counters
 from jobs.common.spark.executors import ensure_seen, may_map
@@ -46,7 +46,8 @@ def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator
 
     Args:
         staging: a directory or URL that driver and executors share, and in which the run makes one of its own; None
-            where they share none: rows then wait on the executors' disks.
+            where they share none. Rows then wait in a temporary directory of this machine, or, where executors are
+            elsewhere, on their disks.
         run: names that directory.
     """
     with scratch_directory() as scratch:
@@ -63,9 +64,13 @@ class SparkEngine:
     """
 
     def __init__(self, session: JobSession, staging: str | None, run: str, scratch: Path) -> None:
-        self._session, self._staging, self._scratch = session, staging, scratch
-        self._directory = None if staging is None else f"{staging}/{run}"
+        self._session, self._staging, self._scratch, self._run = session, staging, scratch, run
         self._shared = itertools.count()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, which starts if nobody needed it so far."""
+        return self._session.get()
 
     @property
     def cores(self) -> int:
@@ -122,6 +127,13 @@ class SparkEngine:
         elif self._directory is not None and self._session.is_started:
             directory, file_system = hadoop_path(self._session.get(), self._directory)
             file_system.delete(directory, True)
+
+    @property
+    def _directory(self) -> str | None:
+        """Where the run stages rows; None on executors' disks, and while nobody knows where executors are."""
+        if self._staging is not None:
+            return f"{self._staging}/{self._run}"
+        return str(self._scratch / self._run) if self._session.is_started and self.is_on_this_machine else None
 
     @property
     def _is_of_file_system(self) -> bool:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from jobs.common.spark.hadoop import hadoop_path
 from kidxlib.catalog.change import Found
+from kidxlib.engine.staged import batch_of_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,14 @@ class StagedBySpark:
         return of_kind.toArrow().cast(schema)
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """See `Staged.batches`. Spark gives all of them at once."""
-        yield from self.rows(kind).to_batches()
+        """See `Staged.batches`. Rows on executors' disks come task by task, in order; files are read one by one, as
+        Spark takes them by their sizes.
+        """
+        for data in [self.data] if self.path is None else self._files(self.path):
+            rows = data.where(f"{kind} IS NOT NULL").select(kind).mapInArrow(_as_bytes, "batch binary")
+            for row in rows.toLocalIterator():
+                for batch in pa.ipc.open_stream(row["batch"]):
+                    yield batch_of_kind(batch.column(kind))
 
     def found(self, *kinds: str) -> Found:
         """See `Staged.found`."""
@@ -46,3 +53,18 @@ class StagedBySpark:
         if self.path is not None:
             directory, file_system = hadoop_path(self.data.sparkSession, self.path)
             file_system.delete(directory, True)
+
+    def _files(self, path: str) -> Iterator[DataFrame]:
+        spark = self.data.sparkSession
+        parts, file_system = hadoop_path(spark, f"{path}/part-*")
+        files = sorted(str(part.getPath()) for part in file_system.globStatus(parts))
+        return (spark.read.schema(self.data.schema).parquet(file).coalesce(1) for file in files)
+
+
+def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each batch as one row, in Arrow's format of streams."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})

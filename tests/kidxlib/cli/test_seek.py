@@ -72,9 +72,14 @@ _PARTITION = ("--topic", "txn-mixed", "--partition", "0")
             "ten: expected a whole number from -9223372036854775808 to ",
         ),
         ((*_PARTITION, "--timestamp", "2026-11-20T10:00"), "has no time zone; add Z for UTC"),
-        ((*_PARTITION, "--offset", "1", "--timestamp", "5"), "not both: --offset N, or --timestamp TIME"),
-        (_PARTITION, "give one of these: --offset N, or --timestamp TIME"),
-        ((*_PARTITION, "--offset", "1", "--source", "b1"), "--source: only a catalog has sources"),
+        (
+            (*_PARTITION, "--offset", "1", "--timestamp", "5"),
+            "give --topic, --partition and one of --offset and --timestamp",
+        ),
+        (_PARTITION, "give --topic, --partition and one of --offset and --timestamp, or --queries FILE"),
+        ((*_PARTITION, "--offset", "1", "--source", "b1"), "--source: only for a catalog; name it with --catalog DIR"),
+        (("--queries", "a.csv", "--output", "b.csv"), "--queries: only for a catalog; name it with --catalog DIR"),
+        ((*_PARTITION, "--offset", "1", "--processes", "2"), "--processes: only for a catalog"),
         ((*_PARTITION, "--offset", "1", "--catalog", "somewhere"), "a log dir, or --catalog DIR"),
         ((*_PARTITION, "--offset", "1", "--index-dir", "/nowhere"), "/nowhere"),
     ],
@@ -108,6 +113,7 @@ def _no_data(table: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [_garbage, _no_data])
 def test_a_catalog_that_cannot_be_read_is_one_line(spoil: Callable[[Path], None], tmp_path: Path) -> None:
+    (tmp_path / "segments" / "_delta_log").mkdir(parents=True)
     spoil(tmp_path / "partitions")
     ended = run_here(seek, "--catalog", tmp_path, *_PARTITION, "--offset", "1")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1), ended

@@ -85,6 +85,21 @@ def test_a_little_is_done_by_the_command_itself(row_bytes: int | None, tmp_path:
     assert list((tmp_path / "here").iterdir()) == []
 
 
+@pytest.mark.parametrize("row_bytes", [None, 1000])
+def test_rows_come_in_the_order_of_their_units(row_bytes: int | None, tmp_path: Path) -> None:
+    """Of more than ten, whose files have names with two digits; and of one kind each time."""
+    with Workers(2) as workers:
+        engine = LocalEngine(workers, tmp_path)
+        units = [[number, number + 100] for number in range(12)]
+        staged = engine.run(Work("here", units, _count, SCHEMA, bytes=row_bytes))
+        one, many = (
+            [number for batch in staged.batches(kind) for number in batch["number"].to_pylist()]
+            for kind in ("one", "many")
+        )
+    assert one == [number for unit in units for number in unit]
+    assert many == [number for of_item in one for number in range(of_item)]
+
+
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with (
         mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64k") as disk,

@@ -30,6 +30,7 @@ from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.build import build as kidx_build
 from kidxlib.cli.compact import compact as kidx_compact
 from kidxlib.cli.retention import retention as kidx_retention
+from kidxlib.cli.seek import seek as kidx_seek
 from kidxlib.cli.tables import tables as kidx_tables
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.command import run
@@ -62,6 +63,11 @@ def build_here(*arguments: str | Path) -> Ended:
 def kidx_build_here(*arguments: str | Path) -> Ended:
     """Run `kidx build` with the same options within this process. Its workers are processes of their own."""
     return run_here(kidx_build, *arguments)
+
+
+def kidx_seek_here(*arguments: str | Path) -> Ended:
+    """Run `kidx seek` within this process. Its workers are processes of their own."""
+    return run_here(kidx_seek, *arguments)
 
 
 #: Either of them.

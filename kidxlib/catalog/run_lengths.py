@@ -19,7 +19,9 @@ def runs(columns: Sequence[pa.Array[Any]]) -> Iterator[tuple[int, int]]:
     rows = len(columns[0])
     changes = np.zeros(max(rows - 1, 0), np.bool_)
     for column in columns:
-        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        if not isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_encode(null_encoding="encode")
+        codes = column.indices.fill_null(-1).to_numpy()
         changes |= codes[1:] != codes[:-1]
     starts = [0, *(np.flatnonzero(changes) + 1).tolist()] if rows else []
     yield from itertools.pairwise([*starts, rows])

@@ -9,20 +9,21 @@ from typing import Final, TypeAlias
 
 from kidxlib.format.topic_partition import PARTITION_MAX
 
+#: What a question has.
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
 
 Row: TypeAlias = Mapping[str, str | None]
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-#: As Spark reads them, see `query_file`.
+#: Narrower than what an option takes: with these alone a file means the same to every reader of it.
 _MOMENT: Final = re.compile(
     r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-]([0-9]{2}):[0-9]{2})"
 )
-_ZONE_HOURS_MAX: Final = 18
+_ZONE_HOURS_MAX: Final = 18  # as in Java, and so in Kafka's own tools
 _A_TIME: Final = "ISO 8601 with a zone (2026-11-20T10:00Z) or milliseconds since the epoch"
 
 
 def why_wrong(row: Row) -> str | None:
-    """What is wrong with a question; None where nothing is. The words are those of `query_file.read_queries`."""
+    """What is wrong with a question; None where nothing is. Spaces around a value do not count."""
     values = {name: (row.get(name) or "").strip(" ") for name in COLUMNS}
     topic, partition, offset, timestamp = (values[name] for name in COLUMNS)
     of = f"{topic}-{partition}, " if partition.isascii() and partition.isdigit() else ""

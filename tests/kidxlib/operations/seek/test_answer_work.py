@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kidxlib.cli.seek import seek
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.seeks import check_offset, check_timestamp, golden_directory
-from tests.support.spark.jobs import build_here, seek_here
+from tests.support.spark.jobs import kidx_build_here, run_here
 
 
 def _resize(by: int) -> Callable[[Path], None]:
@@ -105,7 +106,7 @@ class Hurt:
         batches = [transactional, replace(transactional, attributes=0)]
         self.log(_QUARANTINED).write_bytes(b"".join(encode(self.base_offset, batches)))
         places = ("--source", f"broker={self._log_dir}", "--index-dir", self._index_dir, "--catalog", self._catalog)
-        ended = build_here(*places)
+        ended = kidx_build_here(*places)
         assert ended.code == 3, ended.err
         for name, index in _INDEXES.items():
             index.hurt(self.index(name))
@@ -124,7 +125,7 @@ class Hurt:
         }
         pq.write_table(pa.table(columns), self._directory / "questions.parquet")
         queries, output = self._directory / "questions.parquet", self._directory / "answers.json"
-        ended = seek_here("--catalog", self._catalog, "--queries", queries, "--output", output)
+        ended = run_here(seek, "--catalog", self._catalog, "--queries", queries, "--output", output)
         assert ended.code == 3, ended.err
         answers = [json.loads(line) for line in output.read_text().splitlines()]
         assert len(answers) == len(questions)

@@ -1,0 +1,47 @@
+"""`kidx seek --catalog`: the seeks of ./spark-submit.sh seek, by this machine's processes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kidxlib.operations.seek.one_question import answers_of_catalog, result_of
+from kidxlib.operations.seek.request import seek_request
+from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
+from kidxlib.run.result import RunResult
+from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.terminal.seek import show_answers
+
+
+def seek_in_catalog(
+    catalog: str, *, settings_file: Path, reads_settings: bool, processes: int | None, as_json: bool, **options: Any
+) -> RunResult:
+    """Answer what a catalog is asked.
+
+    Args:
+        reads_settings: whether a settings file was named. It has nothing for a seek whose catalog is given, so only
+            mistakes in it count.
+        processes: how many answer; None for one a core.
+        options: those of `seek_request`.
+
+    Raises:
+        KidxError: as `run_seek`.
+    """
+    request = seek_request(**options)
+    if reads_settings:
+        from kidxlib.run.settings import read_settings
+
+        read_settings(settings_file)
+    path = absolute(catalog)
+    ensure_catalog_exists(path)
+    question = request.question
+    if question is not None and request.output is None and request.consumer_group_csv is None:
+        # Who asks one thing does not wait for what many questions import.
+        answers = answers_of_catalog(DeltaTables(path), question, request.source)
+        show_answers(answers, as_json, question.asked)
+        return result_of(answers)
+    from kidxlib.operations.local import open_local
+    from kidxlib.operations.seek.run import run_seek
+
+    return run_seek(request, partial(open_local, path, processes, must_exist=True), as_json=as_json)

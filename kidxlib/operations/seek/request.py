@@ -1,0 +1,106 @@
+"""What a run of seek is asked for: options, put together and checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from kidxlib.errors import UsageError
+from kidxlib.lookup.columns import OFFSET, TIMESTAMP
+from kidxlib.operations.seek.answer_format import Format
+from kidxlib.run.catalog_place import absolute
+from kidxlib.storage.location import ensure_text
+from kidxlib.times import parse_milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question of a command line.
+
+    Attributes:
+        query: `offset` or `timestamp`.
+        asked: its time, as it was typed.
+    """
+
+    topic: str
+    partition: int
+    query: str
+    target: int
+    asked: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekRequest:
+    """What to answer.
+
+    Attributes:
+        question: None where `queries` names a file.
+        queries: absolute path or URL of a file or a table.
+        output: where the answers go, an absolute path or a URL; None for the screen.
+        consumer_group_csv: where offsets to reset to go.
+        source: the only one to be asked; None for each.
+    """
+
+    question: Question | None
+    queries: str | None
+    output: str | None
+    consumer_group_csv: Path | None
+    source: str | None
+
+
+def seek_request(
+    *,
+    source: str | None,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    timestamp: str | None,
+    queries: str | None,
+    output: str | None,
+    consumer_group_csv: Path | None,
+) -> SeekRequest:
+    """Put options together.
+
+    Raises:
+        UsageError: an option is wrong, or they ask nothing, or too much.
+    """
+    if output is not None and Format.of(output) is Format.DELTA:
+        ensure_text("--output ", output)
+    if consumer_group_csv is not None:
+        _ensure_writable(consumer_group_csv)
+    question = None
+    if queries is None:
+        question = _question(topic, partition, offset, timestamp)
+    elif (topic, partition, offset, timestamp) != (None, None, None, None):
+        raise UsageError("--queries: the file has the questions; give none beside it")
+    elif output is None and consumer_group_csv is None:
+        raise UsageError("--queries: give --output FILE for the answers")
+    return SeekRequest(
+        question=question,
+        queries=None if queries is None else absolute(queries),
+        output=None if output is None else absolute(output),
+        consumer_group_csv=consumer_group_csv,
+        source=source,
+    )
+
+
+def _question(topic: str | None, partition: int | None, offset: int | None, timestamp: str | None) -> Question:
+    if topic is None or partition is None or (offset is None) == (timestamp is None):
+        raise UsageError("give --topic, --partition and one of --offset and --timestamp, or --queries FILE")
+    if offset is not None:
+        return Question(topic=topic, partition=partition, query=OFFSET, target=offset, asked=None)
+    assert timestamp is not None
+    target = parse_milliseconds(timestamp)
+    return Question(topic=topic, partition=partition, query=TIMESTAMP, target=target, asked=timestamp)
+
+
+def _ensure_writable(path: Path) -> None:
+    """
+    Raises:
+        UsageError: it is there, or cannot be.
+    """
+    if os.path.lexists(path):
+        raise UsageError(f"--consumer-group-csv {path}: it is there already; expected a new name")
+    if not os.path.isdir(path.parent):
+        raise UsageError(f"--consumer-group-csv {path}: no directory {path.parent}; expected one that is there")

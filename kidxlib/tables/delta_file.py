@@ -1,0 +1,54 @@
+"""Delta tables that are no catalog's: rows that a user gives or wants, read and written through delta-rs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from kidxlib.errors import CatalogError, NoDeltaTableError
+from kidxlib.tables.delta_tables import one_line
+from kidxlib.tables.place import storage_options
+
+
+def read_delta(path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a Delta table, in any order; of none at least one batch.
+
+    Raises:
+        NoDeltaTableError: there is none.
+        CatalogError: it cannot be read.
+    """
+    try:
+        rows = (
+            QueryBuilder()
+            .register("rows", DeltaTable(path, storage_options=storage_options(path)))
+            .execute("SELECT * FROM rows")
+        )
+        reader = pa.RecordBatchReader.from_stream(rows)
+        # Not all that Arrow does with texts it does with views of texts.
+        schema = pa.schema([_plain(field) for field in reader.schema])
+        yield pa.RecordBatch.from_pylist([], schema)  # its columns are looked at, where there is no row
+        yield from (batch.cast(schema) for batch in reader)
+    except TableNotFoundError as error:
+        raise NoDeltaTableError(f"{path}: no Delta table there") from error
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise CatalogError(f"{path}: cannot be read: {one_line(error)}") from error
+
+
+def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Make a Delta table of rows, in one commit.
+
+    Raises:
+        CatalogError: there is a table already, or it cannot be written.
+    """
+    reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
+    try:
+        write_deltalake(path, reader, mode="error", storage_options=storage_options(path))
+    except (DeltaError, OSError) as error:
+        raise CatalogError(f"{path}: cannot be written: {one_line(error)}") from error
+
+
+def _plain(field: pa.Field[pa.DataType]) -> pa.Field[pa.DataType]:
+    return field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field

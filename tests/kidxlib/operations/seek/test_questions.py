@@ -1,0 +1,200 @@
+"""Questions of a file: the same whatever file they are in; the first wrong row is named, and no right one refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from kidxlib.errors import NotReadHereError, UsageError
+from kidxlib.operations.seek.questions import read_questions
+
+_HEADER = "topic,partition,offset,timestamp"
+_RIGHT = [
+    "a,0,1,",
+    "a.b-c_d,2147483647,-9223372036854775808,",
+    "a,0,,1795224740485",
+    "a,0,,2026-11-21T01:32:20.485Z",
+    "a,0,,2024-02-29 10:00+01:00",
+    "a,0,,0001-01-01T00:00Z",
+    " a , 0 , , -1 ",
+]
+_WRONG = {
+    ",0,1,": "a row without a topic",
+    "a,x,1,": "partition x, expected a whole number from 0 on",
+    "a,-1,1,": "partition -1, expected a whole number from 0 on",
+    "a,2147483648,1,": "partition 2147483648, expected",
+    "a,,1,": "partition missing, expected",
+    "a,0,1,2": "a-0, a row with an offset and a timestamp",
+    "a,0,,": "a-0, a row without an offset and a timestamp",
+    "a,0,ten,": "a-0, offset ten, expected a whole number",
+    "a,0,9223372036854775808,": "offset 9223372036854775808, expected",
+    "a,0,,2026-11-20T10:00": "a-0, timestamp 2026-11-20T10:00, expected ISO 8601 with a zone",
+    "a,0,,2026-02-29T10:00Z": "timestamp 2026-02-29T10:00Z, expected",
+    "a,0,,0000-01-01T00:00Z": "timestamp 0000-01-01T00:00Z, expected",
+    "a,0,,2026-11-20T10:00+19:00": "timestamp 2026-11-20T10:00+19:00, expected",
+}
+
+
+def _wrong(path: Path) -> str | None:
+    try:
+        read_questions(str(path))
+    except UsageError as error:
+        line = str(error)
+        assert line.startswith(f"--queries {path}: ") and "\n" not in line, line
+        return line.removeprefix(f"--queries {path}: ")
+    return None
+
+
+def _csv(path: Path, rows: Sequence[str]) -> Path:
+    path.write_text("\n".join([_HEADER, *rows]) + "\n")
+    return path
+
+
+def _objects(rows: Sequence[str]) -> list[dict[str, str | None]]:
+    names = _HEADER.split(",")
+    return [dict(zip(names, (value or None for value in row.split(",")), strict=True)) for row in rows]
+
+
+def _json(path: Path, rows: Sequence[str]) -> Path:
+    objects = [{name: value for name, value in each.items() if value is not None} for each in _objects(rows)]
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in objects))
+    return path
+
+
+def _parquet(path: Path, rows: Sequence[str]) -> Path:
+    schema = pa.schema([(name, pa.string()) for name in _HEADER.split(",")])
+    pq.write_table(pa.Table.from_pylist(_objects(rows), schema), path)
+    return path
+
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    "questions.csv": (_csv, "line 1003"),
+    "questions.json": (_json, "line 1002"),
+    "questions.parquet": (_parquet, "row 1002"),
+}
+
+
+@pytest.mark.parametrize("name", _KINDS)
+def test_the_first_wrong_row_is_named(name: str, tmp_path: Path) -> None:
+    """By its line, in a file of a thousand right ones before it and some wrong ones after it."""
+    write, place = _KINDS[name]
+    right = [_RIGHT[number % len(_RIGHT)] for number in range(1001)]
+    assert _wrong(write(tmp_path / name, right)) is None
+    for row, message in _WRONG.items():
+        found = _wrong(write(tmp_path / name, [*right, row, *right, *_WRONG]))
+        assert found is not None and found.startswith(f"{place}: ") and message in found, (row, found)
+        assert found.endswith("; nothing was answered")
+
+
+def _read(path: Path) -> list[tuple[Any, ...]]:
+    rows = read_questions(str(path)).to_pylist()
+    return [(row["topic"], row["partition"], row["by_time"], row["target"], row["source"]) for row in rows]
+
+
+def test_the_same_in_every_format(tmp_path: Path) -> None:
+    """Also of a directory of files, whose hidden files are nobody's questions."""
+    expected = [
+        ("a", 0, 0, 1, None),
+        ("a.b-c_d", 2147483647, 0, -9223372036854775808, None),
+        ("a", 0, 1, 1795224740485, None),
+        ("a", 0, 1, 1795224740485, None),
+        ("a", 0, 1, 1709197200000, None),
+        ("a", 0, 1, -62135596800000, None),
+        ("a", 0, 1, -1, None),
+    ]
+    for name, (write, _) in _KINDS.items():
+        assert _read(write(tmp_path / name, _RIGHT)) == expected, name
+        parts = tmp_path / f"parts-{name}"
+        parts.mkdir()
+        write(parts / f"part-1{parts.suffix}", _RIGHT[4:])
+        write(parts / f"part-0{parts.suffix}", _RIGHT[:4])
+        (parts / "_SUCCESS").touch()
+        assert _read(parts) == expected, name
+    write_deltalake(tmp_path / "questions", pq.read_table(tmp_path / "questions.parquet"))
+    assert _read(tmp_path / "questions") == expected
+
+
+def test_rows_that_are_not_as_regular_as_others(tmp_path: Path) -> None:
+    """Rows that lack columns, or have more; lines of spaces; a byte order mark; bytes that are no UTF-8; line breaks in
+    quotes; numbers in JSON, now and then as text.
+    """
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + f'{_HEADER}\na,0,1\n   \n\na,0,1,,5\n"a","0","1",\n'.encode())
+    assert _read(path) == [("a", 0, 0, 1, None)] * 3
+    path.write_bytes(b'topic,note,partition,offset\n"a","of\ntwo",0,1\nb\xff,,1,2\n')
+    assert _read(path) == [("a", 0, 0, 1, None), ("b\ufffd", 1, 0, 2, None)]
+    path = tmp_path / "a.json"
+    path.write_text(
+        '{"topic": "a", "partition": 0, "offset": 1, "more": {"x": [1]}}\n\n'
+        '{"topic": "a", "partition": "0", "timestamp": -1, "source": "s"}\n'
+    )
+    assert _read(path) == [("a", 0, 0, 1, None), ("a", 0, 1, -1, "s")]
+
+
+@pytest.mark.parametrize("is_of_spark", [False, True])
+def test_times_that_parquet_has_itself(is_of_spark: bool, tmp_path: Path) -> None:
+    """With a zone, and in Spark's older format; the first full millisecond counts. Without a zone they mean nothing."""
+    moments = pa.array([0, 10**15 + 1, -1], pa.timestamp("us", "UTC"))
+    table = pa.table({"topic": ["a"] * 3, "partition": [0, 1, 2], "timestamp": moments})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, use_deprecated_int96_timestamps=is_of_spark)
+    assert [target for _, _, _, target, _ in _read(path)] == [0, 10**12 + 1, 0]
+    pq.write_table(table.set_column(2, "timestamp", moments.cast(pa.timestamp("us"))), path)
+    assert "row 1: a-0, timestamp 1970-01-01 00:00:00, expected ISO 8601 with a zone" in (_wrong(path) or "")
+
+
+@pytest.mark.parametrize("place", ["hdfs://nodes/questions.csv", "s3a://bucket/questions.parquet"])
+def test_what_only_spark_reaches_is_left_to_it(place: str) -> None:
+    with pytest.raises(NotReadHereError) as raised:
+        read_questions(place)
+    assert str(raised.value).startswith(f"--queries {place}: kidx reaches files of this machine and s3://")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "topic,offset\na,1\n", "columns topic, offset; expected topic, partition, and offset or timestamp"),
+        ("a.csv", "", "columns none; expected topic"),
+        ("a.csv", f"{_HEADER}\n", "no row in it"),
+        ("a.csv", f"{_HEADER}\na,0,1,\nb,0,{'x' * 200_000},\n", "line 3: field larger than field limit"),
+        ("a.json", "no json\n", "line 1: no JSON object; expected topic, partition, and offset or timestamp"),
+        ("a.json", '{"topic": "a", "partition": 0, "offset": 1}\n[1]\n', "line 2: no JSON object"),
+        ("a.json", '{"topic": "a", "partition": 0, "offset": 1.5}\n', "line 1: a-0, offset 1.5, expected"),
+        ("a.json", "\n", "no row in it"),
+        ("a.parquet", "no parquet", "expected a file called .csv, .json or .parquet, or a Delta table"),
+        ("a.txt", "topic", "expected a file called .csv, .json or .parquet, or a Delta table"),
+    ],
+)
+def test_a_file_that_is_no_file_of_questions(name: str, content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    assert message in (_wrong(path) or "")
+
+
+def test_a_column_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"topic": ["a"], "partition": [0], "offset": [[1]]}), path)
+    assert "columns topic string, partition int64, offset list<" in (_wrong(path) or "")
+    pq.write_table(pa.table({"topic": ["a"], "partition": [0], "offset": [5.0]}), path)
+    assert "row 1: a-0, offset 5.0, expected a whole number" in (_wrong(path) or "")
+
+
+def test_a_name_that_is_no_utf_8(tmp_path: Path) -> None:
+    """A file is read whatever it is called; delta-rs takes no such name."""
+    for name, (write, _) in _KINDS.items():
+        written: Path = write(tmp_path / name, _RIGHT)
+        assert len(_read(written.rename(tmp_path / f"\udcff{name}"))) == len(_RIGHT)
+    with pytest.raises(UsageError, match="its name has bytes that are not UTF-8"):
+        read_questions(f"{tmp_path}/\udcff")
+
+
+@pytest.mark.parametrize("name", ["none.csv", "none.parquet", "none"])
+def test_nothing_there(name: str, tmp_path: Path) -> None:
+    assert "; expected a file called .csv, .json or .parquet, or a Delta table" in (_wrong(tmp_path / name) or "")
