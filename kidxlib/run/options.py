@@ -43,6 +43,11 @@ database: Final = click.option(
 )
 
 
+def in_catalog(command: _Command) -> _Command:
+    """Which catalog in a directory, and what of it."""
+    return catalog(_cataloged_sources(_cataloged_topics(command)))
+
+
 def of_catalog(command: _Command) -> _Command:
     """Which catalog, and what of it."""
     return catalog(database(_cataloged_sources(_cataloged_topics(command))))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.delta_tables import DeltaTables
+
+_NUMBERS: Final = (pa.types.is_integer, pa.types.is_floating, pa.types.is_timestamp)
 
 
 def filled(schema: pa.Schema | pa.StructType, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,7 +20,7 @@ def filled(schema: pa.Schema | pa.StructType, values: Mapping[str, Any]) -> dict
     for field in schema:
         if field.nullable:
             found[field.name] = None
-        elif pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
+        elif any(is_number(field.type) for is_number in _NUMBERS):
             found[field.name] = 0
         elif pa.types.is_map(field.type):
             found[field.name] = {}

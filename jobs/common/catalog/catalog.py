@@ -32,7 +32,6 @@ from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import of_arrow, of_driver
 from kidxlib.build.changes import Changes
 from kidxlib.catalog.builds import BUILDS, BuildRow
-from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
@@ -183,19 +182,6 @@ class Catalog(CatalogReader):
             RETENTION_PLANS,
             lambda _: in_order(planned, RETENTION_PLANS).write.format("delta").mode("append").save(path),
         )
-
-    def record_audit(self, findings: DataFrame, audit_id: str, now: datetime) -> None:
-        """Make `findings` all that there is of an audit, in one commit: one that is run again replaces its own rows."""
-        columns = {"audit_id": F.lit(audit_id), "audited_at": F.lit(now)}
-        rows = findings.withColumns(columns).select(*FINDINGS.column_names)
-        path = self.table_path(FINDINGS)
-        writer = (
-            in_order(rows, FINDINGS)
-            .write.format("delta")
-            .mode("overwrite")
-            .option("replaceWhere", f"audit_id = '{audit_id}'")
-        )
-        self.commit(FINDINGS, lambda _: writer.save(path))
 
     def mark_deleted(self, segments: Collection[tuple[str, str, int, int]], now: datetime) -> None:
         """Write into `segments` which of them were deleted, and when; those that are marked already stay as they are.
