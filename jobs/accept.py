@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from jobs.common.damage.driver import run_accept
-from jobs.common.damage.request import accept_request
+from jobs.common.backend import open_spark
+from kidxlib.operations.accept.options import accept_options
+from kidxlib.operations.accept.request import AcceptOptions, accept_request
+from kidxlib.operations.accept.run import run_accept
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run
@@ -15,21 +18,8 @@ from kidxlib.terminal.command import run
 
 
 @click.command(context_settings={"max_content_width": 110})
-@shared_options.of_catalog
-@click.option(
-    "--segment",
-    "segments",
-    multiple=True,
-    metavar="TOPIC-PARTITION/BASE_OFFSET",
-    help="Only this segment, as orders-3/1048576; repeatable. [default: all]",
-)
-@click.option("--reason", metavar="TEXT", help="Why it is accepted, for whoever asks next year.")
-@click.option("--by", metavar="NAME", help="Who accepts it. [default: the user that runs this]")
-@click.option("--withdraw", is_flag=True, help="Remove acceptances instead: the damage counts again.")
-@click.option("--apply", is_flag=True, help="Record it. [default: dry run]")
-@shared_options.settings_file
-@shared_options.time_to_record
-@shared_options.as_json
+@accept_options
+@shared_options.database
 @reports_run
 def accept(as_json: bool, **options: Any) -> RunResult:
     """Accept damage that the catalog knows of: segments that build_index found truncated, quarantined or unreadable,
@@ -39,7 +29,9 @@ def accept(as_json: bool, **options: Any) -> RunResult:
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    return run_accept(accept_request(**options), as_json=as_json)
+    request = accept_request(AcceptOptions(**options))
+    open_backend = partial(open_spark, "accept", request.context, upgrade=request.apply)
+    return run_accept(request, open_backend, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
+from typing import Any
 
 import click
 
-from jobs.common.forget.driver import run_forget
+from jobs.common.backend import open_spark
+from kidxlib.operations.forget.options import forget_options
+from kidxlib.operations.forget.request import ForgetOptions, forget_request
+from kidxlib.operations.forget.run import run_forget
 from kidxlib.run import options as shared_options
-from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run
-from kidxlib.run.settings import read_settings
 from kidxlib.terminal.command import run
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.argument("source", metavar="SOURCE")
-@shared_options.catalog
+@forget_options
 @shared_options.database
-@click.option("--apply", is_flag=True, help="Remove the rows. [default: dry run, which counts them]")
-@shared_options.settings_file
-@shared_options.as_json
 @reports_run
-def forget_source(
-    source: str, catalog: str | None, database: str | None, apply: bool, settings_file: Path, as_json: bool
-) -> RunResult:
+def forget_source(as_json: bool, **options: Any) -> RunResult:
     """Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file
     is touched, and nothing is removed but with --apply.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    context = RunContext.of(read_settings(settings_file), catalog, database, now=None).with_catalog()
-    return run_forget(context, source, apply=apply, as_json=as_json)
+    request = forget_request(ForgetOptions(**options))
+    open_backend = partial(open_spark, "forget_source", request.context, upgrade=False, changes=request.apply)
+    return run_forget(request, open_backend, as_json=as_json)
 
 
 if __name__ == "__main__":

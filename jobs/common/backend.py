@@ -23,6 +23,7 @@ from kidxlib.run.context import Committer, RunContext
 from kidxlib.storage.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.maintenance import Maintenance
+from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Tables
 
 
@@ -85,6 +86,18 @@ def spark_maintenance(tables: Tables) -> Maintenance:
     return MaintenanceByRows(
         local_maintenance(tables.driver), lambda: spark_maintenance(tables.spark()), tables.driver_rows_max
     )
+
+
+@contextlib.contextmanager
+def open_spark_once(job: str, context: RunContext) -> Iterator[Backend]:
+    """Spark's executors for a job that keeps no catalog, and tables that go with the run. What is staged waits on the
+    executors' disks.
+    """
+    with (
+        JobSession(job, context.event_log_dir, changes=False) as session,
+        spark_engine(session, None, f"run-{os.urandom(8).hex()}") as engine,
+    ):
+        yield Backend(engine, TablesCatalog(MemoryTables("no catalog")), {})
 
 
 def _tables(session: JobSession, context: RunContext) -> Tables:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import enum
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict
+from kidxlib.audit.finding import DAMAGE, Fate, Finding, SegmentFinding, Verdict
 from kidxlib.audit.partition import AuditedPartition
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.segment import AuditedSegment
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupSimulation
+from kidxlib.build.tasks import ScanTask
 from kidxlib.catalog.audit_results import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.findings import FileFinding, JudgedFile
 from kidxlib.catalog.rows import Row
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.storage.file_version import version_at
+from kidxlib.storage.location import Location, as_text, location
 
 
 class Kind(enum.StrEnum):
@@ -48,25 +50,14 @@ class AuditRows:
             Kind.NOT_READY: self.not_ready,
         }
 
-    def add(self, more: AuditRows) -> None:
-        """Add rows after these."""
-        self.files.extend(more.files)
-        self.startup.extend(more.startup)
-        self.partitions.extend(more.partitions)
-        self.not_ready.extend(more.not_ready)
 
-    def sort(self) -> None:
-        """Put them in the order of partitions, segments and file names."""
-        self.files.sort(key=lambda row: (row.partition_key, row.base_offset, row.file))
-        self.startup.sort(key=lambda row: (row.partition_key, row.base_offset))
-        self.partitions.sort(key=lambda row: row.partition_key)
-        self.not_ready.sort(key=lambda row: (row.partition_key, row.base_offset))
-
-
-def rows_of_segment(source: str, task: PartitionAudit, audited: AuditedSegment) -> Iterator[FileFinding]:
-    """The rows of a segment, once it was read."""
-    for finding in audited.findings:
-        yield _file(source, task, audited.base_offset, finding)
+def rows_of_segment(task: ScanTask, audited: AuditedSegment) -> list[FileFinding]:
+    """The rows of a segment's index files, once it was read."""
+    segment, directory = task.segment, location(str(task.index_directory))
+    return [
+        _file(segment.source, segment.topic_partition, audited.base_offset, finding, directory)
+        for finding in audited.findings
+    ]
 
 
 def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartition) -> AuditRows:
@@ -83,31 +74,38 @@ def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartiti
         for each in audited.not_ready or ()
     ]
     return AuditRows(
-        files=[_file(source, task, found.base_offset, found.finding) for found in audited.findings],
+        files=[_of_partition(source, task, found) for found in audited.findings],
         startup=[_segment(source, task, segment) for segment in audited.simulation.segments],
         partitions=[_partition(source, task, audited.simulation)],
         not_ready=not_ready,
     )
 
 
-def _file(source: str, task: PartitionAudit, base_offset: int, finding: Finding) -> FileFinding:
+def _of_partition(source: str, task: PartitionAudit, found: SegmentFinding) -> FileFinding:
+    directory = task.directory if found.finding.file == LOG_SUFFIX else task.index_directory
+    return _file(source, task.topic_partition, found.base_offset, found.finding, directory)
+
+
+def _file(
+    source: str, topic_partition: TopicPartition, base_offset: int, finding: Finding, directory: Location
+) -> FileFinding:
     name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
-    path = (task.directory if finding.file == LOG_SUFFIX else task.index_directory) / name
+    path = directory / name
     # Which state of the file this was found in: whoever accepts it accepts no other.
     version = version_at(path) if finding.verdict in DAMAGE else None
     return FileFinding(
         source=source,
-        topic=task.topic_partition.topic,
-        partition=task.topic_partition.partition,
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
         base_offset=base_offset,
         file=finding.file,
         verdict=finding.verdict.value,
         reason=finding.reason,
         position=finding.position,
-        detail=finding.detail,
+        detail=None if finding.detail is None else as_text(finding.detail),
         consequence=finding.consequence,
         **asdict(finding.fate or Fate()),
-        path=str(path),
+        path=as_text(path),
         file_bytes=None if version is None else version.size,
         file_mtime_ns=None if version is None else version.mtime_ns,
         file_inode=None if version is None else version.inode,
@@ -126,7 +124,7 @@ def _segment(source: str, task: PartitionAudit, segment: SimulatedSegment) -> St
         lost_bytes=segment.lost_bytes,
         lost_batches=segment.lost_batches,
         lost_records=segment.lost_records,
-        detail=segment.detail,
+        detail=None if segment.detail is None else as_text(segment.detail),
     )
 
 
@@ -135,13 +133,13 @@ def _partition(source: str, task: PartitionAudit, simulation: StartupSimulation)
         source=source,
         topic=task.topic_partition.topic,
         partition=task.topic_partition.partition,
-        directory=str(task.directory),
+        directory=as_text(task.directory),
         clean_shutdown=task.last_stop.clean_shutdown,
         log_start_offset=simulation.log_start_offset,
         log_end_offset=simulation.log_end_offset,
-        failure="\n".join(simulation.failures) or None,
-        removed=[{"file": name, "why": why.value} for name, why in simulation.removed.items()],
-        renamed=simulation.renamed,
+        failure=as_text("\n".join(simulation.failures)) or None,
+        removed=[{"file": as_text(name), "why": why.value} for name, why in simulation.removed.items()],
+        renamed=[as_text(name) for name in simulation.renamed],
     )
 
 

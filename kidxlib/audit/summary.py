@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from kidxlib.audit.finding import WORST_FIRST, Verdict
-from kidxlib.audit.rows import AuditRows
+from kidxlib.audit.finding import Verdict
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.catalog.audit_results import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.findings import FileFinding
@@ -42,7 +41,7 @@ class ActionCounts:
 
 @dataclass(slots=True)
 class AuditSummary:
-    """What an audit found. It keeps at least `SHOWN` rows of what is reported one by one.
+    """What an audit found. Of what is reported one by one it has the first.
 
     Attributes:
         many_sources: rows are reported with the names of their sources.
@@ -66,24 +65,6 @@ class AuditSummary:
     removed: Counter[str] = field(default_factory=Counter)
     not_ready: list[NotReadyRow] | None = None
     not_ready_count: int = 0
-
-    @classmethod
-    def of(cls, rows: AuditRows, *, tiering: bool) -> AuditSummary:
-        """The summary of rows that are all in memory, in their order."""
-        summary = cls()
-        for file in rows.files:
-            summary.files[file.file, file.verdict] += 1
-        for verdict in WORST_FIRST:
-            reported = [file for file in rows.files if file.verdict == verdict]
-            summary.reported += sorted(reported, key=lambda file: file.file != LOG_SUFFIX)
-        for segment in rows.startup:
-            summary.add_action(segment.action, 1, **{name: getattr(segment, name) or 0 for name in COUNTED})
-        summary.lost = [segment for segment in rows.startup if segment.action not in NOTHING_LOST]
-        for partition in rows.partitions:
-            summary.add_start(partition)
-        if tiering:
-            summary.not_ready, summary.not_ready_count = list(rows.not_ready), len(rows.not_ready)
-        return summary
 
     def add_action(
         self, action: str, segments: int, log_bytes: int, read_bytes: int, lost_bytes: int, lost_records: int

@@ -10,7 +10,7 @@ from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.rows import kinds_of, row
 from kidxlib.catalog.segment_key import PartitionOfSource, SegmentKey
 from kidxlib.catalog.segments import LeaderEpochEntry
-from kidxlib.catalog.transactions import PRODUCER_EVENTS
+from kidxlib.catalog.transactions import PRODUCER_EVENTS, segments_with_events
 from kidxlib.recovery.outcome import Status
 
 
@@ -75,6 +75,7 @@ class AuditedSegmentRow(SegmentKey):
     index_end: IndexEnd | None = column("the last entry of its .index; null: none")
     log: LogFinding | None = column("what its log shows by itself; null: it is missing")
     broken: Sequence[BrokenFile] = column("its files that are broken")
+    events: int = column("how many events of producers were found in it")
 
 
 @row
@@ -115,7 +116,10 @@ AUDITED: Final = kinds_of(
     files=FileFinding.columns(), segment=AuditedSegmentRow.columns(), event=PRODUCER_EVENTS.columns
 )
 
-#: All that an audit finds.
+#: What the audit of partitions needs of segments.
+TO_AUDIT: Final = segments_with_events(AuditedSegmentRow.columns())
+
+#: Of partitions that were audited: findings on their logs, and on files of a partition as a whole; the simulated start.
 FOUND: Final = kinds_of(
     files=FileFinding.columns(),
     startup=StartupRow.columns(),

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow as pa
-
 from kidxlib.catalog.columns import Int32, column
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Row, columns_of, kinds_of, row, view_of
 from kidxlib.catalog.segment_key import PartitionOfSource, SegmentKey
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import EndFacts, FinishedFacts, IndexFacts, LogVersion, ScannedSegmentRow, SegmentRow
-from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
+from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS, segments_with_events
 
 
 @row
@@ -58,18 +56,8 @@ class CompactedFile(PartitionOfSource):
 #: Of segments that were read: the facts and what publishing did; and what producers did in them.
 SCANNED: Final = kinds_of(segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns)
 
-#: What partitions are finished from: a row for each segment, whose position is −1, and after it one for each of its
-#: events.
-TO_FINISH: Final = pa.schema(
-    [
-        *(column_.field for column_ in SegmentKey.columns()),
-        pa.field("position", pa.int64(), nullable=False),
-        *kinds_of(
-            segment=SegmentToFinish.columns(),
-            event=[column_ for column_ in PRODUCER_EVENTS.columns if column_.name not in SegmentKey.names()],
-        ),
-    ]
-)
+#: What partitions are finished from.
+TO_FINISH: Final = segments_with_events(SegmentToFinish.columns())
 
 #: Of partitions that were finished. The status and its reason are null where they stay.
 FINISHED: Final = kinds_of(

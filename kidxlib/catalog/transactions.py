@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from kidxlib.catalog.columns import Int32, column
-from kidxlib.catalog.rows import Table, row
+import pyarrow as pa
+
+from kidxlib.catalog.columns import Column, Int32, column
+from kidxlib.catalog.rows import Table, kinds_of, row
 from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
 
 
@@ -51,3 +54,16 @@ ABORTED_TRANSACTIONS: Final = Table(
     key=(*SEGMENT_KEY, "last_offset"),
     sort_by=("topic", "partition", "base_offset"),
 )
+
+
+def segments_with_events(segment: Sequence[Column]) -> pa.Schema:
+    """The schema of what a partition is folded from: a row for each segment, whose position is −1, and after it one for
+    each of its events.
+
+    Args:
+        segment: what a row of a segment has besides its key.
+    """
+    event = [column_ for column_ in PRODUCER_EVENTS.columns if column_.name not in SEGMENT_KEY]
+    key = (column_.field for column_ in SegmentKey.columns())
+    position = pa.field("position", pa.int64(), nullable=False)
+    return pa.schema([*key, position, *kinds_of(segment=segment, event=event)])

@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.change import Found, TableChange
+from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Table
@@ -130,6 +132,44 @@ def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
     rows = rows.filter(pc.field("status") != Status.DELETED.value)
     values = {"status": Status.DELETED.value, "active": False, "deleted_at": pa.scalar(now, pa.timestamp("us", "UTC"))}
     return _updates(SEGMENTS, _columns(SEGMENTS, rows, values))
+
+
+def audited(known: pa.Table, found: Found) -> TableChange:
+    """The findings of an audit, which are all that there are of it: one that is run again replaces its own rows.
+
+    Args:
+        known: rows of `findings`.
+        found: the ids of audits as rows of `audit`, and rows of `finding`.
+    """
+    return _replaced(FINDINGS, known, found["audit"], found["finding"])
+
+
+def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
+    """Rows that go.
+
+    Args:
+        found: their keys as rows of `key`.
+    """
+    keys = known.select(table.key)
+    keys = keys.filter(pa.array(positions_in(keys, found["key"], table.key) >= 0))
+    none = table.schema().empty_table()
+    return TableChange(none, none, keys, keys.num_rows)
+
+
+def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
+    """Builds whose rows no longer name a source. Those that have read no other go.
+
+    Args:
+        known: rows of `builds`.
+        found: their keys as rows of `key`.
+    """
+    rows = known.filter(pa.array(positions_in(known, found["key"], BUILDS.key) >= 0))
+    named: list[Any] = rows["sources"].to_pylist()
+    others = [[each for each in sources if each[0] != source] for sources in named]
+    has_others = pa.array(map(bool, others), pa.bool_())
+    kept = _columns(BUILDS, rows, {"sources": pa.array(others, BUILDS.schema().field("sources").type)})
+    gone = rows.filter(pc.invert(has_others)).select(BUILDS.key)
+    return TableChange(BUILDS.schema().empty_table(), kept.filter(has_others), gone, rows.num_rows)
 
 
 def written(known: pa.Table, found: Found, *, table: Table) -> TableChange:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from kidxlib.cli.build_report import run_result, show_json, show_summary
 from kidxlib.cli.build_request import build_request
 from kidxlib.cli.build_run import run_build
+from kidxlib.cli.without_catalog import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
 from kidxlib.run.result import RunResult
@@ -55,9 +55,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
         if directory is not None:
             options["sources"] = (directory,)
         return build_with_catalog(**options)
-    for parameter, option in _OF_CATALOGS.items():
-        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{option}: only for a build with a catalog; name it with --catalog DIR")
+    refuse_without_catalog(context, "a build", _OF_CATALOGS)
     if directory is None:
         raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
     as_json, processes = options.pop("as_json"), options.pop("processes")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 from kidxlib.build.plan import Plan
-from kidxlib.engine.processes import Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import BrokenFiles, BuiltOnce, build_once
@@ -19,13 +17,11 @@ def run_build(request: BuildRequest, processes: int | None) -> BuiltOnce:
     Raises:
         KidxError: a log dir is in use, or an index directory cannot be written.
     """
-    return build_once(request, partial(open_local_once, processes), partial(_broken_now, processes))
+    return build_once(request, partial(open_local_once, processes), _broken_now)
 
 
-def _broken_now(processes: int | None, request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFiles:
+def _broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFiles:
     # Whoever repairs nothing does not wait for what an audit imports.
-    from kidxlib.cli.local_audit import broken_now
+    from kidxlib.operations.audit.broken import broken_now
 
-    options = request.recover_options("")
-    with Workers(processes or os.cpu_count() or 1) as workers:
-        return BrokenFiles(*broken_now(plan, options, workers))
+    return broken_now(request, plan, backend)

@@ -13,9 +13,11 @@ from kidxlib.terminal import interrupts
 
 #: Each stands in the module of its name; and what it does, in what a line of --help has room for.
 _COMMANDS: Final = {
+    "accept": "Record that known damage may stay as it is.",
     "build": "Write the index files of a log dir's segments.",
     "compact": "Make index files smaller and fewer; change nothing without --apply.",
     "dump": "Show what is in a segment's files.",
+    "forget-source": "Take a source out of a catalog.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",
@@ -32,7 +34,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"kidxlib.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"kidxlib.cli.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,75 +2,60 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import click
 
-from kidxlib.audit.plan import partition_audits
-from kidxlib.audit.summary import AuditSummary
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.source import source_at
-from kidxlib.build.vanished import without_directory
-from kidxlib.cli.local_audit import audit
-from kidxlib.engine.processes import Workers
-from kidxlib.recovery.options import RecoverOptions
-from kidxlib.terminal.audit import BESIDE_LOGS, exit_code, show_json, show_summary
-from kidxlib.terminal.console import warn, warn_of_first
-from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.cli.audit_request import audit_request
+from kidxlib.cli.without_catalog import refuse_without_catalog
+from kidxlib.errors import UsageError
+from kidxlib.operations.audit.options import audit_options
+from kidxlib.operations.audit.run import run_audit
+from kidxlib.operations.local_once import open_local_once
+from kidxlib.run.result import RunResult
+from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.audit import AuditOptions, audit_options
-from kidxlib.terminal.options.directories import existing_index_dir
-from kidxlib.terminal.options.sources import parse_topics
-from kidxlib.terminal.progress import begin_phase
+
+#: What only an audit with a catalog has, by its parameter.
+_OF_CATALOGS: Final = {"sources": "--source", "sample": "--sample", "settings_file": "--settings", "now": "--now"}
 
 
-@click.command()
-@click.argument("directory", metavar="DIR")
-@click.option("--index-dir", metavar="DIR", help="The directory of the index files. [default: beside the logs]")
-@shared_options.topics
-@shared_options.interval_bytes
+@click.command(context_settings={"max_content_width": 110})
+@click.argument("directory", metavar="[DIR]", required=False)
 @audit_options
 @shared_options.processes
-@shared_options.as_json
-@shared_options.verbose
+@reports_run_of("verify_index")
+@click.pass_context
 def verify(
-    directory: str,
-    index_dir: str | None,
-    topics: str,
-    interval_bytes: int,
-    processes: int | None,
-    as_json: bool,
-    **options: Any,
-) -> ExitCode:
+    context: click.Context, /, directory: str | None, processes: int | None, as_json: bool, **options: Any
+) -> RunResult:
     """Check each log in DIR, a Kafka log dir or one partition's directory, and each index file against what recovery
-    would write; say what a wrong one leads to, and what a broker would do at its next start. Nothing is written.
+    would write; say what a wrong one leads to, and what a broker would do at its next start. Nothing is written beside
+    the source.
 
-    Exit codes: 0 no problems; 2 wrong options or inputs; 3 some files are as bad as --fail-on says, a broker would lose
-    more than a torn end at its next start, or a segment is not ready for tiering (--require-tiering); 1 failed.
+    With --catalog, also record what is found there: the same as ./spark-submit.sh verify_index, and the same catalog,
+    which says where index files are and how they were built. --source takes several log dirs. Without --catalog,
+    nothing is kept, and no settings file is read.
+
+    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
+    broker would lose more than a torn end at its next start, or a segment is not ready for tiering
+    (--require-tiering); 1 failed.
     """
-    source = source_at(directory)
-    asked = AuditOptions.of(**options)
-    like = RecoverOptions(interval_bytes=interval_bytes)
-    target = Target(
-        index_dir=None if index_dir is None else existing_index_dir("--index-dir", index_dir), by_source=False
-    )
-    begin_phase("listing")
-    wanted = parse_topics(topics)
-    plan = find_segments((source,), wanted, target, lambda topic: like)
-    audits, notes = partition_audits(
-        plan, lambda topic: like, clean_shutdown=asked.clean_shutdown, tiering=asked.tiering, topics=wanted
-    )
-    for warning in [*plan.warnings, *notes]:
-        warn(warning)
-    gone = without_directory(plan, (source,), wanted, target)
-    warn_of_first(gone.values())
-    with Workers(processes or os.cpu_count() or 1) as workers:
-        rows = audit(plan, audits, workers, deep=asked.deep)
-    summary = AuditSummary.of(rows, tiering=asked.tiering)
-    if as_json:
-        show_json(rows, summary, partitions_gone=len(gone))
-    else:
-        show_summary(str(source.path), summary, [str(target.index_dir or BESIDE_LOGS)])
-    return ExitCode.PROBLEMS_FOUND if plan.unlistable else exit_code(summary, asked.fail_on)
+    if options["catalog"] is None:
+        refuse_without_catalog(context, "an audit", _OF_CATALOGS)
+        if directory is None:
+            raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
+        for parameter in ("catalog", *_OF_CATALOGS):
+            del options[parameter]
+        request = audit_request(directory, **options)
+        return run_audit(request, partial(open_local_once, processes), as_json=as_json)
+    if directory is not None and options["sources"]:
+        raise UsageError(f"DIR {directory} and --source: give one of them")
+    with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
+        from kidxlib.cli.catalog_audit import audit_with_catalog
+
+    if directory is not None:
+        options["sources"] = (directory,)
+    return audit_with_catalog(processes=processes, as_json=as_json, **options)

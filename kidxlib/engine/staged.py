@@ -11,17 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kidxlib.catalog.change import Found
+from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.matching import Values
 
 
 class Staged(Protocol):
     """Rows of several kinds, as `kidxlib.catalog.rows.kinds_of` has them."""
 
-    def rows(self, kind: str, names: Sequence[str] | None = None) -> pa.Table:
-        """The rows of one kind, in any order.
+    def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
+        """The rows of one kind of which all conditions are true, in any order.
 
         Args:
             names: of columns; None for all.
+            where: of any columns.
         """
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
@@ -45,10 +47,13 @@ class StagedFiles:
     files: Sequence[str]
     schema: pa.Schema
 
-    def rows(self, kind: str, names: Sequence[str] | None = None) -> pa.Table:
-        """See `Staged.rows`."""
-        schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
-        return pa.concat_tables([schema.empty_table(), *(_rows_of(file, kind, schema) for file in self.files)])
+    def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `Staged.rows`. Of one file at a time all rows are held."""
+        of_kind, asked = self.schema.field(kind).type, {condition.column for condition in where}
+        wanted = [each.name for each in of_kind if names is None or each.name in names]
+        schema = pa.schema([each for each in of_kind if each.name in wanted or each.name in asked])
+        of_files = (rows_where(_rows_of(file, kind, schema), where) for file in self.files)
+        return pa.concat_tables([schema.empty_table(), *of_files]).select(wanted)
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
         """See `Staged.batches`."""

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,8 @@ from kidxlib.build.known_segments import KNOWN
 from kidxlib.catalog import updates
 from kidxlib.catalog.builds import BUILDS, BuildRow
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
-from kidxlib.catalog.findings import FINDINGS, JudgedFile
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.findings import JudgedFile
+from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
@@ -28,11 +28,10 @@ from kidxlib.catalog.tables import TABLES, UPGRADE_ORDER
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.damaged_segments import known_damage
 from kidxlib.operations.known_damage import KnownDamage
-from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.operations.last_findings import audited_sources, last_findings
+from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.tables.protocol import Tables
-
-_ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 
 
 class TablesCatalog:
@@ -104,24 +103,17 @@ class TablesCatalog:
         last = rows.slice(rows.num_rows - 1).to_pylist()[0]
         return float(last["log_bytes"] / last["scan_seconds"])
 
+    def sources(self) -> list[str]:
+        """The sources that have segments in it, or had."""
+        return [str(source) for source in pc.unique(self.tables.read(SEGMENTS, ["source"])["source"]).to_pylist()]
+
     def audited_sources(self) -> list[str]:
         """The sources that were ever audited."""
-        return [str(source) for source in pc.unique(self.tables.read(FINDINGS, ["source"])["source"]).to_pylist()]
+        return audited_sources(self.tables)
 
     def broken_files(self, sources: Sequence[str]) -> list[JudgedFile]:
         """What the audits that last looked at the partitions of some sources found broken, and is not missing."""
-        of_sources = _of(sources)
-        found = self.tables.read(FINDINGS, None, [of_sources, Among("verdict", (Verdict.BROKEN.value,))])
-        if not found.num_rows:
-            return []
-        key = list(PARTITIONS.key)
-        audits = self.tables.read(FINDINGS, [*key, "audited_at", "audit_id"], [of_sources])
-        audits = audits.sort_by([("audited_at", "ascending"), ("audit_id", "ascending")])
-        last = audits.group_by(key, use_threads=False).aggregate([("audit_id", "last")])
-        last_of = last["audit_id_last"].take(positions_in(found, last, key))
-        found = found.filter(pc.equal(found["audit_id"], last_of))
-        gone = self.tables.read(SEGMENTS, SEGMENTS.key, [of_sources, _ABSENT])
-        return JudgedFile.of_arrow(found.filter(positions_in(found, gone, SEGMENTS.key) < 0))
+        return JudgedFile.of_arrow(last_findings(self.tables, sources, (Verdict.BROKEN.value,), JudgedFile.names()))
 
     def damage(self, sources: Sequence[str], topics: re.Pattern[str], gone: pa.Table | None) -> KnownDamage:
         """How the segments stand."""

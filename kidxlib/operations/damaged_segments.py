@@ -25,7 +25,8 @@ from kidxlib.operations.known_damage import ACCEPTED_STATUS, DamagedSegment, Kno
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.tables.protocol import Tables
 
-_DAMAGED: Final = Among("status", (Status.OK.value, *(status.value for status in ABSENT)), negated=True)
+#: Of rows of `segments`: they are damaged.
+DAMAGED: Final = Among("status", (Status.OK.value, *(status.value for status in ABSENT)), negated=True)
 _COLUMNS: Final = (*SEGMENTS.key, "status", "reason", "reason_position", "reason_detail", "log_path")
 #: What a segment and its acceptance agree in as long as that holds, by the columns of `segments`.
 _SAME: Final = {
@@ -46,7 +47,7 @@ def known_damage(
     """
     counts = tables.read(SEGMENTS, ["source", "status"]).group_by(["source", "status"]).aggregate([([], "count_all")])
     segments = Counter({(row["source"], row["status"]): row["count_all"] for row in counts.to_pylist()})
-    damaged = tables.read(SEGMENTS, [*_COLUMNS, *LogVersion.names()], [_DAMAGED])
+    damaged = tables.read(SEGMENTS, [*_COLUMNS, *LogVersion.names()], [DAMAGED])
     if gone is not None and gone.num_rows:
         damaged = damaged.filter(positions_in(damaged, gone, SEGMENTS.key) < 0)
     if not damaged.num_rows:

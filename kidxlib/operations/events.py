@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.build.source import SegmentFile
+from kidxlib.catalog.matching import Values
+from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.recovery.partition import NO_EVENTS
 from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
@@ -18,6 +20,8 @@ from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 _ROWS_PER_ARROW_BATCH: Final = 50_000
 #: How the table calls each kind, by its number.
 _KINDS: Final = pa.array([kind.name.lower().replace("_", "-") for kind in sorted(EventKind)])
+#: The position of a row that is of a segment.
+_OF_SEGMENT: Final = -1
 _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not in ("kind", "timestamp"))
 
 
@@ -41,6 +45,36 @@ def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Sch
         yield pa.RecordBatch.from_arrays(filled, schema=schema)
 
 
+def segment_rows(segments: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Segments as the rows before those of their events.
+
+    Args:
+        segments: with their keys, and all columns that the schema has of a segment.
+        schema: by `segments_with_events`.
+    """
+    return _filled(segments, schema, "segment", pa.repeat(_OF_SEGMENT, segments.num_rows))
+
+
+def event_rows(events: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Events as the rows after their segments'.
+
+    Args:
+        events: of `producer_events`.
+        schema: by `segments_with_events`.
+    """
+    return _filled(events, schema, "event", events["position"])
+
+
+def _filled(rows: pa.Table, schema: pa.Schema, kind: str, positions: Values) -> pa.Table:
+    inside = schema.field(kind).type
+    struct = pa.StructArray.from_arrays(
+        [rows[field.name].combine_chunks().cast(field.type) for field in inside], fields=list(inside)
+    )
+    columns = {name: rows[name] for name in SEGMENT_KEY} | {"position": positions, kind: struct}
+    nothing = pa.nulls(rows.num_rows)
+    return pa.table([columns.get(field.name, nothing).cast(field.type) for field in schema], schema=schema)
+
+
 def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
     """Rows of the table (structs), without its key, as an array of `scan_events.PRODUCER_EVENT`."""
     assert isinstance(rows, pa.StructArray)
@@ -58,7 +92,7 @@ def with_events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, A
     head: dict[str, Any] | None = None
     events: list[NDArray[np.void]] = []
     for batch in batches:
-        is_head = batch.column("position").to_numpy() == -1
+        is_head = batch.column("position").to_numpy() == _OF_SEGMENT
         start = 0
         for place, next_head in zip(np.flatnonzero(is_head).tolist(), batch.filter(is_head).to_pylist(), strict=True):
             events += _events(batch, start, place)

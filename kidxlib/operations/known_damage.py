@@ -77,7 +77,7 @@ class KnownDamage:
             print_line(f"damaged: {_segments(self.damaged)} of the catalog{more}; the first is {self.listed[0].line}")
             print_line(
                 "  all of them: --json, or in the catalog SELECT * FROM segments WHERE status NOT IN "
-                "('ok', 'gone', 'deleted'); ./spark-submit.sh accept records that one may stay as it is"
+                "('ok', 'gone', 'deleted'); kidx accept records that one may stay as it is"
             )
         elif self.accepted:
             first = self.listed[0]

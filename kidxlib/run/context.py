@@ -65,6 +65,11 @@ class RunContext:
         """The context of a run. If options name no catalog, it is the one of the settings."""
         return cls.given(settings, catalog or (None if database else settings.build.catalog), database, now)
 
+    @property
+    def has_catalog(self) -> bool:
+        """Whether there is one."""
+        return self.catalog is not None or self.database is not None
+
     def run_id(self, digits: str = "") -> str:
         """What a run is called in the catalog: its time, and eight hexadecimal digits; random ones, or the first given.
 

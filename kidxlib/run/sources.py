@@ -47,7 +47,8 @@ def chosen_sources(
     for source in sources:
         if not str(source.path).isprintable():
             raise UsageError(
-                f"{source.path}: a path that cannot be written as text has no place in a table; use kidx instead"
+                f"{source.path}: a path that cannot be written as text has no place in a table; "
+                "use kidx without --catalog"
             )
     return sources
 
@@ -83,10 +84,3 @@ def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[
         if source not in known:
             raise UsageError(f"--source {source}: no segment in the catalog; there are: {', '.join(sorted(known))}")
     return tuple(named) or tuple(sorted(known))
-
-
-def as_line(sources: tuple[Source, ...]) -> str:
-    """What was read, for the summary."""
-    return ", ".join(
-        str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
-    )

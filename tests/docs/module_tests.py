@@ -53,7 +53,8 @@ def _graph() -> grimp.ImportGraph:
     graph.remove_module("tests.conftest")
     for name in kidx.list_commands(Context(kidx)):
         # The command imports its subcommands when they are called.
-        graph.add_import(importer="kidxlib.cli.main", imported=f"kidxlib.cli.{name}")
+        module = name.replace("-", "_")
+        graph.add_import(importer="kidxlib.cli.main", imported=f"kidxlib.cli.{module}")
     return graph
 
 

@@ -1,23 +1,29 @@
-"""Audits within this process."""
+"""Audits, and what they say of files."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.plan import partition_audits
-from kidxlib.audit.rows import AuditRows, rows_of_partition, rows_of_segment
-from kidxlib.audit.segment import SegmentForPartition, audit_segment
+from kidxlib.audit.rows import AuditRows
+from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import find_segments
 from kidxlib.build.source import source_at
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
+from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.operations.audit.found import Found, find
+from kidxlib.operations.audit.summary import summarise
+from kidxlib.operations.local_once import open_local_once
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -31,24 +37,36 @@ def audited(
     tiering: bool = False,
     deep: bool = False,
 ) -> AuditRows:
-    """All that an audit finds, within this process."""
-    options = options or RecoverOptions()
+    """All that an audit finds. Of small logs this process audits all itself."""
+    with _found(source, index_dir, options, clean_shutdown=clean_shutdown, tiering=tiering, deep=deep) as found:
+        return found.all_rows()
+
+
+def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
+    """What that comes to."""
+    with _found(source, index_dir, tiering=tiering) as found:
+        return summarise(found, tiering=tiering)
+
+
+@contextlib.contextmanager
+def _found(
+    source: Path,
+    index_dir: Path | None,
+    options: RecoverOptions | None = None,
+    *,
+    clean_shutdown: bool | None = None,
+    tiering: bool = False,
+    deep: bool = False,
+) -> Iterator[Found]:
+    like = options or RecoverOptions()
+    sources = [source_at(str(source), "it")]
     target = Target(index_dir=index_dir, by_source=False)
-    plan = find_segments([source_at(str(source), "it")], parse_topics(".*"), target, lambda _: options)
+    plan = find_segments(sources, parse_topics(".*"), target, lambda _: like)
     audits, _ = partition_audits(
-        plan, lambda _: options, clean_shutdown=clean_shutdown, tiering=tiering, topics=parse_topics(".*")
+        plan, lambda _: like, clean_shutdown=clean_shutdown, tiering=tiering, topics=parse_topics(".*")
     )
-    rows = AuditRows()
-    for key, audit in audits.items():
-        segments = [
-            audit_segment(task, True, deep=deep, clean_shutdown=audit.last_stop.clean_shutdown)
-            for task in plan.scan_tasks()
-            if task.segment.partition_key == key
-        ]
-        for segment in segments:
-            rows.files.extend(rows_of_segment("it", audit, segment))
-        rows.add(rows_of_partition("it", audit, audit_partition(audit, map(SegmentForPartition.of, segments))))
-    return rows
+    with open_local_once(1) as backend:
+        yield find(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)
 
 
 def problems_of(files: list[FileFinding]) -> dict[str, tuple[str, str | None]]:
@@ -63,3 +81,18 @@ def verified(*arguments: object, code: int) -> dict[str, Any]:
     assert result.return_value == code, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found
+
+
+def spoil(directory: Path) -> list[str]:
+    """Break four files of `txn-mixed-0`, of which it gives the names, and leave an index sparser."""
+    broken = [
+        segment_files.segment_file(84, segment_files.TIME_INDEX_SUFFIX),
+        segment_files.segment_file(84, segment_files.TRANSACTION_INDEX_SUFFIX),
+        segment_files.segment_file(5891, segment_files.SNAPSHOT_SUFFIX),
+        checkpoint_files.LEADER_EPOCH_CHECKPOINT,
+    ]
+    for name in broken[:3]:
+        os.truncate(directory / name, (directory / name).stat().st_size - 12)
+    (directory / broken[3]).write_text("0\n1\n0 5\n")
+    os.truncate(directory / segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX), 80)
+    return broken

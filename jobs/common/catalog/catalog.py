@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from pyspark.sql import functions as F
 
 from jobs.common.catalog.commit_retry import while_others_commit
 from jobs.common.catalog.merge import (
-    in_order,
     merge_finished_rows,
     merge_scanned,
     merge_whole_rows,
@@ -31,7 +29,6 @@ from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import of_arrow, of_driver
 from kidxlib.build.changes import Changes
 from kidxlib.catalog.builds import BUILDS, BuildRow
-from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
@@ -155,19 +152,6 @@ class Catalog(CatalogReader):
 
         self.commit(SEGMENTS, commit)
         return marks.num_rows
-
-    def record_audit(self, findings: DataFrame, audit_id: str, now: datetime) -> None:
-        """Make `findings` all that there is of an audit, in one commit: one that is run again replaces its own rows."""
-        columns = {"audit_id": F.lit(audit_id), "audited_at": F.lit(now)}
-        rows = findings.withColumns(columns).select(*FINDINGS.column_names)
-        path = self.table_path(FINDINGS)
-        writer = (
-            in_order(rows, FINDINGS)
-            .write.format("delta")
-            .mode("overwrite")
-            .option("replaceWhere", f"audit_id = '{audit_id}'")
-        )
-        self.commit(FINDINGS, lambda _: writer.save(path))
 
     def append_build(self, build: BuildRow) -> None:
         """Add the row of one run."""

@@ -18,14 +18,12 @@ from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import of_driver
 from kidxlib.build.changes import FirstPresent
 from kidxlib.catalog.builds import BUILDS
-from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.recovery.outcome import ABSENT
 
 _PARTITION_KEY: Final = PARTITIONS.schema(PARTITIONS.key)
 _TOPIC: Final = pa.schema([pa.field("topic", pa.string())])
@@ -122,24 +120,6 @@ class CatalogReader:
         for row in rows.select("source", "topic").distinct().collect():
             found[row["source"]].add(row["topic"])
         return dict(found)
-
-    def audited_sources(self) -> list[str]:
-        """The sources that were ever audited."""
-        return [row["source"] for row in self.read(FINDINGS).select("source").distinct().collect()]
-
-    def last_findings(self, sources: Collection[str], verdicts: Collection[str]) -> DataFrame:
-        """Rows of `findings` with one of some verdicts, of the audit that last looked at their partition: an audit of
-        other topics says nothing of it. Without those of segments that are missing from their source.
-        """
-        all_findings = self.read(FINDINGS).where(F.col("source").isin(*sources))
-        found = all_findings.where(F.col("verdict").isin(*verdicts))
-        last = F.max(F.struct("audited_at", "audit_id"))["audit_id"].alias("audit_id")
-        audited = all_findings.join(found.select(*PARTITIONS.key).distinct(), list(PARTITIONS.key), "left_semi")
-        audits = audited.groupBy(*PARTITIONS.key).agg(last)
-        absent = F.col("status").isin(*(status.value for status in ABSENT))
-        gone = self.read(SEGMENTS).where(F.col("source").isin(*sources) & absent).select(*SEGMENTS.key)
-        there = found.join(gone, list(SEGMENTS.key), "left_anti")
-        return there.join(audits, [*PARTITIONS.key, "audit_id"], "left_semi")
 
     def source_paths(self) -> dict[str, str]:
         """The path of each source, as the last build that read it was given it."""

@@ -13,10 +13,11 @@ from pyspark.sql import functions as F
 from jobs.common.catalog.commit_retry import TableChangedError, while_others_commit
 from jobs.common.catalog.create import MakingTable, register
 from jobs.common.catalog.merge import in_order, same_key
+from jobs.common.spark.conditions import as_column
 from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.local_rows import of_arrow
 from kidxlib.catalog.change import Change, Found, TableChange
-from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.tables.protocol import ArrowStream
@@ -76,7 +77,7 @@ class SparkTables:
             reader = reader.option("versionAsOf", version)
         rows = reader.load(self.place(table))
         for condition in where:
-            rows = rows.where(_as_column(condition))
+            rows = rows.where(as_column(condition))
         return rows.select(*schema.names).toArrow().cast(schema)
 
     def change(
@@ -152,11 +153,3 @@ class SparkTables:
         rows = written.withColumn(_DELETED, F.lit(False)).unionByName(deletes, allowMissingColumns=True)
         merge = target.merge(rows.alias("new"), same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
         merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()
-
-
-def _as_column(condition: Condition) -> Column:
-    column = F.col(condition.column)
-    if isinstance(condition, Among):
-        found = F.coalesce(column.isin(*condition.values), F.lit(False))
-        return ~found if condition.negated else found
-    return column.between(condition.least, condition.most)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from jobs.common.spark.conditions import as_column
 from jobs.common.spark.hadoop import hadoop_path
 from kidxlib.catalog.change import Found
+from kidxlib.catalog.conditions import Condition
 from kidxlib.engine.staged import batch_of_kind
 
 
@@ -27,11 +29,13 @@ class StagedBySpark:
     schema: pa.Schema
     path: str | None
 
-    def rows(self, kind: str, names: Sequence[str] | None = None) -> pa.Table:
+    def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """See `Staged.rows`."""
         schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
-        of_kind = self.data.where(f"{kind} IS NOT NULL").select(*(f"{kind}.{name}" for name in schema.names))
-        return of_kind.toArrow().cast(schema)
+        of_kind = self.data.where(f"{kind} IS NOT NULL").select(f"{kind}.*")
+        for condition in where:
+            of_kind = of_kind.where(as_column(condition))
+        return of_kind.select(*schema.names).toArrow().cast(schema)
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
         """See `Staged.batches`. Rows on executors' disks come task by task, in order; files are read one by one, as

@@ -25,8 +25,8 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
     for source in sources:
         if source.name not in audited_sources:
             raise UsageError(
-                f"--repair: no audit of source {source.name} in {catalog.path}; make one with ./spark-submit.sh "
-                f"verify_index --source {source.name}={source.path} --catalog {catalog.path}"
+                f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
+                f"kidx verify --source {source.name}={source.path} --catalog {catalog.path}"
             )
     files = catalog.broken_files([source.name for source in sources])
     directories = {partition.key: str(partition.index_directory) for partition in plan.partitions}

@@ -13,10 +13,10 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import Scanned
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.known_damage import KnownDamage
-from kidxlib.run.sources import as_line
 from kidxlib.terminal.build import print_counts, print_rate, print_skipped
 from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options.sources import as_line
 
 
 def catalog_damage(request: BuildRequest, catalog: TablesCatalog, changes: Changes | None = None) -> KnownDamage:
@@ -49,7 +49,7 @@ def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
     for name, path in missing:
         warn(
             f"{path}: no segment found, but the catalog has {damage.present(name):,} of source {name}, which stay "
-            "there: is it mounted? If they will not come back, ./spark-submit.sh forget_source removes them"
+            "there: is it mounted? If they will not come back, kidx forget-source removes them"
         )
     unlistable = plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY]
     return ExitCode.PROBLEMS_FOUND if damage.damaged or unlistable or missing or changes.missing_at_end else ExitCode.OK

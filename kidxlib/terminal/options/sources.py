@@ -1,4 +1,4 @@
-"""What the options `--source` and `--topics` mean."""
+"""What the options `--source` and `--topics` mean, and how a summary tells the sources."""
 
 from __future__ import annotations
 
@@ -37,3 +37,10 @@ def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"{option} {pattern}: not a regular expression: {error}") from error
+
+
+def as_line(sources: tuple[Source, ...]) -> str:
+    """What was read, for the summary."""
+    return ", ".join(
+        str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
+    )

@@ -21,7 +21,6 @@ from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.plan import partition_audits
 from kidxlib.audit.segment import SegmentForPartition, audit_segment
 from kidxlib.audit.startup import text_files
-from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import find_segments
 from kidxlib.build.source import source_at
@@ -41,7 +40,7 @@ from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.audit import exit_code, show_summary
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import parse_topics
-from tests.support.audits import audited
+from tests.support.audits import audited, summarised
 from tests.support.logs import encoded, golden
 
 _DIRECTORY = "txn-mixed-0"
@@ -512,7 +511,7 @@ def test_no_gate_passes_what_it_is_there_for(
         with pytest.raises(UsageError, match=planted.says):
             audited(log_dir)
         return
-    summary = AuditSummary.of(audited(log_dir, tiering=tiering), tiering=tiering)
+    summary = summarised(log_dir, tiering=tiering)
     show_summary("", summary, [])
     shown = capsys.readouterr().out
     assert planted.says in shown, shown
@@ -531,7 +530,7 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
         return small_file(path)
 
     monkeypatch.setattr(text_files, "small_file", refused)
-    summary = AuditSummary.of(audited(log_dir), tiering=False)
+    summary = summarised(log_dir)
     show_summary("", summary, [])
     reported = f"fail: {log_dir}/{RECOVERY_POINT_CHECKPOINT}: not readable by this user; what a broker takes from it"
     assert f"{reported} is not known" in capsys.readouterr().out
@@ -552,7 +551,7 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
 
     monkeypatch.setattr(text_files, "small_file", refused)
     monkeypatch.setattr(os, "access", lambda path, mode: path != secret)
-    summary = AuditSummary.of(audited(log_dir), tiering=False)
+    summary = summarised(log_dir)
     show_summary("", summary, [])
     reported = [line for line in capsys.readouterr().out.splitlines() if str(secret) in line]
     assert reported == [f"fail: {secret}: not readable by this user; what a broker takes from it is not known"]
@@ -570,11 +569,11 @@ def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
     log_dir, user = Path(shutil.copytree(sound, tmp_path / "logs")), 54321
     for path in (log_dir, *log_dir.rglob("*")):
         os.chown(path, user, user)
-    assert exit_code(AuditSummary.of(audited(log_dir), tiering=False), Verdict.BROKEN) == ExitCode.OK
+    assert exit_code(summarised(log_dir), Verdict.BROKEN) == ExitCode.OK
     log = _log(log_dir, _LARGE)
     os.chown(log, *((0, 0) if of_root else (user, user)))
     log.chmod(mode)
-    summary = AuditSummary.of(audited(log_dir), tiering=False)
+    summary = summarised(log_dir)
     show_summary("", summary, [])
     shown = capsys.readouterr().out
     if not of_root and mode == 0o600:
@@ -597,7 +596,7 @@ def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
     (log_dir / "lost+found").mkdir()
     _in_partition("old.index")(log_dir)
     rows = audited(log_dir)
-    show_summary("", AuditSummary.of(rows, tiering=False), [])
+    show_summary("", summarised(log_dir), [])
     shown = capsys.readouterr().out
     assert shown.count("fail: ") == 2 and shown.count(f"fail: {log_dir}/lost+found: ") == 1, shown
     assert {row.topic for row in rows.startup} == {"compacted", "txn-mixed"}
@@ -610,16 +609,16 @@ def test_beside_a_partition_that_was_given_alone_anything_may_lie(sound: Path, t
     """The directory above need not be a log dir."""
     log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     (log_dir / "lost+found").mkdir()
-    assert exit_code(AuditSummary.of(audited(log_dir / _DIRECTORY), tiering=False), Verdict.BROKEN) == ExitCode.OK
+    assert exit_code(summarised(log_dir / _DIRECTORY), Verdict.BROKEN) == ExitCode.OK
 
 
 def test_an_archive_may_hold_other_directories(sound: Path, tmp_path: Path) -> None:
     """No broker is to start there: none has left a file of its own."""
     shutil.copytree(sound / _DIRECTORY, tmp_path / _DIRECTORY)
     (tmp_path / "manifests").mkdir()
-    assert exit_code(AuditSummary.of(audited(tmp_path), tiering=False), Verdict.BROKEN) == ExitCode.OK
+    assert exit_code(summarised(tmp_path), Verdict.BROKEN) == ExitCode.OK
     (tmp_path / CLEAN_SHUTDOWN_FILE).touch()
-    assert exit_code(AuditSummary.of(audited(tmp_path), tiering=False), Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
+    assert exit_code(summarised(tmp_path), Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
 
 
 @pytest.mark.parametrize(
@@ -639,9 +638,9 @@ def test_an_index_directory_tells_too_what_has_vanished(
     (index_dir / _DIRECTORY).mkdir(parents=True)
     for path in (log_dir / _DIRECTORY).glob("*index"):
         path.rename(index_dir / _DIRECTORY / path.name)
-    assert exit_code(AuditSummary.of(audited(log_dir, index_dir), tiering=False), Verdict.BROKEN) == ExitCode.OK
+    assert exit_code(summarised(log_dir, index_dir), Verdict.BROKEN) == ExitCode.OK
     _after_clean_stop(plant)(log_dir)
-    summary = AuditSummary.of(audited(log_dir, index_dir), tiering=False)
+    summary = summarised(log_dir, index_dir)
     show_summary("", summary, [])
     assert says in capsys.readouterr().out
     assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
@@ -669,7 +668,7 @@ def test_an_index_directory_knows_how_a_log_that_no_checkpoint_knows_began_and_e
     log_dir = tmp_path / "logs"
     shutil.copytree(golden.SAMPLES / _DIRECTORY, log_dir / _DIRECTORY)
     plant(log_dir)
-    summary = AuditSummary.of(audited(log_dir, sound), tiering=False)
+    summary = summarised(log_dir, sound)
     show_summary("", summary, [])
     assert says in capsys.readouterr().out
     assert exit_code(summary, fail_on) == code

@@ -9,7 +9,8 @@ import pytest
 from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.run.settings import BuildSettings
-from kidxlib.run.sources import SAMPLE, as_line, chosen_sources, ensure_sample_alone
+from kidxlib.run.sources import SAMPLE, chosen_sources, ensure_sample_alone
+from kidxlib.terminal.options.sources import as_line
 from tests.faults.trees import snapshot
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows

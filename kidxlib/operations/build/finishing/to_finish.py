@@ -23,6 +23,7 @@ from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.finishing.finish_work import PartitionsToFinish
+from kidxlib.operations.events import event_rows, segment_rows
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
@@ -92,25 +93,14 @@ def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> pa.T
     same_topic = _flags(is_same)
     usable: Values = pa.array(~absent | (earlier & same_topic))
     rows = rows.filter(usable)
-    return _filled(rows, "segment", np.full(rows.num_rows, -1))
+    return segment_rows(rows, TO_FINISH)
 
 
 def _events(tables: Tables, heads: pa.Table, scope: Sequence[Condition]) -> pa.Table:
     """Rows of `TO_FINISH` that are of events."""
     rows = tables.read(PRODUCER_EVENTS, None, scope)
     rows = rows.filter(positions_in(rows, heads, SEGMENTS.key) >= 0)
-    return _filled(rows, "event", rows["position"].to_numpy())
-
-
-def _filled(rows: pa.Table, kind: str, positions: Values) -> pa.Table:
-    """Rows of `TO_FINISH` with one kind filled."""
-    inside = TO_FINISH.field(kind).type
-    struct = pa.StructArray.from_arrays(
-        [rows[field.name].combine_chunks().cast(field.type) for field in inside], fields=list(inside)
-    )
-    columns = {name: rows[name] for name in SEGMENTS.key} | {"position": pa.array(positions), kind: struct}
-    nothing = pa.nulls(rows.num_rows)
-    return pa.table([columns.get(field.name, nothing).cast(field.type) for field in TO_FINISH], schema=TO_FINISH)
+    return event_rows(rows, TO_FINISH)
 
 
 def _of(rows: pa.Table, keys: Sequence[PartitionKey]) -> pa.Table:

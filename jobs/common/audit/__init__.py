@@ -1,1 +1,0 @@
-"""`verify_index`: request, audits on executors, findings in the catalog, report."""

@@ -1,1 +1,0 @@
-"""What the catalog knows to be damaged, and what of that somebody has accepted."""

@@ -1,1 +1,0 @@
-"""`forget_source`: the rows of a source, counted and removed."""

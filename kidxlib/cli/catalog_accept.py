@@ -1,0 +1,26 @@
+"""`kidx accept`: what ./spark-submit.sh accept does, by this process alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kidxlib.operations.accept.request import AcceptOptions, accept_request
+from kidxlib.operations.accept.run import run_accept
+from kidxlib.operations.local import open_local
+from kidxlib.run.result import RunResult
+
+
+def accept_in_catalog(*, as_json: bool, **options: Any) -> RunResult:
+    """Accept what a catalog knows to be damaged.
+
+    Args:
+        options: those of `AcceptOptions`, but for the database.
+
+    Raises:
+        KidxError: as `run_accept`.
+    """
+    request = accept_request(AcceptOptions(database=None, **options))
+    path = request.context.catalog
+    assert path is not None  # only Spark's metastore has databases
+    return run_accept(request, partial(open_local, path, 1, must_exist=True), as_json=as_json)

@@ -1,0 +1,26 @@
+"""`kidx forget-source`: what ./spark-submit.sh forget_source does, by this process alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kidxlib.operations.forget.request import ForgetOptions, forget_request
+from kidxlib.operations.forget.run import run_forget
+from kidxlib.operations.local import open_local
+from kidxlib.run.result import RunResult
+
+
+def forget_in_catalog(*, as_json: bool, **options: Any) -> RunResult:
+    """Take a source out of a catalog.
+
+    Args:
+        options: those of `ForgetOptions`, but for the database.
+
+    Raises:
+        KidxError: as `run_forget`.
+    """
+    request = forget_request(ForgetOptions(database=None, **options))
+    path = request.context.catalog
+    assert path is not None  # only Spark's metastore has databases
+    return run_forget(request, partial(open_local, path, 1, must_exist=True), as_json=as_json)

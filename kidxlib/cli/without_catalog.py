@@ -1,0 +1,25 @@
+"""Options that a command has only where it is given a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+from click.core import ParameterSource
+
+from kidxlib.errors import UsageError
+
+
+def refuse_without_catalog(context: click.Context, what: str, options: Mapping[str, str]) -> None:
+    """Say of an option that was given that it needs a catalog.
+
+    Args:
+        what: is asked for, as in "a build".
+        options: which these are, by parameter.
+
+    Raises:
+        UsageError: one was given.
+    """
+    for parameter, option in options.items():
+        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option}: only for {what} with a catalog; name it with --catalog DIR")

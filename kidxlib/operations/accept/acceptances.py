@@ -1,0 +1,90 @@
+"""What was accepted: the rows of the table `accepted`, and when they no longer hold.
+
+An acceptance is one of a finding: of this file, as it is now, with this reason at this byte. Where any of these is
+another, nobody has looked at it, and it counts as damage again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from kidxlib.catalog import updates
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.accept.damage import Damage, version_now
+from kidxlib.tables.protocol import Tables
+
+#: Says of a source, topic, partition and base offset whether it was asked for.
+Selects = Callable[[str, str, int, int], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """A row of the table `accepted`."""
+
+    damage: Damage
+    accepted_by: str
+    accepted_at: datetime
+    accepted_reason: str
+
+    @property
+    def line(self) -> str:
+        return (
+            f"{self.damage.name} (by {self.accepted_by} at {self.accepted_at:%Y-%m-%d %H:%M}Z: {self.accepted_reason})"
+        )
+
+
+def accepted(tables: Tables, sources: Collection[str], selects: Selects) -> list[Acceptance]:
+    """What was accepted, whether it still holds or not."""
+    rows = tables.read(ACCEPTED, None, [Among("source", tuple(sources))])
+    names = [field.name for field in fields(Damage)]
+    return [
+        Acceptance(
+            damage=Damage(**{name: row[name] for name in names}),
+            accepted_by=row["accepted_by"],
+            accepted_at=row["accepted_at"],
+            accepted_reason=row["accepted_reason"],
+        )
+        for row in rows.sort_by([(name, "ascending") for name in ACCEPTED.key]).to_pylist()
+        if is_selected(row, selects)
+    ]
+
+
+def accept(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
+    """Record that these are accepted; of an earlier acceptance of the same reason this takes the place.
+
+    Raises:
+        CatalogError: as `Tables.change`.
+    """
+    of_all = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
+    rows = pa.Table.from_pylist([{**asdict(damage), **of_all} for damage in damages], ACCEPTED.schema())
+    tables.change(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
+
+
+def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
+    """Remove these rows.
+
+    Raises:
+        CatalogError: as `Tables.change`.
+    """
+    keys = [dict(zip(ACCEPTED.key, acceptance.damage.key, strict=True)) for acceptance in acceptances]
+    rows = pa.Table.from_pylist(keys, ACCEPTED.schema(ACCEPTED.key))
+    tables.change(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
+
+
+def still_accepted(tables: Tables, sources: Collection[str]) -> list[Damage]:
+    """What was accepted of files that are still what they were, as this machine sees them."""
+    found = accepted(tables, sources, lambda *_: True)
+    return [each.damage for each in found if version_now(each.damage.path) == each.damage.version]
+
+
+def is_selected(row: Mapping[str, Any], selects: Selects) -> bool:
+    """Whether the segment of a row was asked for."""
+    return selects(*(row[name] for name in SEGMENTS.key))

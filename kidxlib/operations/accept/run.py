@@ -1,0 +1,93 @@
+"""Accepts damage, or takes that back, and says what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kidxlib.errors import UsageError
+from kidxlib.operations.accept.acceptable import damage_now, selected_segments
+from kidxlib.operations.accept.acceptances import Acceptance, accept, accepted, withdraw
+from kidxlib.operations.accept.damage import Damage
+from kidxlib.operations.accept.report import damage_line, print_lines, print_next_step, report_as_json
+from kidxlib.operations.accept.request import AcceptRequest
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.result import RunResult
+from kidxlib.run.sources import sources_in_catalog
+from kidxlib.terminal.console import print_json
+from kidxlib.terminal.exit_codes import ExitCode
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a run is about.
+
+    Attributes:
+        before: acceptances that are withdrawn, or that damage of now has already.
+        new: damage that is accepted.
+    """
+
+    before: list[Acceptance]
+    new: list[Damage]
+
+
+def run_accept(request: AcceptRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Record what is accepted, or withdraw it; without `apply` only say what that would be.
+
+    Raises:
+        CatalogError: the catalog cannot be read or written.
+        UsageError: there is none; or nothing of the sources or segments that were named.
+    """
+    with open_backend() as backend:
+        catalog = backend.catalog
+        if request.apply:
+            catalog.make_tables()
+        found = _find(catalog, request)
+        if request.apply and request.withdraw and found.before:
+            withdraw(catalog.tables, found.before)
+        elif request.apply and found.new:
+            accept(catalog.tables, found.new, request.by, request.context.now, str(request.reason))
+        _show(catalog.path, request, found, as_json=as_json)
+    changed = len(found.before) if request.withdraw else len(found.new)
+    counts = {"accepted_before": 0 if request.withdraw else len(found.before), "changed": changed * request.apply}
+    return RunResult(code=ExitCode.OK, counts=counts, bytes=0)
+
+
+def _find(catalog: TablesCatalog, request: AcceptRequest) -> _Found:
+    """What there is to withdraw or to accept.
+
+    Raises:
+        UsageError: nothing of the segments that were named.
+    """
+    selects = selected_segments(request.segments, request.topics)
+    sources = sources_in_catalog(request.sources, catalog.sources())
+    recorded = accepted(catalog.tables, sources, selects)
+    if request.withdraw:
+        _ensure_any(recorded, request, "accepted")
+        return _Found(recorded, [])
+    damages = damage_now(catalog.tables, sources, selects)
+    _ensure_any(damages, request, "damaged, by the catalog")
+    now = {damage.identity for damage in damages}
+    before = [each for each in recorded if each.damage.identity in now]
+    identities = {each.damage.identity for each in before}
+    return _Found(before, [damage for damage in damages if damage.identity not in identities])
+
+
+def _ensure_any(found: Collection[object], request: AcceptRequest, what: str) -> None:
+    if request.segments and not found:
+        raise UsageError(f"--segment {request.segments[0]}: no file of it is {what}")
+
+
+def _show(catalog: str, request: AcceptRequest, found: _Found, *, as_json: bool) -> None:
+    apply = request.apply
+    if as_json:
+        print_json(report_as_json(catalog, found.before, found.new, withdraw=request.withdraw, apply=apply))
+        return
+    lines = [each.line for each in found.before]
+    if request.withdraw:
+        print_lines("withdrawn" if apply else "would withdraw", lines)
+    else:
+        print_lines("accepted before", lines)
+        print_lines("accepted" if apply else "would accept", [damage_line(damage) for damage in found.new])
+    print_next_step(catalog, bool(found.before if request.withdraw else found.new), apply=apply)

@@ -1,0 +1,31 @@
+"""What is broken now, for a repair without a catalog: nobody remembers an earlier audit."""
+
+from __future__ import annotations
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.plan import partition_audits
+from kidxlib.audit.rows import Kind, broken_files
+from kidxlib.build.plan import Plan
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.findings import JudgedFile
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.audit.found import find
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.without_catalog import BrokenFiles
+from kidxlib.terminal.audit import say_broken_logs
+from kidxlib.terminal.console import note
+
+
+def broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFiles:
+    """What an audit finds broken of a plan, by what a build would write.
+
+    Raises:
+        Interrupted: the run is; nothing is reported.
+    """
+    audits, _ = partition_audits(plan, request.recover_options, clean_shutdown=None, tiering=False)
+    found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
+    files = JudgedFile.of_arrow(found.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))]))
+    broken = broken_files(files)
+    note(f"{sum(map(len, broken.values())):,} index files in {len(broken):,} partitions are broken")
+    return BrokenFiles(broken, say_broken_logs(file.path for file in files if file.file == LOG_SUFFIX))

@@ -1,0 +1,135 @@
+"""All that an audit finds: segments are read, then the partitions that they make up compared."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.audit.plan import PartitionAudit
+from kidxlib.audit.rows import AuditRows, Kind
+from kidxlib.build.bins import pack
+from kidxlib.build.source import Source
+from kidxlib.build.tasks import ScanTask
+from kidxlib.catalog.audit_results import AUDITED, FOUND, NotReadyRow, StartupPartitionRow, StartupRow
+from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.findings import FileFinding
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.audit.partition_work import audit_partitions
+from kidxlib.operations.audit.segment_work import SegmentAudit, audit_segments
+from kidxlib.operations.audit.to_audit import partitions_to_audit
+from kidxlib.operations.visible_logs import directories_of, ensure_logs_visible
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.progress import begin_phase
+
+_COMPARING: Final = "comparing partitions"
+
+#: Partitions that are audited sooner than workers start, if their logs are small.
+_FEW: Final = 50
+
+#: The order in which rows are reported.
+ORDERS: Final[Mapping[Kind, Sequence[str]]] = {
+    Kind.FILE: (*SEGMENTS.key, "file"),
+    Kind.SEGMENT: SEGMENTS.key,
+    Kind.PARTITION: PARTITIONS.key,
+    Kind.NOT_READY: SEGMENTS.key,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an audit found.
+
+    Attributes:
+        of_segments: rows of `AUDITED`.
+        of_partitions: rows of `FOUND`.
+    """
+
+    of_segments: Staged
+    of_partitions: Staged
+
+    def rows(self, kind: Kind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
+        """The rows of one kind; see `Staged.rows`."""
+        rows = self.of_partitions.rows(kind.value, names, where)
+        if kind is not Kind.FILE:
+            return rows
+        return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows])
+
+    def all_rows(self) -> AuditRows:
+        """All rows, in order."""
+        ordered = {
+            kind: self.rows(kind).sort_by([(name, "ascending") for name in order]) for kind, order in ORDERS.items()
+        }
+        return AuditRows(
+            files=FileFinding.of_arrow(ordered[Kind.FILE]),
+            startup=StartupRow.of_arrow(ordered[Kind.SEGMENT]),
+            partitions=StartupPartitionRow.of_arrow(ordered[Kind.PARTITION]),
+            not_ready=NotReadyRow.of_arrow(ordered[Kind.NOT_READY]),
+        )
+
+
+def find(
+    engine: Engine,
+    tasks: Sequence[ScanTask],
+    audits: Mapping[PartitionKey, PartitionAudit],
+    sources: Sequence[Source],
+    *,
+    deep: bool,
+) -> Found:
+    """Audit segments and partitions.
+
+    Args:
+        tasks: the segments, all of the partitions.
+        audits: what there is to audit of each partition, with or without segments.
+        sources: what they are of.
+        deep: look at the records, too.
+
+    Raises:
+        Interrupted: the run is; nothing is reported.
+        UsageError: a worker does not see a directory of the segments.
+    """
+    if tasks:
+        engine.start()
+    log_bytes, directories = sum(task.log_bytes for task in tasks), directories_of(tasks, sources)
+    # Of two runs with one id, one may have been killed and have left its rows.
+    attempt = uuid.uuid4().hex[:16]
+
+    def read_so_far() -> str:
+        of_all = f"{engine.done().segments:,} of {len(tasks):,} segments read"
+        return f"{of_all}, and none reported; run the same command again"
+
+    begin_phase("reading", done=engine.done, segments=len(tasks), log_bytes=log_bytes, after=_COMPARING)
+    with interrupts.telling(read_so_far):
+        bins = pack([_segment_audit(task, audits) for task in tasks], engine.cores)
+        do = partial(audit_segments, deep=deep)
+        with engine.stopping():
+            of_segments = engine.run(Work(f"audit-{attempt}-segments", bins, do, AUDITED, directories, log_bytes))
+        ensure_logs_visible(of_segments)
+        begin_phase(_COMPARING)
+        shares = list(partitions_to_audit(of_segments, engine, audits))
+        # The logs may be read once more. Each partition's directory is listed, which is not counted in bytes.
+        read_bytes = log_bytes + sum(share.row_bytes for share in shares) if len(audits) <= _FEW else None
+        units = [[share] for share in shares]
+        with engine.stopping():
+            of_partitions = engine.run(
+                Work(f"audit-{attempt}-partitions", units, audit_partitions, FOUND, directories, read_bytes)
+            )
+    return Found(of_segments, of_partitions)
+
+
+def _segment_audit(task: ScanTask, audits: Mapping[PartitionKey, PartitionAudit]) -> SegmentAudit:
+    return SegmentAudit(
+        segment=task.segment,
+        options=task.options,
+        index_directory=task.index_directory,
+        clean_shutdown=audits[task.segment.partition_key].last_stop.clean_shutdown,
+    )

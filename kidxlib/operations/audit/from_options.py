@@ -1,0 +1,71 @@
+"""What an audit with settings is asked for: options and settings, put together and checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from kidxlib.build.directories import Target
+from kidxlib.operations.audit.request import AuditRequest, HowToAudit
+from kidxlib.run.context import RunContext
+from kidxlib.run.settings import read_settings
+from kidxlib.run.sources import chosen_sources
+from kidxlib.run.topic_options import recover_options
+from kidxlib.storage.location import ensure_text
+from kidxlib.terminal.options.directories import ensure_no_overlap, existing_index_dir
+from kidxlib.terminal.options.sources import parse_topics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """The options as they were given; None, empty or False where they were not."""
+
+    sources: tuple[str, ...]
+    sample: bool
+    index_dir: str | None
+    catalog: str | None
+    database: str | None
+    topics: str | None
+    interval_bytes: int | None
+    deep_iteration: bool
+    fail_on: str
+    require_tiering: bool
+    shutdown: str | None
+    settings_file: Path
+    now: str | None
+
+
+def audit_request(options: AuditOptions) -> AuditRequest:
+    """Put options and settings together.
+
+    Raises:
+        UsageError: the settings file or an option is wrong, or two options contradict each other.
+    """
+    settings = read_settings(options.settings_file)
+    context = RunContext.given(settings, options.catalog, options.database, options.now)
+    index_dir, interval_bytes = options.index_dir, options.interval_bytes
+    named = {"--index-dir": index_dir, "--catalog": options.catalog, "--database": options.database}
+    sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=settings.build)
+    ensure_no_overlap(None, context.catalog, sources)
+    if not options.sources and not any(named.values()) and os.path.isdir(settings.build.index_dir):
+        index_dir = settings.build.index_dir  # where a build without options has written
+    place = None if index_dir is None else existing_index_dir("--index-dir", index_dir)
+    for source in sources:
+        ensure_text("--source ", source.path)
+    if place is not None:
+        ensure_text("--index-dir ", place)
+    return AuditRequest(
+        context=context.with_catalog(),
+        sources=sources,
+        target=Target(index_dir=place, by_source=len(sources) > 1),
+        topics=parse_topics(settings.build.topics if options.topics is None else options.topics),
+        interval_bytes=interval_bytes,
+        recover_options=lambda topic: recover_options(settings, topic, interval_bytes),
+        how=HowToAudit.of(
+            deep_iteration=options.deep_iteration,
+            fail_on=options.fail_on,
+            require_tiering=options.require_tiering,
+            shutdown=options.shutdown,
+        ),
+    )

@@ -1,0 +1,75 @@
+"""What an audit comes to: its counts, the exit code, and what is shown."""
+
+from __future__ import annotations
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.summary import AuditSummary
+from kidxlib.build.plan import Plan
+from kidxlib.catalog.findings import FINDINGS
+from kidxlib.operations.audit.accepted import AcceptedFindings
+from kidxlib.operations.audit.cataloged import looked_in
+from kidxlib.operations.audit.found import Found
+from kidxlib.operations.audit.request import AuditRequest
+from kidxlib.terminal.audit import exit_code as exit_code_of
+from kidxlib.terminal.audit import show_json, show_summary
+from kidxlib.terminal.console import print_line
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options.sources import as_line
+
+
+def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
+    """The code that says whether there are problems. A plan without a segment is one, and what cannot be listed."""
+    return ExitCode.PROBLEMS_FOUND if plan.unlistable or plan.empty else exit_code_of(summary, fail_on)
+
+
+def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int) -> dict[str, int]:
+    """What a run has dealt with."""
+    found = {
+        "partitions": len(plan.partitions),
+        "segments": plan.segments.num_rows,
+        "not_ready": summary.not_ready_count,
+        "segments_lost": summary.lost_count,
+        "partitions_gone": partitions_gone,
+    }
+    for verdict in Verdict:
+        found[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)
+        if verdict is not Verdict.IDENTICAL:
+            found[f"logs_{verdict}"] = summary.logs(verdict)
+    return {**found, "accepted": accepted.count}
+
+
+def show_audit_json(
+    request: AuditRequest,
+    found: Found,
+    summary: AuditSummary,
+    accepted: AcceptedFindings,
+    catalog: str | None,
+    *,
+    partitions_gone: int,
+) -> None:
+    """Print the JSON object.
+
+    Args:
+        catalog: where it is recorded.
+    """
+    audit_id = request.audit_id
+    of_run = {} if audit_id is None else {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
+    show_json(found.all_rows(), summary, partitions_gone=partitions_gone, **of_run)
+
+
+def show_audit(
+    request: AuditRequest, plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, catalog: str | None
+) -> None:
+    """Print what was found, where, and where that is recorded.
+
+    Args:
+        catalog: where it is.
+    """
+    audit_id = request.audit_id
+    title = str(request.sources[0].path) if audit_id is None else f"audit {audit_id}"
+    show_summary(title, summary, looked_in(plan.partitions))
+    accepted.show()
+    if audit_id is not None:
+        print_line(f"source:  {as_line(request.sources)}")
+    if catalog is not None:
+        print_line(f"catalog: {catalog}, table {FINDINGS.name}")

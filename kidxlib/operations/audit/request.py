@@ -1,0 +1,79 @@
+"""What is to be audited, and how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.build.directories import Target
+from kidxlib.build.source import Source
+from kidxlib.operations.audit.options import CLEAN
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.run.context import RunContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowToAudit:
+    """How to audit.
+
+    Attributes:
+        deep: look at the records, too.
+        fail_on: the mildest verdict that the command fails for.
+        tiering: also check segments against what tiered storage needs.
+        clean_shutdown: how the broker stopped; None asks its log dir.
+    """
+
+    deep: bool
+    fail_on: Verdict
+    tiering: bool
+    clean_shutdown: bool | None
+
+    @classmethod
+    def of(cls, *, deep_iteration: bool, fail_on: str, require_tiering: bool, shutdown: str | None) -> Self:
+        """The options as they were given."""
+        return cls(
+            deep=deep_iteration,
+            fail_on=Verdict(fail_on),
+            tiering=require_tiering,
+            clean_shutdown=None if shutdown is None else shutdown == CLEAN,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """What to audit.
+
+    Attributes:
+        context: the catalog may be none; the time is recorded.
+        target: where the index files are.
+        interval_bytes: None where no option was given.
+        recover_options: what a topic's indexes should be like, where the catalog does not say.
+        is_once: of one directory, by which it is called, and not by an id.
+    """
+
+    context: RunContext
+    sources: tuple[Source, ...]
+    target: Target
+    topics: re.Pattern[str]
+    interval_bytes: int | None
+    recover_options: Callable[[str], RecoverOptions]
+    how: HowToAudit
+    is_once: bool = False
+
+    @property
+    def audit_id(self) -> str | None:
+        """The run's id. One question at one time has one id, so that a run which was stopped can be run again."""
+        if self.is_once:
+            return None
+        asked = {
+            "sources": [(source.name, str(source.path)) for source in self.sources],
+            "index_dir": str(self.target.index_dir),
+            "topics": self.topics.pattern,
+            "interval_bytes": self.interval_bytes,
+        }
+        return self.context.run_id(hashlib.sha256(json.dumps(asked).encode()).hexdigest())

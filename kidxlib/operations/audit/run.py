@@ -1,0 +1,116 @@
+"""An audit from the listing to what is shown of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.filesize import decimal
+
+from kidxlib.audit.plan import PartitionAudit, partition_audits
+from kidxlib.build.discover import find_segments
+from kidxlib.build.plan import Plan
+from kidxlib.build.tasks import ScanTask
+from kidxlib.build.vanished import NOT_ASKED, without_directory
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.audit.accepted import AuditedCatalog
+from kidxlib.operations.audit.cataloged import as_cataloged
+from kidxlib.operations.audit.found import find
+from kidxlib.operations.audit.record import record_audit
+from kidxlib.operations.audit.report import counts, exit_code, show_audit, show_audit_json
+from kidxlib.operations.audit.request import AuditRequest
+from kidxlib.operations.audit.summary import summarise
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.result import RunResult
+from kidxlib.terminal.console import note, warn, warn_of_first
+from kidxlib.terminal.progress import begin_phase
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be audited.
+
+    Attributes:
+        plan: with the directories in which index files are looked for.
+        tasks: to read its segments.
+        audits: what there is to audit of each partition.
+        gone: how many partitions are known that have no directory.
+    """
+
+    plan: Plan
+    tasks: Sequence[ScanTask]
+    audits: Mapping[PartitionKey, PartitionAudit]
+    gone: int
+
+
+def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Audit all that the sources have, record what is found where there is a catalog, and show it.
+
+    Args:
+        open_backend: called once all is listed. Its catalog is asked only where the request has one.
+
+    Raises:
+        CatalogError: the catalog cannot be read or written.
+        UsageError: a source has no segments; or there is no catalog.
+        Interrupted: the run is; nothing is recorded.
+    """
+    begin_phase("listing")
+    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
+    for warning in plan.warnings:
+        warn(warning)
+    if not request.is_once:
+        note(f"{plan.segments.num_rows:,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
+    audit_id = request.audit_id
+    with open_backend() as backend:
+        catalog = backend.catalog if request.context.has_catalog else None
+        planned = _planned(request, plan, catalog)
+        found = find(backend.engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
+        if catalog is not None and audit_id is not None:
+            begin_phase("recording in the catalog")
+            record_audit(catalog.tables, found, audit_id, request.context.now)
+        begin_phase("counting")
+        summary = summarise(found, tiering=request.how.tiering)
+        summary.many_sources = len(request.sources) > 1
+        of_catalog = AuditedCatalog()
+        if catalog is not None:
+            names = [source.name for source in request.sources]
+            of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
+        accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
+        if as_json:
+            show_audit_json(request, found, summary, accepted, place, partitions_gone=planned.gone)
+        else:
+            show_audit(request, planned.plan, summary, accepted, place)
+    return RunResult(
+        code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
+        run_id=audit_id,
+        counts=counts(plan, summary, accepted, partitions_gone=planned.gone),
+        bytes=plan.log_bytes,
+        catalog_segments=of_catalog.segments,
+        catalog_files=of_catalog.files,
+    )
+
+
+def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _Planned:
+    """What is to be audited, by the listing and the catalog. Warns of what a log dir says wrong, and of partitions that
+    are gone.
+    """
+    tasks, in_catalog = None, NOT_ASKED
+    if catalog is not None:
+        catalog.make_tables()
+        begin_phase("comparing with the catalog")
+        plan, tasks, in_catalog = as_cataloged(
+            plan,
+            catalog.known_segments([source.name for source in request.sources], request.topics),
+            find_indexes=request.target.index_dir is None,
+            find_interval=request.interval_bytes is None,
+        )
+    how = request.how
+    audits, notes = partition_audits(
+        plan, request.recover_options, clean_shutdown=how.clean_shutdown, tiering=how.tiering, topics=request.topics
+    )
+    for text in notes:
+        warn(text)
+    gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
+    warn_of_first(gone.values())
+    return _Planned(plan, plan.scan_tasks() if tasks is None else tasks, audits, len(gone))

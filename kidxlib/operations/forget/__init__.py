@@ -1,0 +1,1 @@
+"""A source that is taken out of a catalog: its rows, counted and removed."""

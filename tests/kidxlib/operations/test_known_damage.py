@@ -1,0 +1,221 @@
+"""Damage that is known stays visible: at every build, in every dry run and figure, until it is mended or accepted."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from prometheus_client.parser import text_string_to_metric_families
+
+from kidxlib.build.comparison.missing import KEYS
+from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.cli.main import kidx
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.operations.accept import acceptable, acceptances
+from kidxlib.operations.accept.damage import Damage
+from kidxlib.operations.audit.accepted import judged
+from kidxlib.operations.damaged_segments import known_damage
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.docs.log_dirs import put
+from tests.support.logs.batches import Batch
+from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
+
+
+class Scene:
+    """Two sources, `a` and `b`, and how builds of them end."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.catalog, self.metrics = root, root / "catalog", root / "kidx.prom"
+        for source in ("a", "b"):
+            for topic in ("orders", "payments"):
+                for base_offset in (0, 3):
+                    put(root / source / f"{topic}-0", base_offset, [Batch(), Batch(), Batch()])
+        self.broken = root / "a" / "orders-0" / segment_file(0, LOG_SUFFIX)
+        self.other = root / "b" / "payments-0" / segment_file(3, LOG_SUFFIX)
+
+    def build(self, *arguments: str | Path) -> Ended:
+        ended = kidx_build_here(
+            *("--source", f"a={self.root}/a", "--source", f"b={self.root}/b", "--index-dir", self.root / "index"),
+            *("--catalog", self.catalog, "--metrics-file", self.metrics, *arguments),
+        )
+        assert ended.code in (0, 3), ended.err
+        return ended
+
+    def figures(self) -> dict[tuple[str, str], float]:
+        """`kidx_catalog_segments` by source and status, but for zeros and what is whole."""
+        return {
+            (sample.labels["source"], sample.labels["status"]): sample.value
+            for family in text_string_to_metric_families(self.metrics.read_text())
+            for sample in family.samples
+            if sample.name == "kidx_catalog_segments" and sample.value and sample.labels["status"] != "ok"
+        }
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def flip(path: Path, position: int) -> None:
+    """Invert a byte, and keep the times: as a disk does."""
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[position] ^= 0xFF
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def lines(ended: Ended, beginning: str) -> list[str]:
+    return [line for line in ended.out.splitlines() if line.startswith(beginning)]
+
+
+def test_damage_is_told_at_every_run_until_it_is_accepted(scene: Scene) -> None:
+    """Two corrupt logs, run after run: in the exit code, on screen, in JSON and in the figures. One is then accepted,
+    and the other's source is not mounted.
+    """
+    flip(scene.broken, 30)
+    flip(scene.other, 30)
+    truncated = f"truncated: {scene.broken}: byte "
+    first = scene.build()
+    assert first.code == 3 and len(lines(first, truncated)) == 1
+    both = {("a", "truncated"): 1.0, ("b", "truncated"): 1.0}
+    assert scene.figures() == both
+
+    second = scene.build()
+    assert second.code == 3, "nothing was read, and nothing is mended"
+    [reported] = lines(second, "damaged: ")
+    assert (
+        reported.startswith(f"damaged: 2 segments of the catalog; the first is {truncated}")
+        and "crc-mismatch" in reported
+    )
+    assert "kidx accept" in second.out and scene.figures() == both
+    dry = scene.build("--dry-run", "--topics", "orders|nothing")
+    assert dry.code == 3 and lines(dry, "damaged: 1 segment of the catalog; "), "of the topics that were asked for"
+    assert scene.figures() == both, "of the whole catalog, whatever was asked for"
+    nowhere = ("--source", scene.root / "nowhere", "--catalog", scene.catalog)
+    refused = kidx_build_here(*nowhere, "--metrics-file", scene.metrics)
+    assert refused.code == 2 and scene.figures() == both, "a run that does nothing mends nothing"
+
+    one = ("--segment", "orders-0/0", "--source", "a", "--reason", "replica on b is whole", "--by", "ann", "--apply")
+    done = run_here(kidx, "accept", "--catalog", scene.catalog, *one)
+    assert done.code == 0 and len(lines(done, "accepted: a: orders-0/0 .log: truncated: crc-mismatch")) == 1, done.err
+    [row] = rows(scene.catalog, "SELECT * FROM accepted")
+    assert (row["accepted_by"], row["accepted_reason"]) == ("ann", "replica on b is whole")
+    status = scene.broken.stat()
+    assert (row["file_bytes"], row["file_inode"]) == (status.st_size, status.st_ino)
+
+    (scene.root / "b").rename(scene.root / "unmounted")
+    (scene.root / "b").mkdir()
+    ended = scene.build("--rebuild", "--json")
+    assert (ended.code, ended.json["not_well_count"], ended.json["gone"]) == (3, 1, 0), ended.err
+    assert "b: no segment found, but the catalog has 4 of source b" in ended.err
+    damage = ended.json["damage"]
+    assert (damage["damaged"], damage["accepted"]) == (1, 1)
+    other, accepted = damage["segments"]
+    assert (other["log_path"], other["accepted_by"]) == (str(scene.other), None)
+    assert (accepted["status"], accepted["accepted_by"]) == ("truncated", "ann")
+    assert scene.figures() == {("a", "accepted"): 1.0, ("b", "truncated"): 1.0}
+
+    _the_rest_of_an_acceptances_life(DeltaTables(str(scene.catalog)))
+
+
+def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
+    """It holds for this log with this damage alone; it can be renewed, and withdrawn."""
+    selects = acceptable.selected_segments((), re.compile("orders"))
+    a = ("a",)
+
+    def orders() -> tuple[int, int]:
+        """Damaged and accepted ones."""
+        found = known_damage(catalog, a, re.compile("orders"))
+        return found.damaged, found.accepted
+
+    def set_row(assignment: str) -> None:
+        column, _, value = assignment.partition(" = ")
+        DeltaTable(f"{catalog.path}/{SEGMENTS.name}").update({column: value}, predicate="source = 'a'")
+
+    assert orders() == (0, 1)
+    [acceptance] = acceptances.accepted(catalog, a, selects)
+    [damage] = acceptable.damage_now(catalog, a, selects)
+    assert damage.identity == acceptance.damage.identity and damage in acceptances.still_accepted(catalog, a)
+    for change in ("log_bytes = log_bytes + {}", "log_mtime_ns = log_mtime_ns + {}", "reason_position = {}"):
+        set_row(change.format(1))
+        assert orders() == (1, 0), f"{change}: nobody has looked at that"
+        set_row(change.format(-1) if "+" in change else f"reason_position = {damage.position}")
+        assert orders() == (0, 1)
+    set_row("log_inode = log_inode + 1")
+    [damage] = acceptable.damage_now(catalog, a, selects)
+    acceptances.accept(catalog, [damage], "bob", acceptance.accepted_at, "looked again")
+    assert orders() == (0, 1)
+    [acceptance] = acceptances.accepted(catalog, a, selects)
+    assert (acceptance.accepted_by, acceptance.accepted_reason) == ("bob", "looked again")
+    gone = pa.Table.from_pylist([dict(zip(SEGMENT_KEY, ("a", "orders", 0, 0), strict=True))], KEYS)
+    assert known_damage(catalog, a, re.compile("orders"), gone).accepted == 0, "a listing does not find it"
+    accepted = Path(catalog.path, "accepted").rename(Path(catalog.path, "later"))
+    assert orders() == (1, 0), "a catalog of a release that had no such table"
+    accepted.rename(Path(catalog.path, "accepted"))
+    acceptances.withdraw(catalog, [acceptance])
+    assert orders() == (1, 0) and known_damage(catalog, a, re.compile("payments")).damaged == 0
+    set_row("status = 'ok'")
+    found = known_damage(catalog, ("a", "b"), re.compile("orders"))
+    assert (found.damaged, found.listed) == (0, []) and found.segments["b", "truncated"] == 1
+
+
+def test_an_acceptance_covers_what_was_accepted_and_nothing_else() -> None:
+    """Of an audit's findings: the same file in the same state, with the same byte, no worse, and nothing besides."""
+    file = {"file_bytes": 9, "file_mtime_ns": 8, "file_inode": 7, "path": "/a/0.log"}
+    key = {"source": "a", "topic": "orders", "partition": 0, "base_offset": 0, "file": ".log", "reason": "crc-mismatch"}
+    same: dict[str, Any] = {**key, **file, "position": 30}
+    accepted = Damage(**same, found="truncated", detail="of a build", consequence="c")
+    cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+        ({}, {}, True),
+        ({}, {"verdict": "torn"}, True),
+        ({"found": "broken"}, {}, True),
+        ({"found": "torn"}, {"verdict": "torn"}, True),
+        ({"found": "torn"}, {}, False),
+        ({}, {"position": 29}, False),
+        ({}, {"position": None}, False),
+        ({"position": None, "reason": "missing"}, {"position": None, "reason": "missing"}, True),
+        ({}, {"reason": "unknown-magic"}, False),
+        ({}, {"path": "/b/0.log"}, False),
+        ({}, {"file_mtime_ns": 9}, False),
+        ({}, {"file_inode": None}, False),
+        ({}, {"detail": "x; also unknown-magic at byte 3: y"}, False),
+        ({"detail": "x; also z"}, {"detail": "x; also z"}, True),
+        ({"detail": "x; also z"}, {"detail": "x; also zz"}, False),
+    ]
+    for of_acceptance, of_finding, covered in cases:
+        row = {**same, "verdict": "broken", "detail": "d", "consequence": "c", **of_finding}
+        found = pa.Table.from_pylist([row], FINDINGS.schema(row))
+        is_accepted, knows_consequence = judged(found, [replace(accepted, **of_acceptance)])
+        assert is_accepted[0] == knows_consequence[0] == covered, (of_acceptance, of_finding)
+    row = {**same, "verdict": "broken", "detail": "d", "consequence": "and deletes 2 segments after it"}
+    is_accepted, knows_consequence = judged(pa.Table.from_pylist([row], FINDINGS.schema(row)), [accepted])
+    assert (is_accepted[0], knows_consequence[0]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--segment", "orders-0"], "--segment orders-0: expected TOPIC-PARTITION/BASE_OFFSET"),
+        (["--apply", "--segment", "orders-0/0"], "--reason"),
+        (["--apply", "--segment", "orders-0/0", "--reason", " "], "--reason"),
+        (["--apply", "--reason", "why not"], "name what is meant"),
+        (["--withdraw", "--reason", "why not"], "--withdraw and --reason"),
+        (["--topics", "("], "not a regular expression"),
+        ([], "no catalog there"),
+    ],
+)
+def test_an_acceptance_that_does_not_say_what_or_why_is_refused(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    ended = run_here(kidx, "accept", "--catalog", tmp_path / "catalog", *arguments)
+    [line] = ended.err.splitlines()
+    assert ended.code == 2 and message in line
