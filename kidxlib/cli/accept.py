@@ -24,6 +24,6 @@ def accept(as_json: bool, **options: Any) -> RunResult:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
     with needing_packages("kidx accept"):
-        from kidxlib.cli.catalog_accept import accept_in_catalog
+        from kidxlib.cli.in_catalog.accept import accept_in_catalog
 
     return accept_in_catalog(as_json=as_json, **options)

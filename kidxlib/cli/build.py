@@ -50,7 +50,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
         if directory is not None and options["sources"]:
             raise UsageError(f"DIR {directory} and --source: give one of them")
         with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
-            from kidxlib.cli.catalog_build import build_with_catalog
+            from kidxlib.cli.in_catalog.build import build_with_catalog
 
         if directory is not None:
             options["sources"] = (directory,)

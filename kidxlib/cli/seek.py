@@ -56,7 +56,7 @@ def seek(
         if index_dir is not None:
             raise UsageError("--index-dir: the catalog knows where its indexes are")
         with needing_packages("--catalog"):  # and 200 ms
-            from kidxlib.cli.catalog_seek import seek_in_catalog
+            from kidxlib.cli.in_catalog.seek import seek_in_catalog
         given = context.get_parameter_source("settings_file") is ParameterSource.COMMANDLINE
         return seek_in_catalog(catalog, reads_settings=given, **options)
     for parameter, option in _OF_CATALOGS.items():

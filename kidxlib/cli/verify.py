@@ -54,7 +54,7 @@ def verify(
     if directory is not None and options["sources"]:
         raise UsageError(f"DIR {directory} and --source: give one of them")
     with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
-        from kidxlib.cli.catalog_audit import audit_with_catalog
+        from kidxlib.cli.in_catalog.audit import audit_with_catalog
 
     if directory is not None:
         options["sources"] = (directory,)

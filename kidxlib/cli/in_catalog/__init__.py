@@ -1,0 +1,1 @@
+"""Commands of `kidx` on a catalog: they need packages that the wheel brings only with its extra."""
