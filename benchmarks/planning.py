@@ -27,7 +27,6 @@ from benchmarks.links import (
 )
 from benchmarks.submit import JobRun, places, run_job
 from benchmarks.targets import Target, record
-from jobs.common.catalog.catalog import Catalog
 from jobs.common.spark.session import session
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
@@ -121,10 +120,12 @@ def _make(place: Path, partitions: int) -> None:
     note("multiplying the rows of the catalog …")
     use_pips_spark()
     with session("benchmark") as spark:
-        catalog = Catalog(spark, str(place / "catalog"))
         copies = F.broadcast(spark.createDataFrame(versions, "copy int, mtime_ns long, inode long"))
         for table, of_copy in ((SEGMENTS, ("partition", "base_offset")), (PARTITIONS, ("partition",))):
-            rows = catalog.read(table).crossJoin(copies).withColumn("partition", F.col("copy"))
+            path_of_table = f"{place}/catalog/{table.name}"
+            rows = (
+                spark.read.format("delta").load(path_of_table).crossJoin(copies).withColumn("partition", F.col("copy"))
+            )
             for path in ("log_path", "index_directory", "directory"):
                 if path in rows.columns:
                     moved = F.concat(F.lit("/bench-"), F.col("copy"))
@@ -133,7 +134,7 @@ def _make(place: Path, partitions: int) -> None:
                 rows = rows.withColumns({"log_mtime_ns": F.col("mtime_ns"), "log_inode": F.col("inode")})
                 rows = rows.withColumn("log_mtime", F.timestamp_micros(F.expr("log_mtime_ns div 1000")))
             rows = rows.select(*table.column_names).repartitionByRange(8, *of_copy).sortWithinPartitions(*of_copy)
-            rows.write.format("delta").mode("append").save(catalog.table_path(table))
+            rows.write.format("delta").mode("append").save(path_of_table)
 
 
 def _look_up(place: Path, partition: int, offset: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from jobs.common.catalog.by_rows import MaintenanceByRows, TablesByRows
-from jobs.common.catalog.open import find_place
+from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine

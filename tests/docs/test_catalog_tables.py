@@ -7,17 +7,18 @@ import json
 import shutil
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from jobs.common.backend import open_spark
 from jobs.common.catalog import create as making
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.create import catalog_version, make_tables
-from jobs.common.catalog.open import existing_catalog, find_catalog
+from jobs.common.catalog.find_place import find_place
+from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.schema import spark_schema, spark_type
 from jobs.common.spark.session import session
 from kidxlib.catalog.builds import BUILDS
@@ -25,6 +26,8 @@ from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from kidxlib.errors import CatalogError, UsageError
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.context import RunContext
 from kidxlib.tables import layout
 from kidxlib.tables.version import VERSION_PROPERTY
 from tests.docs.log_dirs import put
@@ -44,7 +47,7 @@ def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables as a first build makes them, without rows."""
     path = tmp_path_factory.mktemp("tables") / "catalog"
     with _a_session() as spark:
-        make_tables(Catalog(spark, str(path)), None, None)
+        TablesCatalog(SparkTables(spark, str(path))).make_tables()
     return path
 
 
@@ -100,25 +103,24 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
         if table.name in NEW_COLUMNS
     ]
     with _a_session() as spark:
-        catalog = Catalog(spark, str(path))
+        tables = SparkTables(spark, str(path))
         with monkeypatch.context() as earlier:
-            earlier.setattr(making, "TABLES", old)
-            earlier.setattr(making, "UPGRADE_ORDER", old)
             earlier.setattr(making, "CATALOG_VERSION", CATALOG_VERSION - 1)
             earlier.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
-            make_tables(catalog, None, None)
+            for table in old:
+                tables.make(table)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")
         with pytest.raises(CatalogError, match=r"made by an older release .* run \./spark-submit\.sh build_index once"):
-            existing_catalog(spark, str(path), None)
-        assert not make_tables(catalog, None, CATALOG_VERSION - 1), "it is not a new one"
-        make_tables(catalog, None, CATALOG_VERSION)
+            _open(path)
+        for _ in range(2):
+            assert not TablesCatalog(tables).make_tables(), "it is not a new one"
         for table in TABLES:
-            now, wanted = catalog.read(table).schema, spark_schema(table.schema())
+            now, wanted = _read(spark, path, table).schema, spark_schema(table.schema())
             assert {field.name: field.dataType for field in now} == {field.name: field.dataType for field in wanted}
             assert {field.name: field.metadata["comment"] for field in now} == {
                 column.name: column.comment for column in table.columns
             }
-        assert [row.build_id for row in catalog.read(BUILDS).collect()] == ["earlier"]
+        assert [row.build_id for row in _read(spark, path, BUILDS).collect()] == ["earlier"]
     made = {table.name: operations(path / table.name) for table in TABLES}
     before = {"builds": ["CREATE TABLE", "WRITE"]}
     for name, commits in made.items():
@@ -138,11 +140,11 @@ def test_a_database_holds_the_same_tables(tmp_path: Path) -> None:
     """Registered by name below the database's directory, found again by it, and made once; a wrong name is one line."""
     with _a_session() as spark:
         with pytest.raises(UsageError, match=r"^--database kidx_test: no such database; make it with CREATE DATABASE"):
-            find_catalog(spark, None, "kidx_test")
+            find_place(spark, None, "kidx_test")
         spark.sql(f"CREATE DATABASE kidx_test LOCATION '{tmp_path}/it''s'")
         for _ in range(2):
-            catalog = find_catalog(spark, None, "kidx_test")
-            make_tables(catalog, "kidx_test", catalog_version(catalog))
+            place = find_place(spark, None, "kidx_test")
+            TablesCatalog(SparkTables(spark, place, "kidx_test")).make_tables()
         assert [row.tableName for row in spark.sql("SHOW TABLES IN kidx_test").collect()] == sorted(
             table.name for table in TABLES
         )
@@ -174,3 +176,14 @@ def _any_build(table: Table) -> str:
 def _a_session() -> contextlib.AbstractContextManager[SparkSession]:
     use_pips_spark()
     return session("test")
+
+
+def _open(path: Path) -> None:
+    """As a job does that changes nothing."""
+    context = RunContext(catalog=str(path), database=None, now=datetime.now(UTC), event_log_dir=None)
+    with open_spark("test", context, upgrade=False, changes=False):
+        pass
+
+
+def _read(spark: SparkSession, path: Path, table: Table) -> DataFrame:
+    return spark.read.format("delta").load(f"{path}/{table.name}")

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from delta.tables import DeltaTable, DeltaTableBuilder
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.commit_retry import TableInTheMakingError, while_others_commit
+from jobs.common.catalog.commit_retry import TableInTheMakingError
 from jobs.common.catalog.uncommitted_log import UncommittedLog
 from jobs.common.catalog.upgrade import sql_text, upgrade
 from jobs.common.spark.errors import reason
 from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.errors import CatalogError
 from kidxlib.tables.layout import properties_of
 from kidxlib.tables.version import version_of
@@ -29,53 +26,6 @@ from kidxlib.tables.version import version_of
 _LEFT_AFTER_SECONDS: Final = 10.0
 
 _log = logging.getLogger(__name__)
-
-
-def catalog_version(catalog: Catalog) -> int | None:
-    """The version of a catalog's columns; None where not all of its tables are there. Nothing is changed.
-
-    To ask each table takes seconds, so it is that of the first and the last that are brought up to date.
-
-    Raises:
-        CatalogError: something else stands where that table should be, or a newer version wrote it.
-    """
-    for table in TABLES:
-        directory, file_system = hadoop_path(catalog.spark, f"{catalog.table_path(table)}/_delta_log")
-        if not file_system.exists(directory):
-            return None
-    versions = [_version(catalog.spark, catalog.table_path(table)) for table in (UPGRADE_ORDER[0], UPGRADE_ORDER[-1])]
-    return min((version for version in versions if version is not None), default=None)
-
-
-def make_tables(catalog: Catalog, database: str | None, found: int | None) -> bool:
-    """Make the tables that are missing, bring others to this version, and register them in the database if any.
-
-    Args:
-        found: the catalog's version, as `catalog_version` says.
-
-    Returns:
-        Whether the catalog is new.
-
-    Raises:
-        CatalogError: something else stands where a table should be, or a newer version wrote it.
-    """
-    is_new = found is None and not DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(SEGMENTS))
-
-    def make(table: Table) -> None:
-        location = catalog.table_path(table)
-        while_others_commit(location, catalog.lock_place, MakingTable(catalog.spark, location, table))
-
-    if found is None or found < CATALOG_VERSION:
-        # A catalog is there once it has segments.
-        first, *others, last = reversed(UPGRADE_ORDER) if is_new else UPGRADE_ORDER
-        make(first)
-        with ThreadPoolExecutor(len(others)) as threads:  # most of it is waiting
-            list(threads.map(make, others))
-        make(last)
-    if database is not None:
-        for table in TABLES:
-            register(catalog.spark, database, table, catalog.table_path(table))
-    return is_new
 
 
 def register(spark: SparkSession, database: str, table: Table, location: str) -> None:
@@ -143,7 +93,3 @@ def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuil
     for column in table.columns:
         builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
     return builder
-
-
-def is_there(catalog: Catalog, table: Table) -> bool:
-    return DeltaTable.isDeltaTable(catalog.spark, catalog.table_path(table))

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import StorageLevel
+from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.counters import Counters
-from jobs.common.spark.executors import ensure_seen, may_map
 from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.job_session import JobSession
 from jobs.common.spark.local_rows import one_a_task
 from jobs.common.spark.masters import is_local, is_local_master, named_master
 from jobs.common.spark.schema import spark_schema
+from jobs.common.spark.source_access import ensure_seen
 from jobs.common.spark.staged import StagedBySpark
 from jobs.common.spark.stop_file import StopFile, stop_file
 from kidxlib.engine.in_process import run_in_process
@@ -154,7 +154,7 @@ class SparkEngine:
         do, schema, directories, stop = work.do, work.schema, work.directories, self._stop_file
 
         def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
-            use_mmap = may_map()
+            use_mmap = _may_map()
             for unit in itertools.chain.from_iterable(batch.column("work") for batch in batches):
                 begin = time.time()
                 for done in do(stop.until_stopped(pickle.loads(unit.as_buffer())), use_mmap):
@@ -175,3 +175,11 @@ class SparkEngine:
 
 def _ignore(done: UnitDone) -> None:
     """Nothing is counted of work that reads no logs."""
+
+
+def _may_map() -> bool:
+    """Whether this attempt of a Spark task may map files. The attempt before may have died of a mapped file that shrank
+    or has a bad sector; reads cannot kill this one.
+    """
+    attempt = TaskContext.get()
+    return attempt is None or attempt.attemptNumber() == 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 
+from kidxlib.errors import UsageError
 from kidxlib.storage.location import Location
 from kidxlib.storage.s3 import ObjectPath
 
@@ -21,3 +23,14 @@ def why_unseen(directory: Location) -> str | None:
             return None if any(True for _ in entries) else "an empty directory"
     except OSError as error:
         return error.strerror or str(error)
+
+
+def ensure_seen(directory: Location) -> None:
+    """Raises `UsageError` where this executor does not see a source's directory."""
+    if why := why_unseen(directory):
+        what_to_do = (
+            "give executors the endpoint and credentials that the driver has, as docs/object-stores.md says"
+            if isinstance(directory, ObjectPath)
+            else "mount it at the same path on every executor"
+        )
+        raise UsageError(f"executor {socket.gethostname()} does not see the source {directory} ({why}); {what_to_do}")

@@ -15,8 +15,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.create import make_tables
+from jobs.common.catalog.commit_retry import while_others_commit
+from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
 from kidxlib.catalog.builds import BUILDS, BuildRow
 from kidxlib.tables import commit_lock
@@ -40,16 +40,16 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def catalog(spark: SparkSession, tmp_path: Path) -> Catalog:
+def catalog(spark: SparkSession, tmp_path: Path) -> SparkTables:
     """By a URL, as a database has it."""
-    catalog = Catalog(spark, f"file:{tmp_path}/catalog")
-    make_tables(catalog, None, None)
+    catalog = SparkTables(spark, f"file:{tmp_path}/catalog")
+    catalog.make(BUILDS)
     assert catalog.lock_place == str(tmp_path / "catalog")
     return catalog
 
 
 def test_a_commit_of_spark_waits_for_another_process(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    catalog: SparkTables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Having said so in one line that names the lock."""
     monkeypatch.setattr(commit_lock, "_SAID_AFTER_SECONDS", 0.0)
@@ -57,7 +57,7 @@ def test_a_commit_of_spark_waits_for_another_process(
     commit_lock._log.addHandler(waits)
     try:
         with committing(catalog.path):
-            commit = threading.Thread(target=catalog.append_build, args=(_build("waits"),))
+            commit = threading.Thread(target=_append_one, args=(catalog, "waits"))
             commit.start()
             assert waits.said.wait(_SECONDS_MAX)
             assert commit.is_alive() and _recorded(catalog) == []
@@ -69,26 +69,27 @@ def test_a_commit_of_spark_waits_for_another_process(
     assert line == f"{catalog.lock_place}/_commit.lock: held by another run that writes to this catalog; waiting for it"
 
 
-def test_a_commit_of_delta_rs_waits_for_spark(catalog: Catalog) -> None:
+def test_a_commit_of_delta_rs_waits_for_spark(spark: SparkSession, catalog: SparkTables) -> None:
     """Which stands still between its look at the table and its commit. It may take the lock again meanwhile."""
     said, done = _spawn.Event(), _spawn.Event()
     process = _spawn.Process(target=_append_when_free, args=(catalog.lock_place, said, done))
 
-    def stand_still(target: DeltaTable) -> None:
+    def stand_still() -> None:
+        target = DeltaTable.forPath(spark, catalog.place(BUILDS))
         version = target.history(1).head()
         process.start()
         assert said.wait(_SECONDS_MAX)
         assert not done.is_set() and target.history(1).head() == version
-        catalog.append_build(_build("of the same thread"))
+        _append_one(catalog, "of the same thread")
         target.delete("build_id = 'nobody'")
 
-    catalog.commit(BUILDS, stand_still)
+    while_others_commit(catalog.place(BUILDS), catalog.lock_place, stand_still)
     process.join()
     assert process.exitcode == 0
     assert _recorded(catalog) == ["delta-rs", "of the same thread"]
 
 
-def test_spark_and_delta_rs_at_once_lose_nothing(catalog: Catalog) -> None:
+def test_spark_and_delta_rs_at_once_lose_nothing(catalog: SparkTables) -> None:
     """Two threads of one driver and two other processes; as the lock is Spark's threads', these do not wait for it."""
     processes = [_spawn.Process(target=_append, args=(catalog.lock_place, f"process {number}")) for number in range(2)]
     names = [f"thread {number}" for number in range(2)]
@@ -125,9 +126,13 @@ def _append(path: str, writer: str) -> None:
         DeltaTables(path).append(BUILDS, _as_arrow(_build(f"{writer}, {number}")))
 
 
-def _append_by_spark(catalog: Catalog, writer: str) -> None:
+def _append_by_spark(catalog: SparkTables, writer: str) -> None:
     for number in range(ROUNDS):
-        catalog.append_build(_build(f"{writer}, {number}"))
+        _append_one(catalog, f"{writer}, {number}")
+
+
+def _append_one(catalog: SparkTables, build_id: str) -> None:
+    catalog.append(BUILDS, _as_arrow(_build(build_id)))
 
 
 def _build(build_id: str) -> BuildRow:
@@ -139,5 +144,5 @@ def _as_arrow(row: BuildRow) -> pa.Table:
     return pa.Table.from_pylist([row.values()], BUILDS.schema())
 
 
-def _recorded(catalog: Catalog) -> list[str]:
-    return sorted(row["build_id"] for row in catalog.read(BUILDS).select("build_id").collect())
+def _recorded(catalog: SparkTables) -> list[str]:
+    return sorted(map(str, catalog.read(BUILDS, ["build_id"])["build_id"].to_pylist()))

@@ -19,14 +19,12 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from jobs.common.catalog import upgrade
-from jobs.common.catalog.catalog import Catalog
-from jobs.common.catalog.create import catalog_version, make_tables
-from jobs.common.catalog.open import existing_catalog
+from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.catalog.tables import CATALOG_VERSION, TABLES, UPGRADE_ORDER
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables import version
@@ -62,35 +60,36 @@ def test_an_upgrade_that_is_stopped_anywhere_is_finished_by_the_next(
     spark: SparkSession, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All rows stay, the old versions too, and tables are as those that are new, for whoever reads or writes them."""
-    catalog = Catalog(spark, str(old))
+    tables = SparkTables(spark, str(old))
+    catalog = TablesCatalog(tables)
     before = {table: DeltaTable(old / table.name).version() for table in TABLES}
     rows = {table: _rows(DeltaTable(old / table.name), table) for table in TABLES}
     for commits in COMMITS:
         with monkeypatch.context() as stopping:
             stopping.setattr(upgrade, "_commit", _Stopping(commits))
             with pytest.raises(_StoppedError):
-                make_tables(catalog, None, catalog_version(catalog))
+                _upgrade(tables)
         assert {table: _rows(DeltaTable(old / table.name), table) for table in TABLES} == rows
-        assert catalog_version(catalog) == TablesCatalog(DeltaTables(str(old))).version() == CATALOG_VERSION - 1
-        with pytest.raises(CatalogError, match="made by an older release"):
-            existing_catalog(spark, str(old), None)
+        assert catalog.oldest_version() == TablesCatalog(DeltaTables(str(old))).version() == CATALOG_VERSION - 1
         if any(_catalog_version(old / table.name) == CATALOG_VERSION for table in TABLES):
-            _assert_an_older_release_refuses_it(catalog, monkeypatch)
-    assert not make_tables(catalog, None, catalog_version(catalog)), "it is not a new one"
+            _assert_an_older_release_refuses_it(str(old), monkeypatch)
+    _upgrade(tables)
+    assert not catalog.make_tables(), "it is not a new one"
 
-    assert catalog_version(existing_catalog(spark, str(old), None)) == CATALOG_VERSION
+    assert catalog.oldest_version() == CATALOG_VERSION
     new = DeltaTables(str(tmp_path / "new"))
     for table, latest in before.items():
         new.append(table, table.schema().empty_table())
         assert_same_layout(old / table.name, tmp_path / "new" / table.name)
         was = spark.read.format("delta").option("versionAsOf", latest).load(str(old / table.name))
         now = was.withColumnsRenamed(table.renamed).sort(*table.key)
-        assert_df_equality(catalog.read(table).sort(*table.key), now, ignore_metadata=True)
+        read = spark.read.format("delta").load(tables.place(table))
+        assert_df_equality(read.sort(*table.key), now, ignore_metadata=True)
         kept, upgraded = DeltaTable(old / table.name, version=latest), DeltaTable(old / table.name)
         assert _rows(kept, table) == rows[table] == _rows(upgraded, table) != []
         assert set(kept.schema().to_arrow().names) & set(table.renamed) == set(table.renamed)
         assert (upgraded.file_uris() == kept.file_uris()) is not bool(table.renamed)
-    _assert_both_engines_write(catalog)
+    _assert_both_engines_write(spark, str(old))
 
 
 def test_rows_that_are_written_anew_lie_as_in_a_new_table(
@@ -122,8 +121,8 @@ def test_a_column_that_somebody_else_has_added_stays(spark: SparkSession, old: P
 
 
 def test_tables_are_the_same_whoever_made_them(spark: SparkSession, tmp_path: Path) -> None:
-    by_spark, by_delta_rs = Catalog(spark, str(tmp_path / "spark")), DeltaTables(str(tmp_path / "delta-rs"))
-    make_tables(by_spark, None, None)
+    by_spark, by_delta_rs = SparkTables(spark, str(tmp_path / "spark")), DeltaTables(str(tmp_path / "delta-rs"))
+    TablesCatalog(by_spark).make_tables()
     for table in TABLES:
         by_delta_rs.append(table, table.schema().empty_table())
         assert_same_layout(tmp_path / "spark" / table.name, tmp_path / "delta-rs" / table.name)
@@ -135,9 +134,14 @@ def test_tables_are_the_same_whoever_made_them(spark: SparkSession, tmp_path: Pa
 
 def test_a_feature_that_others_cannot_read_is_refused_in_one_line(spark: SparkSession, old: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{old}/builds` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    catalog = Catalog(spark, str(old))
     with pytest.raises(CatalogError, match=r"catalog/builds: has a feature .* \(reader version 3\); remove it with"):
-        make_tables(catalog, None, catalog_version(catalog))
+        _upgrade(SparkTables(spark, str(old)))
+
+
+def _upgrade(tables: SparkTables) -> None:
+    """As jobs do."""
+    for table in UPGRADE_ORDER:
+        tables.make(table)
 
 
 def assert_same_layout(one: Path, other: Path) -> None:
@@ -151,13 +155,13 @@ def assert_same_layout(one: Path, other: Path) -> None:
     assert tables[0].schema().to_json() == tables[1].schema().to_json()
 
 
-def _assert_both_engines_write(catalog: Catalog) -> None:
-    tables = DeltaTables(catalog.path)
+def _assert_both_engines_write(spark: SparkSession, path: str) -> None:
+    tables, builds = DeltaTables(path), f"{path}/{BUILDS.name}"
     row = tables.read(BUILDS)
     tables.append(BUILDS, row.set_column(0, BUILDS.schema().field(0), [["by delta-rs"]]))
-    catalog.commit(BUILDS, lambda target: target.delete(f"build_id = '{row['build_id'][0]}'"))
+    spark.sql(f"DELETE FROM delta.`{builds}` WHERE build_id = '{row['build_id'][0]}'")
     assert tables.read(BUILDS, ["build_id"]).to_pylist() == [{"build_id": "by delta-rs"}]
-    assert catalog.read(BUILDS).count() == 1
+    assert spark.read.format("delta").load(builds).count() == 1
 
 
 class _StoppedError(Exception):
@@ -181,13 +185,13 @@ class _Stopping:
             self._left -= 1
 
 
-def _assert_an_older_release_refuses_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def _assert_an_older_release_refuses_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks the table `segments` alone, in these words."""
     says = f"segments: written with catalog version {CATALOG_VERSION}, this code has {CATALOG_VERSION - 1}; use a newer"
     with monkeypatch.context() as older:
         older.setattr(version, "CATALOG_VERSION", CATALOG_VERSION - 1)
         with pytest.raises(CatalogError, match=says):
-            DeltaTables(catalog.path).catalog_version(SEGMENTS)
+            DeltaTables(path).catalog_version(SEGMENTS)
 
 
 def _catalog_version(table: Path) -> int:
