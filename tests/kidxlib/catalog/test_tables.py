@@ -125,3 +125,12 @@ def test_every_catalog_has_the_tables_that_are_asked_for_its_version() -> None:
     """The first and the last that are brought up to date; all of them are."""
     assert set(UPGRADE_ORDER) == set(TABLES) and len(UPGRADE_ORDER) == len(TABLES)
     assert (UPGRADE_ORDER[0], UPGRADE_ORDER[-1]) == (SEGMENTS, BUILDS)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_catalog_of_this_version_is_read_as_it_is(table: Table, tmp_path: Path) -> None:
+    with tarfile.open(KEPT / f"version-{CATALOG_VERSION}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    rows = DeltaTables(str(tmp_path / "catalog")).read(table)
+    assert rows.schema.equals(table.schema()) and rows.num_rows > 0
+    assert len(table.row.of_arrow(rows)) == rows.num_rows
