@@ -146,7 +146,7 @@ def test_executors_of_two_workers_bring_nothing_but_spark(packed: Packed, log_di
     assert packed.ended.code == ExitCode.OK, packed.ended
     assert packed.ended.json["waves"] == len(SLOW_PARTITIONS)
     assert indexes(packed.place.index_dir).items() >= kafkas_indexes(log_dir).items()
-    assert not [name for name in packed.names if "site-packages/pyspark/" in name or "deltalake" in name]
+    assert not [name for name in packed.names if "site-packages/pyspark/" in name]
     assert len(packed.environments) == len(HOSTS)
     sent = {name for name in packed.names if name.startswith("kidx-compiled/") and not name.endswith("/")}
     assert packed.compiled == [{name for name in sent if name.count("/") == 2}] * len(HOSTS)
