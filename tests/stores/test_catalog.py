@@ -60,7 +60,7 @@ def test_it_is_compacted_as_one_on_a_disk(url: str, tmp_path: Path) -> None:
             assert ended.code == 0, ended
         files = {table["table"]: table["after"]["files"] for table in ended.json["tables"]}
         assert (files["segments"], files["partitions"]) == (1, 1)
-        assert ended.json["tables"][0]["before"]["files"] > 1
+        assert max(table["before"]["files"] for table in ended.json["tables"]) > 1  # of `builds`, each run's row is one
     names = [name for name in SEGMENTS.column_names if name not in _OF_THE_RUN]
     found, expected = (
         sorted(map(str, DeltaTables(path).read(SEGMENTS, names).to_pylist()))
