@@ -31,5 +31,5 @@ def compact(processes: int | None, as_json: bool, **options: Any) -> RunResult:
         from kidxlib.operations.compaction.run import run_compaction
         from kidxlib.operations.local import local_maintenance, open_local
     request = compaction_request(CompactIndexOptions(database=None, **options))
-    open_backend = partial(open_local, str(request.context.catalog), processes, must_exist=True)
+    open_backend = partial(open_local, request.context, processes, must_exist=True)
     return run_compaction(request, open_backend, local_maintenance, as_json=as_json)

@@ -34,5 +34,5 @@ def tables(as_json: bool, **options: Any) -> RunResult:
         from kidxlib.operations.maintenance.request import TablesOptions, tables_request
         from kidxlib.operations.maintenance.run import run_tables
     request = tables_request(TablesOptions(**options))
-    open_backend = partial(open_local, str(request.context.catalog), 1, must_exist=True)
+    open_backend = partial(open_local, request.context, 1, must_exist=True)
     return run_tables(request, open_backend, local_maintenance, as_json=as_json)

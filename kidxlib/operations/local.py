@@ -14,6 +14,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.catalog_place import no_catalog
+from kidxlib.run.context import RunContext
 from kidxlib.storage.s3 import SCHEME, is_object
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
@@ -23,11 +24,11 @@ from kidxlib.tables.protocol import Tables
 
 
 @contextlib.contextmanager
-def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterator[Backend]:
+def open_local(context: RunContext, processes: int | None, *, must_exist: bool) -> Iterator[Backend]:
     """Processes that do the work, and a catalog on a local disk or in an S3 store.
 
     Args:
-        path: the catalog's directory, absolute, or its URL.
+        context: of the run; names the catalog by its directory or URL.
         processes: how many work at a time; None for one a core.
         must_exist: only a build makes a catalog.
 
@@ -35,6 +36,8 @@ def open_local(path: str, processes: int | None, *, must_exist: bool) -> Iterato
         UsageError: the catalog is where Spark alone reaches it; or it is to exist, and there is none.
         CatalogError: it is to exist, and an older release made it.
     """
+    path = context.catalog
+    assert path is not None  # only Spark's metastore has databases
     if "://" in path and not is_object(path):
         raise UsageError(
             f"--catalog {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; the jobs of "

@@ -22,11 +22,9 @@ def build_with_catalog(*, processes: int | None, dry_run: bool, as_json: bool, *
         KidxError: as `run_build`.
     """
     request = build_request(BuildOptions(database=None, **options))
-    path = request.context.catalog
-    assert path is not None  # only Spark's metastore has databases
     return run_build(
         request,
-        partial(open_local, path, processes, must_exist=request.repair),
+        partial(open_local, request.context, processes, must_exist=request.repair),
         dry_run=dry_run,
         as_json=as_json,
     )

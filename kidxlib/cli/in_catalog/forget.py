@@ -21,6 +21,4 @@ def forget_in_catalog(*, as_json: bool, **options: Any) -> RunResult:
         KidxError: as `run_forget`.
     """
     request = forget_request(ForgetOptions(database=None, **options))
-    path = request.context.catalog
-    assert path is not None  # only Spark's metastore has databases
-    return run_forget(request, partial(open_local, path, 1, must_exist=True), as_json=as_json)
+    return run_forget(request, partial(open_local, request.context, 1, must_exist=True), as_json=as_json)

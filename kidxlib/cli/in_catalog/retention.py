@@ -22,6 +22,4 @@ def retention_in_catalog(*, processes: int | None, as_json: bool, **options: Any
         KidxError: as `run_retention`.
     """
     request = retention_request(RetentionOptions(database=None, **options))
-    path = request.context.catalog
-    assert path is not None  # only Spark's metastore has databases
-    return run_retention(request, partial(open_local, path, processes, must_exist=True), as_json=as_json)
+    return run_retention(request, partial(open_local, request.context, processes, must_exist=True), as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from kidxlib.operations.seek.one_question import answers_of_catalog, result_of
 from kidxlib.operations.seek.request import seek_request
 from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
+from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.seek import show_answers
@@ -44,4 +46,5 @@ def seek_in_catalog(
     from kidxlib.operations.local import open_local
     from kidxlib.operations.seek.run import run_seek
 
-    return run_seek(request, partial(open_local, path, processes, must_exist=True), as_json=as_json)
+    context = RunContext(catalog=path, database=None, now=datetime.now(UTC), event_log_dir=None)
+    return run_seek(request, partial(open_local, context, processes, must_exist=True), as_json=as_json)
