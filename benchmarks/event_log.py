@@ -12,6 +12,8 @@ from typing import Any, Final
 from benchmarks.submit import JobRun
 
 _MS: Final = 1e-3
+#: Of the directory in which the rows of finished partitions are staged.
+_FINISHES: Final = "-finish"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,11 @@ class EventLog:
     queries: tuple[Query, ...]
 
     @classmethod
-    def read(cls, events: Path) -> EventLog:
-        """The log that a run left in `events`."""
-        (path,) = (path for path in events.iterdir() if not path.name.startswith("."))
+    def read(cls, events: Path) -> EventLog | None:
+        """The log that a run left in `events`; None of a run that started no Spark."""
+        path = next((path for path in events.iterdir() if not path.name.startswith(".")), None)
+        if path is None:
+            return None
         of_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for line in path.read_text().splitlines():
             event = json.loads(line)
@@ -87,16 +91,19 @@ def covered(spans: Iterable[Span]) -> float:
     return seconds
 
 
-def seconds_of_build(run: JobRun, log: EventLog) -> dict[str, float]:
+def seconds_of_build(run: JobRun, log: EventLog | None) -> dict[str, float]:
     """What the time of a build went into.
 
     Returns:
         Seconds: `start_up`, up to the first query, listing included; `scan`, of these `scan_stage` on executors;
         `fold`; `commits`, all other queries; `driver`, when no query was running; and `all`.
     """
-    # What only starts Python workers writes nothing.
-    scans = [query for query in log.queries if "do_bins(" in query.plan and "InsertIntoHadoopFs" in query.plan]
-    folds = [query for query in log.queries if "finish_all(" in query.plan]
+    if log is None or not log.queries:
+        nothing = dict.fromkeys(("start_up", "scan_stage", "scan", "fold", "commits"), 0.0)
+        return {**nothing, "driver": run.seconds, "all": run.seconds}
+    of_units = [query for query in log.queries if "do_units(" in query.plan]
+    folds = [query for query in of_units if _FINISHES in query.plan]
+    scans = [query for query in of_units if query not in folds]
     scan, fold = covered(query.span for query in scans), covered(query.span for query in folds)
     queried, start_up = covered(query.span for query in log.queries), log.queries[0].span.start - run.began_at
     return {

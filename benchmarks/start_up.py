@@ -66,6 +66,7 @@ def _run(place: Path) -> dict[str, float]:
     if process.wait() != 0:
         raise KidxError(f"{place}: the build ended with exit code {process.returncode}, expected 0")
     ended_at, log = time.time(), EventLog.read(events)
+    assert log is not None  # each build has something to read
     return {
         "first_task": log.first_task_at - began_at,
         "bash": python_at - began_at,
