@@ -65,8 +65,9 @@ class DeltaTables:
 
     def make(self, table: Table) -> None:
         """See `Tables.make`."""
-        with committing(self.path):
-            delta = self.opened(table) or self._made(table)
+        if (delta := self.opened(table)) is None:
+            with committing(self.path):
+                delta = self.opened(table) or self._made(table)
         if (found := self._catalog_version(table, delta)) < CATALOG_VERSION:
             raise CatalogError(
                 f"{self.place(table)}: made by an older release, with catalog version {found}; this one has "

@@ -15,9 +15,10 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from kidxlib.tables.commit_lock import LOCK_FILE
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
-from tests.faults.processes import start_kidx
+from tests.faults.processes import kidx, start_kidx
 from tests.support.logs import golden
 from tests.support.spark.jobs import Place
 
@@ -120,3 +121,19 @@ def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
         remount(place.catalog, "size=64m")
         _build(place)
         assert place.state() == undisturbed[0]
+
+
+def test_a_catalog_that_cannot_be_written_is_read(tmp_path: Path, log_dir: Path, settings: Path) -> None:
+    """By commands that record nothing: they take no lock for their look at its version."""
+    place = Place(tmp_path, log_dir, settings)
+    questions = tmp_path / "questions.csv"
+    questions.write_text("topic,partition,offset\ntxn-mixed,0,5\n")
+    with mounted(place.catalog, "tmpfs", "tmpfs", "size=64m"):
+        _build(place)
+        (place.catalog / LOCK_FILE).unlink()
+        remount(place.catalog, "ro")
+        of_catalog = ("--catalog", place.catalog)
+        sought = kidx("seek", *of_catalog, "--queries", questions, "--output", tmp_path / "answers.csv")
+        assert sought.code == 0 and "1 answers, 1 found" in sought.out, sought
+        planned = kidx("compact", *of_catalog, "--interval-bytes", "65536")
+        assert planned.code == 0 and "coarsen" in planned.out, planned
