@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -19,7 +18,7 @@ from kidxlib.tables.commit_lock import LOCK_FILE
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import kidx, start_kidx
-from tests.support.logs import golden
+from tests.faults.trees import link_samples, settings_of_waves
 from tests.support.spark.jobs import Place
 
 #: Index files by name, and rows of `segments`.
@@ -31,21 +30,12 @@ _KILLS, _KILLS_EXHAUSTIVE = 4, 50
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample's partitions several times over, so that a build has many segments in several waves."""
-    directory = tmp_path_factory.mktemp("faults") / "kafka-logs"
-    for partition in golden.SAMPLES.iterdir():
-        for copy in range(_COPIES):
-            name = f"{partition.name.rpartition('-')[0]}-{copy}"
-            shutil.copytree(partition, directory / name, copy_function=os.link)
-    return directory
+    return link_samples(tmp_path_factory.mktemp("faults") / "kafka-logs", _COPIES)
 
 
 @pytest.fixture(scope="module")
 def settings(log_dir: Path) -> Path:
-    """About four waves."""
-    size = sum(log.stat().st_size for log in log_dir.glob("*/*.log"))
-    path = log_dir.with_name("settings.toml")
-    path.write_text(f"[build]\nwave_bytes = {size // 3}\n")
-    return path
+    return settings_of_waves(log_dir)
 
 
 def _start(place: Place) -> subprocess.Popen[str]:

@@ -55,6 +55,14 @@ def link_samples(log_dir: Path, copies: int, topics: Iterable[str] | None = None
     return log_dir
 
 
+def settings_of_waves(log_dir: Path) -> Path:
+    """A settings file beside a log dir, by which a build of that has about four waves."""
+    size = sum(log.stat().st_size for log in log_dir.glob("*/*.log"))
+    path = log_dir.with_name("settings.toml")
+    path.write_text(f"[build]\nwave_bytes = {size // 3}\n")
+    return path
+
+
 def copy_tree(log_dir: Path, to: Path) -> Path:
     """The same log dir elsewhere on the same file system, of hard links."""
     return Path(shutil.copytree(log_dir, to, copy_function=os.link, symlinks=True))

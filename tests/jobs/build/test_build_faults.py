@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -24,8 +23,16 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
-from tests.faults.trees import in_memory, indexes, slow_log, small_log, staging_files, write_log
-from tests.support.logs import golden
+from tests.faults.trees import (
+    in_memory,
+    indexes,
+    link_samples,
+    settings_of_waves,
+    slow_log,
+    small_log,
+    staging_files,
+    write_log,
+)
 from tests.support.opened_files import OpenedFiles
 from tests.support.spark.jobs import Place, build, start
 from tests.support.spark.processes import processes_of, worker
@@ -42,21 +49,12 @@ DEADLINE_SECONDS = 300.0
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample's partitions several times over, so that a build has many segments in several waves."""
-    directory = tmp_path_factory.mktemp("faults") / "kafka-logs"
-    for partition in golden.SAMPLES.iterdir():
-        for copy in range(COPIES):
-            name = f"{partition.name.rpartition('-')[0]}-{copy}"
-            shutil.copytree(partition, directory / name, copy_function=os.link)
-    return directory
+    return link_samples(tmp_path_factory.mktemp("faults") / "kafka-logs", COPIES)
 
 
 @pytest.fixture(scope="module")
 def settings(log_dir: Path) -> Path:
-    """About four waves."""
-    size = sum(log.stat().st_size for log in log_dir.glob("*/*.log"))
-    path = log_dir.with_name("settings.toml")
-    path.write_text(f"[build]\nwave_bytes = {size // 3}\n")
-    return path
+    return settings_of_waves(log_dir)
 
 
 @pytest.fixture(scope="module")
