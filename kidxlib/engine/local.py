@@ -76,6 +76,9 @@ class LocalEngine:
         self._workers.run(_do_in_worker, units_of(work, directory), take)
         return StagedFiles(sorted(files), work.schema)
 
+    def sweep(self, older_than_ms: int) -> None:
+        """See `Engine.sweep`. Nothing is staged at URLs here."""
+
     def done(self) -> Done:
         """See `Engine.done`."""
         return Done(self._segments, self._log_bytes, self._seconds + self._span.seconds)

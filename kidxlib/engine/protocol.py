@@ -50,5 +50,10 @@ class Engine(Protocol):
             KidxError: a unit cannot be done; or workers die, though they map no file.
         """
 
+    def sweep(self, older_than_ms: int) -> None:
+        """Remove what killed runs have staged at a URL, where it was last written before then (milliseconds since the
+        epoch). What they left in a directory is the catalog's to sweep.
+        """
+
     def done(self) -> Done:
         """How much was done in all that was run, as units end."""

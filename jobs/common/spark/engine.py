@@ -116,6 +116,16 @@ class SparkEngine:
             return StagedFiles(sorted(map(str, Path(path).glob("part-*.parquet"))), work.schema)
         return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
 
+    def sweep(self, older_than_ms: int) -> None:
+        """See `Engine.sweep`. A catalog at such a URL has started the session already."""
+        if self._staging is None or "://" not in self._staging:
+            return
+        directory, file_system = hadoop_path(self._session.get(), self._staging)
+        if file_system.exists(directory):
+            for entry in file_system.listStatus(directory):
+                if entry.getModificationTime() < older_than_ms:
+                    file_system.delete(entry.getPath(), True)
+
     def done(self) -> Done:
         """See `Engine.done`."""
         return self._counters.done() if self._session.is_started else Done()

@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 
 from kidxlib.build.finish.held_index import remove_held
 from kidxlib.build.plan import Plan
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.signals import Interrupted
 from kidxlib.times import NS_PER_MS
 
 
-def sweep_leftovers(request: BuildRequest, plan: Plan, catalog: TablesCatalog) -> None:
+def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that works now loses it."""
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
     for partition in plan.partitions:
         sweep(partition.index_directory, older_than_ms * NS_PER_MS)
-    catalog.sweep_staging(older_than_ms)
+    backend.catalog.sweep_staging(older_than_ms)
+    backend.engine.sweep(older_than_ms)
 
 
 @contextlib.contextmanager

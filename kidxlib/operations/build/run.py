@@ -57,7 +57,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         begin_phase("comparing with the catalog")
-        sweep_leftovers(request, plan, catalog)
+        sweep_leftovers(request, plan, backend)
         changes = find_changes(request, plan, None if is_new else catalog)
         ensure_locks_cover_workers(request, changes, backend)
         marked = catalog.mark(changes, build_id)

@@ -65,7 +65,7 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
     with contextlib.ExitStack() as stack:
         hold_log_dirs(request, plan, stack)
         backend = stack.enter_context(open_backend())
-        sweep_leftovers(request, plan, backend.catalog)
+        sweep_leftovers(request, plan, backend)
         if request.repair:
             broken = find_broken(request, plan, backend)
             plan = repairs(plan, broken.files)
