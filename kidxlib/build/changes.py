@@ -28,11 +28,17 @@ RELISTED: Final = SEGMENTS.schema({*SEGMENT_KEY, "active", "log_path"})
 
 
 @dataclass(frozen=True, slots=True)
-class FirstPresent:
-    """The first segment of a partition that exists now, and its topic's id."""
+class PartitionChange:
+    """A partition that is to be finished.
 
-    base_offset: int
+    Attributes:
+        first_present: the base offset of its first segment that exists now.
+        changed_from: that of the first one to read, or to finish again; None if all are to be finished again.
+    """
+
     topic_id: str | None
+    first_present: int
+    changed_from: int | None
 
 
 @dataclass(slots=True)
@@ -58,7 +64,7 @@ class Changes:
     gone: pa.Table = field(default_factory=KEYS.empty_table)
     emptied: dict[PartitionKey, int] = field(default_factory=dict)
     missing_at_end: dict[PartitionKey, list[int]] = field(default_factory=dict)
-    to_finish: dict[PartitionKey, FirstPresent] = field(default_factory=dict)
+    to_finish: dict[PartitionKey, PartitionChange] = field(default_factory=dict)
     unknown_facts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -100,9 +106,8 @@ def compare(
     stay = both.where(same & ~fill[both.listed])
     is_read = np.ones(to_read.num_rows, np.bool_)
     is_read[stay.listed] = False
-    finish = _without_auxiliary_files(plan, auxiliary_files)
-    finish[partitions_of(to_read)[is_read]] = True
-    finish[stay.partitions[to_be_finished(plan, stay, sizes)]] = True
+    to_fold = is_read.copy()
+    to_fold[stay.listed[to_be_finished(plan, stay, sizes)]] = True
     lacking = missing(plan, matched)
     return Changes(
         to_read=_for_all_facts(to_read, fill).filter(pa.array(is_read)),
@@ -112,7 +117,7 @@ def compare(
         gone=lacking.gone,
         emptied=lacking.emptied,
         missing_at_end=lacking.missing_at_end,
-        to_finish=_first_present(plan, finish),
+        to_finish=_to_finish(plan, _without_auxiliary_files(plan, auxiliary_files), to_fold),
         unknown_facts=count_unknown(stay.known),
     )
 
@@ -120,8 +125,8 @@ def compare(
 def all_new(plan: Plan, fill_bytes: int | None = None) -> Changes:
     """The changes if no catalog exists: everything is new."""
     fill = segments_to_fill(plan, match(plan, KNOWN.empty_table()), fill_bytes)
-    every = np.ones(len(plan.partitions), np.bool_)
-    return Changes(to_read=_for_all_facts(plan.to_read(), fill), to_finish=_first_present(plan, every))
+    every, none = np.ones(len(plan.partitions), np.bool_), np.zeros(plan.segments.num_rows, np.bool_)
+    return Changes(to_read=_for_all_facts(plan.to_read(), fill), to_finish=_to_finish(plan, every, none))
 
 
 def _for_all_facts(to_read: pa.Table, fill: Flags) -> pa.Table:
@@ -136,16 +141,25 @@ def _relisted(plan: Plan, which: Positions) -> pa.Table:
     return keys.append_column("active", rows["active"]).append_column("log_path", paths).cast(RELISTED)
 
 
-def _first_present(plan: Plan, which: Flags) -> dict[PartitionKey, FirstPresent]:
-    """The first present segment of each of some partitions that have segments."""
+def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, PartitionChange]:
+    """The partitions to finish, of those that have segments.
+
+    Args:
+        whole: flags of partitions of which all segments are to be finished again.
+        to_fold: flags of listed segments that are.
+    """
     base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
-    numbers = np.flatnonzero(which & plan.have_segments())
-    first = base_offsets[bounds[numbers]]
-    partitions = [plan.partitions[number] for number in numbers.tolist()]
-    return {
-        partition.key: FirstPresent(base_offset, partition.topic_id)
-        for partition, base_offset in zip(partitions, first.tolist(), strict=True)
-    }
+    rows = np.flatnonzero(to_fold)
+    changed, first = np.unique(partitions_of(plan.segments)[rows], return_index=True)  # listed in order
+    changed_from = dict(zip(changed.tolist(), base_offsets[rows[first]].tolist(), strict=True))
+    which = whole & plan.have_segments()
+    which[changed] = True
+    found = {}
+    for number in np.flatnonzero(which).tolist():
+        partition, first_present = plan.partitions[number], int(base_offsets[bounds[number]])
+        since = None if whole[number] else changed_from[number]
+        found[partition.key] = PartitionChange(partition.topic_id, first_present, since)
+    return found
 
 
 def _without_auxiliary_files(plan: Plan, wanted: AuxiliaryFiles) -> Flags:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kidxlib.build.tasks import BuildTask, PartitionTask
 from kidxlib.index.file import IndexFile
 from kidxlib.recovery.outcome import ScanEnd
-from kidxlib.recovery.partition import StateSource
+from kidxlib.recovery.partition import FoldState, StateSource
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.publisher import Published
@@ -45,11 +45,13 @@ class FinishedPartition:
     Attributes:
         segments: by base offset.
         kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
+        states: what the segments led to, before the last one and after it, so far as that can be told.
     """
 
     task: PartitionTask
     segments: tuple[FinishedSegment, ...]
     kept: tuple[str, ...]
+    states: tuple[FoldState, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

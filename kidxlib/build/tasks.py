@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,10 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.directory import Directory
 
 if TYPE_CHECKING:
-    from kidxlib.recovery.partition import ScannedSegment  # whoever reads no log does not wait for compiled loops
+    from kidxlib.recovery.partition import (
+        FoldState,
+        ScannedSegment,
+    )  # whoever reads no log does not wait for compiled loops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,8 @@ class PartitionTask:
         snapshots: publish producer snapshots too.
         epochs: publish the leader epoch checkpoint too.
         only: names of the files that may be written or removed; None for all.
+        start: what the segments before those to finish led to; None where these are the first.
+        earlier: the base offsets of the present ones among those before.
     """
 
     key: PartitionKey
@@ -37,6 +43,8 @@ class PartitionTask:
     snapshots: bool
     epochs: bool
     only: frozenset[str] | None = None
+    start: FoldState | None = None
+    earlier: Sequence[int] = ()
 
     def may_write(self, name: str) -> bool:
         return self.only is None or name in self.only

@@ -18,6 +18,7 @@ _MEANING: Final = "meaning"
 _FORMERLY: Final = "formerly"
 _ARROW_TYPES: Final[Mapping[Any, pa.DataType]] = {
     str: pa.string(),
+    bytes: pa.binary(),
     int: pa.int64(),
     bool: pa.bool_(),
     float: pa.float64(),

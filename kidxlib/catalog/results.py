@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.partitions import PARTITION_STATES
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Row, columns_of, kinds_of, row, view_of
 from kidxlib.catalog.segment_key import PartitionOfSource, SegmentKey
@@ -28,10 +29,25 @@ class Publishing(Row):
 
 
 @row
+class SegmentToFold(Row):
+    """What follows from a segment's row."""
+
+    problem_free: bool = column("it could be read to the end of its log, and has no problems")
+
+
+@row
 class KeptFile(Row):
     """A file of a partition that was not written."""
 
     path: str = column("a snapshot or checkpoint that stays as it is")
+
+
+@row
+class FoldedPartition(PartitionOfSource):
+    """Which segments of a partition are among the rows: all that are present, or those after a kept state."""
+
+    first_present: int = column("base offset of the first segment that is present")
+    folded_from: int = column("base offset of the first segment that was folded")
 
 
 @row
@@ -57,12 +73,14 @@ class CompactedFile(PartitionOfSource):
 SCANNED: Final = kinds_of(segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns)
 
 #: What partitions are finished from.
-TO_FINISH: Final = segments_with_events(SegmentToFinish.columns())
+TO_FINISH: Final = segments_with_events((*SegmentToFinish.columns(), *SegmentToFold.columns()))
 
 #: Of partitions that were finished. The status and its reason are null where they stay.
 FINISHED: Final = kinds_of(
     segment=(*SegmentKey.columns(), *FinishedFacts.columns(), *EndFacts.columns(), *Publishing.columns()),
     aborted=ABORTED_TRANSACTIONS.columns,
+    partition=FoldedPartition.columns(),
+    state=PARTITION_STATES.columns,
     kept=KeptFile.columns(),
 )
 

@@ -64,7 +64,6 @@ class SegmentToFinish(Row):
     """What a segment's partition is finished from, besides what producers did in it."""
 
     status: Status
-    reason: str | None
     next_offset: int | None
     map_end_offset: int | None
     leader_epochs: Sequence[LeaderEpochEntry] | None

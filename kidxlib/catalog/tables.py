@@ -6,7 +6,7 @@ from typing import Final
 
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
@@ -18,7 +18,7 @@ CATALOG_VERSION: Final = 7
 FACTS_VERSION: Final = 2
 
 TABLES: Final = (
-    *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS),
+    *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, PARTITION_STATES),
     *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED),
 )
 

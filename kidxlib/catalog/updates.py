@@ -18,7 +18,7 @@ from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import (
     LATER_NAMES,
@@ -89,14 +89,30 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def aborted(known: pa.Table, found: Found) -> TableChange:
-    """The aborted transactions of partitions that were finished, which are all that there are of these.
+    """The aborted transactions of partitions that were finished. They are all that there are in the segments that were
+    folded; those of present segments before these stay.
 
     Args:
         known: rows of `aborted_transactions`.
-        found: `FINISHED`; rows of `segment` and `aborted`.
+        found: `FINISHED`; rows of `partition` and `aborted`.
     """
-    scope = found["segment"].select(PARTITIONS.key).group_by(list(PARTITIONS.key)).aggregate([])
-    return _replaced(ABORTED_TRANSACTIONS, known, scope, found["aborted"])
+    at = positions_in(known, found["partition"], PARTITIONS.key)
+    first_present, folded_from = (_at(found["partition"][name], at) for name in ("first_present", "folded_from"))
+    earlier: Values = pc.and_(
+        pc.greater_equal(known["base_offset"], first_present), pc.less(known["base_offset"], folded_from)
+    )
+    asked = known.filter(pa.array(~_flags(earlier.fill_null(False))))
+    return _replaced(ABORTED_TRANSACTIONS, asked, found["partition"].select(PARTITIONS.key), found["aborted"])
+
+
+def states(known: pa.Table, found: Found) -> TableChange:
+    """The states of partitions that were finished, which are all that there are of these.
+
+    Args:
+        known: rows of `partition_states`.
+        found: `FINISHED`; rows of `partition` and `state`.
+    """
+    return _replaced(PARTITION_STATES, known, found["partition"].select(PARTITIONS.key), found["state"])
 
 
 def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:

@@ -51,11 +51,6 @@ class TablesCatalog:
         """The directory or URL below which its tables are."""
         return self.tables.path
 
-    def version(self) -> int | None:
-        """The version of its columns; None where not all of its tables are there."""
-        versions = [self.tables.catalog_version(table) for table in TABLES]
-        return None if None in versions else self.oldest_version()
-
     def oldest_version(self) -> int | None:
         """The version of its columns, which all of its tables have where an upgrade was not stopped amid them; None
         where there is neither a table `segments` nor one `builds`.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import SnapshotError
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT
@@ -90,25 +90,65 @@ class FoldedSegment:
     failure: ScanEnd | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldState:
+    """All that a fold knows after some segments: it goes on from here as if it had just seen them.
+
+    Attributes:
+        base_offset: of the last of these segments.
+        source: where the state after it comes from.
+        expected_offset: at which the next segment begins if no offset is missing; None where that is not known.
+        map_end_offset: as `PartitionFold.map_end_offset`.
+        epochs_are_known: as `PartitionFold.epochs_are_known`.
+        snapshot: a producer snapshot of the state.
+        leader_epochs: those of the segments.
+    """
+
+    base_offset: int
+    source: StateSource
+    expected_offset: int | None
+    map_end_offset: int
+    epochs_are_known: bool
+    snapshot: bytes
+    leader_epochs: tuple[EpochEntry, ...]
+
+
 class PartitionFold:
     """A fold over one partition's segments.
 
     Args:
         snapshot_at: the bytes of the `.snapshot` at an offset; None where there is none.
+        start: what the segments before those that are added led to; None where there are none.
 
     Attributes:
         leader_epochs: those of the segments so far.
         epochs_are_known: no segment is missing from the start of the log, so these are all.
     """
 
-    def __init__(self, snapshot_at: Callable[[int], bytes | None]) -> None:
+    def __init__(self, snapshot_at: Callable[[int], bytes | None], start: FoldState | None = None) -> None:
         self._snapshot_at = snapshot_at
-        self._producers = Producers()
-        self._source = StateSource.LOG_START
-        self._expected_offset: int | None = 0
-        self._map_end_offset = 0
-        self.leader_epochs = LeaderEpochs()
-        self.epochs_are_known = True
+        self._base_offset = None if start is None else start.base_offset
+        self._producers = Producers() if start is None else Producers.from_snapshot(start.snapshot)
+        self._source = StateSource.LOG_START if start is None else start.source
+        self._expected_offset = 0 if start is None else start.expected_offset
+        self._map_end_offset = 0 if start is None else start.map_end_offset
+        self.leader_epochs = LeaderEpochs(() if start is None else start.leader_epochs)
+        self.epochs_are_known = start is None or start.epochs_are_known
+
+    @property
+    def state(self) -> FoldState | None:
+        """What the segments so far led to; None where there are none, or a snapshot cannot say it."""
+        if self._base_offset is None or not self._producers.are_told_by_snapshot:
+            return None
+        return FoldState(
+            base_offset=self._base_offset,
+            source=self._source,
+            expected_offset=self._expected_offset,
+            map_end_offset=self._map_end_offset,
+            epochs_are_known=self.epochs_are_known,
+            snapshot=self._producers.snapshot(),
+            leader_epochs=self.leader_epochs.entries,
+        )
 
     @property
     def ongoing(self) -> list[int]:
@@ -145,6 +185,7 @@ class PartitionFold:
         applied = self._producers.apply(events)
         failure = applied.failure or epoch_failure
 
+        self._base_offset = segment.base_offset
         self._expected_offset = segment.next_offset
         self._map_end_offset = segment.base_offset if segment.map_end_offset is None else segment.map_end_offset
         if failure is not None or not segment.problem_free:

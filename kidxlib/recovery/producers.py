@@ -94,6 +94,18 @@ class Producers:
         first_offsets: list[int] = self._ongoing["first_offset"].tolist()
         return first_offsets
 
+    @property
+    def are_told_by_snapshot(self) -> bool:
+        """Whether `from_snapshot` makes the same of `snapshot`. It does not where transactions of two producers began
+        at the same offset, of which Kafka keeps one in memory (`ProducerStateManager.ongoingTxns`).
+        """
+        open_ones = self._states[self._states["in_transaction"] == 1]
+        told = open_ones["current_transaction_first_offset"], open_ones["producer_id"]
+        kept = self._ongoing["first_offset"], self._ongoing["producer_id"]
+        return sorted(zip(*map(np.ndarray.tolist, told), strict=True)) == sorted(
+            zip(*map(np.ndarray.tolist, kept), strict=True)
+        )
+
     def snapshot(self) -> bytes:
         """The bytes of a `.snapshot` (`ProducerStateManager.writeSnapshot`), entries by producer id.
 

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from kidxlib.build.changes import FirstPresent
+from kidxlib.build.changes import PartitionChange
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.segment_key import SegmentKey
@@ -44,7 +45,7 @@ class PlainChanges:
     gone: list[tuple[PartitionKey, int]] = field(default_factory=list)
     emptied: dict[PartitionKey, int] = field(default_factory=dict)
     missing_at_end: dict[PartitionKey, list[int]] = field(default_factory=dict)
-    to_finish: dict[PartitionKey, FirstPresent] = field(default_factory=dict)
+    to_finish: dict[PartitionKey, PartitionChange] = field(default_factory=dict)
 
 
 def known_of(rows: pa.Table) -> Known:
@@ -70,12 +71,9 @@ def compare_plainly(
     for task in plan.build_tasks(publish_truncated=publish_truncated):
         tasks.setdefault(task.segment.partition_key, []).append(task)
     partitions = {partition.key: partition for partition in plan.partitions}
-    first_present = {
-        key: FirstPresent(of_partition[0].segment.base_offset, partitions[key].topic_id)
-        for key, of_partition in tasks.items()
-    }
     without_segments = partitions.keys() - tasks.keys()
-    to_finish = _without_auxiliary_files(plan, tasks, auxiliary_files)
+    whole = _without_auxiliary_files(plan, tasks, auxiliary_files)
+    to_fold: dict[PartitionKey, list[int]] = defaultdict(list)
     for key in sorted({*tasks, *known}):
         gone = dict(known.get(key, {}))
         if key not in tasks:
@@ -94,17 +92,23 @@ def compare_plainly(
                 )
             if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before):
                 changes.to_read.append(task)
-                to_finish.add(key)
+                to_fold[key].append(segment.base_offset)
                 continue
             if not before.is_finished or not _transaction_index_is_there(task, before):
-                to_finish.add(key)
+                to_fold[key].append(segment.base_offset)
             changes.unchanged += 1
             changes.unchanged_bytes += task.log_bytes
             if (before.active, before.log_path) != (segment.active, segment.path):
                 changes.relisted.append((key, segment.base_offset, segment.active, segment.path))
         changes.gone += _present(key, gone)
         changes.missing_at_end |= _missing_at_end(key, gone, tasks[key][-1])
-    changes.to_finish = {key: first for key, first in first_present.items() if key in to_finish}
+    changes.to_finish = {
+        key: PartitionChange(
+            partitions[key].topic_id, of_partition[0].segment.base_offset, None if key in whole else min(to_fold[key])
+        )
+        for key, of_partition in tasks.items()
+        if key in whole or key in to_fold
+    }
     return changes
 
 

@@ -27,6 +27,10 @@ def filled(schema: pa.Schema | pa.StructType, values: Mapping[str, Any]) -> dict
             found[field.name] = _EPOCH
         elif pa.types.is_map(field.type):
             found[field.name] = {}
+        elif pa.types.is_list(field.type):
+            found[field.name] = []
+        elif pa.types.is_binary(field.type):
+            found[field.name] = b"-"
         else:
             found[field.name] = False if pa.types.is_boolean(field.type) else "-"
     return {**found, **values}

@@ -20,7 +20,7 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.partition import PartitionFold, ScannedSegment
+from kidxlib.recovery.partition import FoldState, PartitionFold, ScannedSegment
 from kidxlib.storage.publisher import Published, Publisher
 
 
@@ -44,7 +44,9 @@ def finish(partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]]) ->
         for task, segments in partitions:
             finisher = _Finisher(task, publisher)
             waiting.append(finisher)
-            for segment in segments:
+            for segment, is_last in _with_last(segments):
+                if is_last:
+                    finisher.keep_state()
                 finisher.add(segment)
             finisher.end()
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
@@ -60,19 +62,36 @@ def _commit(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[Finished
     waiting.clear()
 
 
+def _with_last(segments: Iterable[SegmentTask]) -> Iterator[tuple[SegmentTask, bool]]:
+    """The segments, and of each whether it is the last one."""
+    coming = iter(segments)
+    held = next(coming, None)
+    while held is not None:
+        following = next(coming, None)
+        yield held, following is None
+        held = following
+
+
 class _Finisher:
     """One partition on its way."""
 
     def __init__(self, task: PartitionTask, publisher: Publisher) -> None:
         self._task = task
         self._files = PartitionFiles(task, publisher)
-        self._fold = PartitionFold(BrokerSnapshots(task).at)
-        self._base_offsets: list[int] = []
+        self._fold = PartitionFold(BrokerSnapshots(task).at, task.start)
+        self._base_offsets = list(task.earlier)
+        self._states: list[FoldState] = []
         self._segments: list[FinishedSegment] = []
 
     @property
     def finished(self) -> FinishedPartition:
-        return FinishedPartition(self._task, tuple(self._segments), tuple(self._files.kept))
+        return FinishedPartition(self._task, tuple(self._segments), tuple(self._files.kept), tuple(self._states))
+
+    def keep_state(self) -> None:
+        """Note what the segments so far led to, for the next time that this partition is finished."""
+        state = self._fold.state
+        if state is not None:
+            self._states.append(state)
 
     def add(self, segment: SegmentTask) -> None:
         folded = self._fold.add(segment.scanned)
@@ -104,6 +123,7 @@ class _Finisher:
 
     def end(self) -> None:
         """Publish what belongs to the partition as a whole."""
+        self.keep_state()
         if not self._base_offsets:
             return
         if self._task.snapshots:

@@ -20,7 +20,7 @@ def run_dry(request: BuildRequest, plan: Plan, catalog: TablesCatalog, as_json: 
     """Compare, and print what a build would do."""
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
-    current = catalog.version() == CATALOG_VERSION
+    current = catalog.oldest_version() == CATALOG_VERSION
     changes = find_changes(request, plan, catalog if current else None)
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kidxlib.catalog import updates
 from kidxlib.catalog.change import Found
 from kidxlib.catalog.matching import positions_in
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 from kidxlib.engine.staged import Staged
@@ -43,7 +43,8 @@ def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> in
         How many rows of `segments` changed that this build had not changed before.
     """
     tables = catalog.tables
-    tables.change(ABORTED_TRANSACTIONS, staged.found("segment", "aborted"), updates.aborted, by=PARTITIONS.key)
+    tables.change(ABORTED_TRANSACTIONS, staged.found("partition", "aborted"), updates.aborted, by=PARTITIONS.key)
+    tables.change(PARTITION_STATES, staged.found("partition", "state"), updates.states, by=PARTITIONS.key)
     change = partial(updates.finished, build_id=build_id)
     return tables.change(SEGMENTS, staged.found("segment"), change, by=SEGMENTS.key)
 

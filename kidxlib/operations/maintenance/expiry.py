@@ -14,7 +14,7 @@ from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
@@ -25,6 +25,8 @@ from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
 
+#: Whose rows go with those of segments.
+_OF_SEGMENTS: Final = (SEGMENTS, ABORTED_TRANSACTIONS, PRODUCER_EVENTS, PARTITION_STATES)
 _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 
 
@@ -54,7 +56,7 @@ def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expi
         return None if age is None else _runs(tables, table, recorded_at, now - age)
     if table is BUILDS:
         return None if expiry.builds is None else _builds(tables, now - expiry.builds)
-    if table not in (SEGMENTS, ABORTED_TRANSACTIONS, PRODUCER_EVENTS) or expiry.gone_segments is None:
+    if table not in _OF_SEGMENTS or expiry.gone_segments is None:
         return None
     gone = _segments(tables, now - expiry.gone_segments)
     return Expired(gone, gone.num_rows) if table is SEGMENTS else _of_no_segment(tables, table, gone)
@@ -72,7 +74,7 @@ def _segments(tables: Tables, before: datetime) -> pa.Table:
     """Keys of segments that are gone since then, and that no transaction of a later one is derived from.
 
     What retention took from the front of a partition still tells of transactions and producers after it
-    (`kidxlib.operations.build.to_finish`): it stays for as long as there is a segment after it, of the same topic id.
+    (`kidxlib.operations.build.finishing`): it stays for as long as there is a segment after it, of the same topic id.
     """
     absent = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id", "deleted_at", "build_id"], [_ABSENT])
     builds = tables.read(BUILDS, ["build_id", "started_at"])

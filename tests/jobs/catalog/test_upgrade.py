@@ -30,7 +30,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables import version
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import properties_of
-from tests.kidxlib.catalog.test_tables import ADDED
+from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES
 from tests.support.spark.jobs import use_pips_spark
 
 #: How many each run makes until it is stopped: of the 14, the first two are those of `segments`.
@@ -63,16 +63,16 @@ def test_an_upgrade_that_is_stopped_anywhere_is_finished_by_the_next(
     """All rows stay, the old versions too, and tables are as those that are new, for whoever reads or writes them."""
     tables = SparkTables(spark, str(old))
     catalog = TablesCatalog(tables)
-    before = {table: DeltaTable(old / table.name).version() for table in TABLES}
-    rows = {table: _rows(DeltaTable(old / table.name), table) for table in TABLES}
+    before = {table: DeltaTable(old / table.name).version() for table in KEPT_TABLES}
+    rows = {table: _rows(DeltaTable(old / table.name), table) for table in KEPT_TABLES}
     for commits in COMMITS:
         with monkeypatch.context() as stopping:
             stopping.setattr(upgrade, "_commit", _Stopping(commits))
             with pytest.raises(_StoppedError):
                 _upgrade(tables)
-        assert {table: _rows(DeltaTable(old / table.name), table) for table in TABLES} == rows
-        assert catalog.oldest_version() == TablesCatalog(DeltaTables(str(old))).version() == CATALOG_VERSION - 1
-        if any(_catalog_version(old / table.name) == CATALOG_VERSION for table in TABLES):
+        assert {table: _rows(DeltaTable(old / table.name), table) for table in KEPT_TABLES} == rows
+        assert catalog.oldest_version() == TablesCatalog(DeltaTables(str(old))).oldest_version() == CATALOG_VERSION - 1
+        if any(_catalog_version(old / table.name) == CATALOG_VERSION for table in KEPT_TABLES):
             _assert_an_older_release_refuses_it(str(old), monkeypatch)
     _upgrade(tables)
     assert not catalog.make_tables(), "it is not a new one"

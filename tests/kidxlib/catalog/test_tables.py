@@ -32,6 +32,8 @@ ROWS_KEPT = {
     "findings": 239,
     "accepted": 1,
 }
+#: The next build makes those that a later version has added.
+KEPT_TABLES = tuple(table for table in TABLES if table.name in ROWS_KEPT)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def _kept(catalog: Path, table: Table) -> pa.Table:
     return rows
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", KEPT_TABLES, ids=lambda table: table.name)
 def test_its_columns_are_the_declared_ones(table: Table, catalog: Path) -> None:
     kept = _kept(catalog, table).schema
     assert [(field.name, field.type, field.nullable) for field in kept] == [
@@ -73,7 +75,7 @@ def test_its_columns_are_the_declared_ones(table: Table, catalog: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", KEPT_TABLES, ids=lambda table: table.name)
 def test_it_has_the_names_that_columns_had_before_a_later_version(table: Table, catalog: Path) -> None:
     names = {field.name for field in DeltaTable(catalog / table.name).schema().fields}
     renamed = {column for column in table.columns if column.formerly is not None}
@@ -81,7 +83,7 @@ def test_it_has_the_names_that_columns_had_before_a_later_version(table: Table, 
     assert not {column.name for column in renamed} & names
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", KEPT_TABLES, ids=lambda table: table.name)
 def test_its_rows_are_read_as_declared(table: Table, catalog: Path) -> None:
     """Each value is where it was, and goes back into a table of the declared schema."""
     kept = _kept(catalog, table)
@@ -103,7 +105,7 @@ def test_views_of_its_segments_are_read(catalog: Path) -> None:
 def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> None:
     """In one line; nothing is changed. So too where Spark was stopped after the first table."""
     older = TablesCatalog(DeltaTables(str(catalog)))
-    assert older.version() == older.oldest_version() == CATALOG_VERSION - 1
+    assert older.oldest_version() == CATALOG_VERSION - 1
     before = sorted(catalog.rglob("*"))
     with pytest.raises(CatalogError, match=r"made by an older release, .*: run \./spark-submit\.sh build_index once"):
         older.make_tables()
@@ -116,7 +118,7 @@ def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> No
     tables.make(SEGMENTS)
     assert tables.catalog_version(SEGMENTS) == CATALOG_VERSION
     stopped = TablesCatalog(tables)
-    assert stopped.version() == stopped.oldest_version() == CATALOG_VERSION - 1
+    assert stopped.oldest_version() == CATALOG_VERSION - 1
     with pytest.raises(CatalogError, match="made by an older release"):
         stopped.make_tables()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.change import Change, Found
+from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import COMPACTED, FINISHED, SCANNED, PublishedSegmentRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS, FinishedFacts, IndexFacts, LogVersion
@@ -164,20 +165,26 @@ def test_events(known: Rows, found: Rows, scanned: Rows) -> None:
     assert (after, counted) == (in_order(expected), len(changed))
 
 
+FOLDED: Final = st.fixed_dictionaries({"first_present": st.integers(0, 2), "folded_from": st.integers(0, 3)})
+
+
 @FEW
 @given(
     known=rows_of(ABORTED_TRANSACTIONS.schema(), ABORTED_TRANSACTIONS.key, st.just({})),
     found=rows_of(ABORTED_TRANSACTIONS.schema(), ABORTED_TRANSACTIONS.key, st.just({})),
-    finished=rows_of(kind(FINISHED, "segment"), SEGMENTS.key, st.just({})),
+    finished=rows_of(kind(FINISHED, "partition"), PARTITIONS.key, FOLDED),
 )
 def test_aborted(known: Rows, found: Rows, finished: Rows) -> None:
-    """Of a partition that was finished all are replaced, those of segments that are missing by now among them."""
-    scope = {key_of(SEGMENTS, row)[:3] for row in finished}
-    found = [row for row in found if key_of(SEGMENTS, row)[:3] in scope]
-    kept = {key: row for key, row in by_key(ABORTED_TRANSACTIONS, known).items() if key[:3] not in scope}
+    """Of a partition that was finished all are replaced, those of segments that are missing by now among them; but for
+    those of present segments before the first that was folded.
+    """
+    bounds = {key_of(PARTITIONS, row): range(row["first_present"], row["folded_from"]) for row in finished}
+    found = [row for row in found if row["base_offset"] not in bounds.get(key_of(PARTITIONS, row), range(2**62))]
+    before = by_key(ABORTED_TRANSACTIONS, known)
+    kept = {key: row for key, row in before.items() if key[:3] not in bounds or key[3] in bounds[key[:3]]}
     expected = kept | by_key(ABORTED_TRANSACTIONS, found)
     tables = {
-        "segment": table_of(finished, kind(FINISHED, "segment")),
+        "partition": table_of(finished, kind(FINISHED, "partition")),
         "aborted": table_of(found, kind(FINISHED, "aborted")),
     }
     after, _ = applied(ABORTED_TRANSACTIONS, known, updates.aborted, tables)

@@ -32,6 +32,7 @@ def finish_changed(
         return 0
     from kidxlib.operations.build.finishing.finish_work import finish_partitions  # compiled loops, as in waves.py
     from kidxlib.operations.build.finishing.to_finish import partitions_to_finish
+    from kidxlib.operations.build.finishing.unfolded import count_unfolded
 
     tasks = {
         listed.key: listed.partition_task(request.auxiliary_files)
@@ -41,10 +42,12 @@ def finish_changed(
     engine, catalog = backend.engine, backend.catalog
     shares = min(len(tasks), engine.cores * BINS_PER_CORE)
     with engine.stopping():
-        units = list(partitions_to_finish(catalog.tables, engine, tasks, changes.to_finish, shares))
-        row_bytes = sum(share.row_bytes for share in units)
-        work = Work(f"{build_id}-finish", [[each] for each in units], finish_partitions, FINISHED, bytes=row_bytes)
+        found = partitions_to_finish(catalog.tables, engine, tasks, changes.to_finish, shares)
+        row_bytes = sum(share.row_bytes for share in found.shares)
+        units = [[share] for share in found.shares]
+        work = Work(f"{build_id}-finish", units, finish_partitions, FINISHED, bytes=row_bytes)
         staged = engine.run(work)
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
         count_finished(staged, withdrawn(catalog, staged), counts)
+        count_unfolded(found.unfolded, counts)
         return record_finished(catalog, staged, build_id)

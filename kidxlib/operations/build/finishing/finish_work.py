@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from kidxlib.build.finish.partition import finish
 from kidxlib.build.results import FinishedPartition, FinishedSegment
 from kidxlib.build.tasks import PartitionTask, SegmentTask
-from kidxlib.catalog.results import KeptFile, Publishing
+from kidxlib.catalog.partitions import FoldedLogs
+from kidxlib.catalog.results import FoldedPartition, KeptFile, Publishing
 from kidxlib.catalog.segment_key import SegmentKey
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import EndFacts, FinishedFacts
@@ -23,11 +25,30 @@ from kidxlib.catalog.transactions import AbortedTransactionRow
 from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.work import ItemRows
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.build.finishing.state_rows import state_row
 from kidxlib.operations.events import to_leader_epochs, with_events
-from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.recovery.outcome import ABSENT
 from kidxlib.recovery.partition import ScannedSegment
 from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionToFinish:
+    """One partition.
+
+    Attributes:
+        task: from which state on, and which files may be written.
+        first_present: the base offset of its first segment that is present.
+        folded_from: that of the first one that is folded.
+        logs: by the base offset of each of the last two segments, all segments up to it: the states after these are
+            kept.
+    """
+
+    task: PartitionTask
+    first_present: int
+    folded_from: int
+    logs: Mapping[int, FoldedLogs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +62,7 @@ class PartitionsToFinish:
 
     rows: SharedRows
     row_bytes: int
-    tasks: Mapping[PartitionKey, PartitionTask]
+    partitions: Mapping[PartitionKey, PartitionToFinish]
 
 
 def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> Iterator[ItemRows]:
@@ -51,8 +72,10 @@ def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> I
         use_mmap: no log is read.
     """
     for share in shares:
-        for finished in finish(known_partitions(share.rows.batches(), share.tasks)):
-            yield ItemRows(rows=list(finished_rows(finished)))
+        tasks = {key: partition.task for key, partition in share.partitions.items()}
+        for finished in finish(known_partitions(share.rows.batches(), tasks)):
+            rows = itertools.chain(finished_rows(finished), _kept_rows(finished, share.partitions[finished.task.key]))
+            yield ItemRows(rows=list(rows))
 
 
 def known_partitions(
@@ -70,17 +93,18 @@ def known_partitions(
 
 
 def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
-    segment = SegmentToFinish.of_dict(head["segment"])
-    present = segment.status not in ABSENT
+    facts = head["segment"]
+    problem_free = facts.pop("problem_free")
+    segment = SegmentToFinish.of_dict(facts)
     scanned = ScannedSegment(
         base_offset=head["base_offset"],
-        # A segment that is gone has kept its facts; its reason says how it stood.
-        problem_free=segment.status is Status.OK or (not present and segment.reason is None),
+        problem_free=problem_free,
         next_offset=segment.next_offset,
         map_end_offset=segment.map_end_offset,
         producer_events=events,
         leader_epochs=to_leader_epochs(segment.leader_epochs),
     )
+    present = segment.status not in ABSENT
     task = SegmentTask(scanned=scanned, present=present, published=segment.offset_index_bytes is not None)
     return (head["source"], head["topic"], head["partition"]), task
 
@@ -109,6 +133,23 @@ def finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
             yield {"aborted": aborted.values()}
     for name in finished.kept:
         yield {"kept": KeptFile(path=as_text(f"{finished.task.index_directory}/{name}")).values()}
+
+
+def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
+    """What a later build goes on from, as rows of `FINISHED`."""
+    source, topic, number = finished.task.key
+    of_partition = FoldedPartition(
+        source=source,
+        topic=topic,
+        partition=number,
+        first_present=partition.first_present,
+        folded_from=partition.folded_from,
+    )
+    yield {"partition": of_partition.values()}
+    for state in finished.states:
+        logs = partition.logs.get(state.base_offset)
+        if logs is not None:
+            yield {"state": state_row(finished.task.key, state, logs).values()}
 
 
 def _facts(segment: FinishedSegment) -> FinishedFacts:
