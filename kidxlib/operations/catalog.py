@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.operations.last_findings import audited_sources, last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
+from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import Tables
 
 
@@ -72,6 +74,23 @@ class TablesCatalog:
         for table in (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS):
             self.tables.make(table)
         return is_new
+
+    @contextlib.contextmanager
+    def one_commit(self) -> Iterator[None]:
+        """All changes of `segments` within are committed at its end, also where it ends with an error: what was done is
+        recorded then.
+
+        Raises:
+            CatalogError: as `Tables.change`.
+        """
+        tables = self.tables
+        held = HeldChanges(tables, SEGMENTS)
+        self.tables = held
+        try:
+            yield
+        finally:
+            self.tables = tables
+            held.commit()
 
     def known_segments(self, sources: Sequence[str], topics: re.Pattern[str]) -> pa.Table:
         """The rows of `KNOWN` of some sources and topics. Texts that many rows share are kept once, in dictionaries."""

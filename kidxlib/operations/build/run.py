@@ -23,7 +23,7 @@ from kidxlib.operations.build.record import request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import build_as_json, catalog_damage, exit_code, lost_counts, print_report
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.waves import Scanned, scan_in_waves
+from kidxlib.operations.build.waves import Scanned, is_one_wave, scan_in_waves
 from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import note, print_json, print_line
@@ -60,10 +60,13 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json
         sweep_leftovers(request, plan, backend)
         changes = find_changes(request, plan, None if is_new else catalog)
         ensure_locks_cover_workers(request, changes, backend)
-        marked = catalog.mark(changes, build_id)
         stack.enter_context(removing_held_indexes(request, plan))
-        scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
-        finished_rows, notes, damage = _finish(request, plan, changes, backend, build_id, scanned)
+        # Of several waves each is recorded before the next is read.
+        is_one = is_one_wave(request, changes.to_read, backend.engine)
+        with catalog.one_commit() if is_one else contextlib.nullcontext():
+            marked = catalog.mark(changes, build_id)
+            scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
+            finished_rows, notes, damage = _finish(request, plan, changes, backend, build_id, scanned)
         counts = {
             "partitions": len(plan.partitions),
             "segments": scanned.counts.segments,

@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from kidxlib.build.bins import pack
-from kidxlib.build.listed import Longs, numbers_in
+from kidxlib.build.listed import Longs, numbers_in, sum_of_bytes
 from kidxlib.build.plan import Plan
 from kidxlib.build.summary import Counts
 from kidxlib.catalog.results import SCANNED
+from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import Work
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.counts import count_scanned
 from kidxlib.operations.build.record_rows import record_scanned
-from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.request import BuildLimits, BuildRequest
 from kidxlib.operations.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
@@ -75,8 +76,7 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
 
     with interrupts.telling(done):
         while position < segments:
-            wave_bytes = min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
-            end = _end_of_wave(bytes_before, position, wave_bytes)
+            end = _end_of_wave(bytes_before, position, _wave_bytes(limits, bytes_a_second))
             rows = to_read.slice(position, end - position)
             wave = plan.build_tasks(rows, publish_truncated=request.publish_truncated)
             read_bytes = int(bytes_before[end] - bytes_before[position])
@@ -104,6 +104,15 @@ def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend:
             bytes_a_second = max(1.0, read_bytes / seconds)
     scanned.read_seconds = engine.done().seconds
     return scanned
+
+
+def is_one_wave(request: BuildRequest, to_read: pa.Table, engine: Engine) -> bool:
+    """Whether `scan_in_waves` reads all of it at once."""
+    return sum_of_bytes(to_read) <= _wave_bytes(request.limits, _FIRST_WAVE_RATE * engine.cores)
+
+
+def _wave_bytes(limits: BuildLimits, bytes_a_second: float) -> int:
+    return min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
 
 
 def _end_of_wave(bytes_before: Longs, position: int, log_bytes: int) -> int:

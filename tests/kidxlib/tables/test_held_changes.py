@@ -1,0 +1,92 @@
+"""Changes that are held back read and end as if each had been committed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kidxlib.catalog import updates
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.tables.held_changes import HeldChanges
+from kidxlib.tables.memory_tables import MemoryTables
+from kidxlib.tables.protocol import Tables
+from tests.support.catalog import filled
+
+Step = Callable[[Tables], int]
+
+_NUMBERS: Final = st.lists(st.integers(0, 3), max_size=4, unique=True)
+
+
+def _rows(numbers: list[int], directory: str) -> pa.Table:
+    rows = [
+        filled(PARTITIONS.schema(), {"source": "s", "topic": "t", "partition": number, "directory": directory})
+        for number in numbers
+    ]
+    return pa.Table.from_pylist(rows, PARTITIONS.schema())
+
+
+def _write(numbers: list[int], directory: str, tables: Tables) -> int:
+    found = {"row": _rows(numbers, directory)}
+    return tables.change(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
+
+
+def _remove(numbers: list[int], tables: Tables) -> int:
+    found = {"key": _rows(numbers, "").select(PARTITIONS.key)}
+    return tables.change(PARTITIONS, found, partial(updates.removed, table=PARTITIONS), by=PARTITIONS.key)
+
+
+_STEP: Final = st.builds(
+    lambda numbers, directory: partial(_write, numbers, directory), _NUMBERS, st.sampled_from("ab")
+) | st.builds(lambda numbers: partial(_remove, numbers), _NUMBERS)
+
+
+def _all(tables: Tables, **asked: Any) -> list[dict[str, Any]]:
+    rows = tables.read(PARTITIONS, ["partition", "directory"], **asked)
+    return rows.sort_by("partition").to_pylist()
+
+
+@settings(max_examples=settings().max_examples // 10)  # each takes some ten milliseconds
+@given(before=_STEP, steps=st.lists(_STEP, max_size=5), others=st.lists(_STEP, max_size=2))
+def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], others: list[Step]) -> None:
+    """Also where others have committed meanwhile: then it is as if all that changed anything came after these."""
+    at_once, held_in, alone = (MemoryTables("-") for _ in range(3))
+    for tables in (at_once, held_in, alone):
+        before(tables)
+    held = HeldChanges(held_in, PARTITIONS)
+    was, made = _all(held_in), []
+    for step in steps:
+        version = at_once.version(PARTITIONS)
+        assert step(held) == step(at_once)
+        if at_once.version(PARTITIONS) != version:
+            made.append(step)
+        assert _all(held) == _all(at_once)
+        for directory in "ab":
+            where = [Among("directory", (directory,))]
+            assert _all(held, where=where) == _all(at_once, where=where)
+    assert _all(held_in) == was, "nothing is committed yet"
+    for step in (*others, *made):
+        step(alone)
+    for step in others:
+        step(held_in)
+    version = held_in.version(PARTITIONS)
+    following = 0 if version is None else version + 1
+    held.commit()
+    assert _all(held_in) == _all(alone)
+    assert held_in.version(PARTITIONS) in (version, following), "one commit, or none"
+    held.commit()
+    assert _all(held) == _all(held_in)
+
+
+def test_other_tables_and_older_versions_are_read_as_they_are() -> None:
+    tables = MemoryTables("-")
+    held = HeldChanges(tables, SEGMENTS)
+    _write([1], "a", held)
+    assert _all(held) == _all(tables) != []
+    assert held.version(PARTITIONS) == tables.version(PARTITIONS) is not None
