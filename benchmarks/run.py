@@ -22,6 +22,7 @@ from benchmarks.pages import pages
 from benchmarks.pictures import pictures
 from benchmarks.planning import planning
 from benchmarks.retention import retention
+from benchmarks.runs import runs
 from benchmarks.scan import scan
 from benchmarks.seek import seek
 from benchmarks.skipping import skipping
@@ -35,7 +36,7 @@ from kidxlib.terminal.console import note
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
     *(scan, cold, job, small_segments, worker_memory, start_up),
-    *(incremental, planning, retention, growth, seek),
+    *(runs, incremental, planning, retention, growth, seek),
 )
 
 

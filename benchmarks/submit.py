@@ -79,7 +79,7 @@ def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> Job
     Raises:
         KidxError: it ended with another exit code than 0.
     """
-    return _run([str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *event_log_options(events)])
+    return run_command([str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *event_log_options(events)])
 
 
 def run_kidx(*arguments: str | Path) -> JobRun:
@@ -88,10 +88,15 @@ def run_kidx(*arguments: str | Path) -> JobRun:
     Raises:
         KidxError: it ended with another exit code than 0.
     """
-    return _run([str(PROJECT / ".venv" / "bin" / "kidx"), *map(str, arguments)])
+    return run_command([str(PROJECT / ".venv" / "bin" / "kidx"), *map(str, arguments)])
 
 
-def _run(command: Sequence[str]) -> JobRun:
+def run_command(command: Sequence[str]) -> JobRun:
+    """Run any command to its end.
+
+    Raises:
+        KidxError: it ended with another exit code than 0.
+    """
     began_at, start = time.time(), time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=clean_environment()

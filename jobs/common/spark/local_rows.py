@@ -22,8 +22,11 @@ def of_driver(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: pa.Sch
 
 
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of a table."""
-    return spark.createDataFrame(rows, spark_schema(rows.schema))
+    """Rows of a table.
+
+    Spark takes a table chunk by chunk and loses those after an empty one amid others (PySpark 4.2.0), so it gets one.
+    """
+    return spark.createDataFrame(rows.combine_chunks(), spark_schema(rows.schema))
 
 
 def _entries(value: Any) -> Any:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.common.spark.local_rows import of_driver, one_a_task
+from jobs.common.spark.local_rows import of_arrow, of_driver, one_a_task
 from jobs.common.spark.session import session
 from tests.support.spark.jobs import use_pips_spark
 
@@ -44,6 +45,17 @@ def test_rows_of_every_type_that_tables_have(spark: SparkSession, count: int) ->
     assert_df_equality(
         of_driver(spark, rows, to_arrow_schema(schema, timezone="UTC")), spark.createDataFrame(rows, schema)
     )
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (0, 0), (2, 0, 5), (0, 0, 1, 0, 1)])
+def test_rows_in_chunks_of_which_some_are_empty(spark: SparkSession, sizes: tuple[int, ...]) -> None:
+    """None is lost: a change of the catalog is put together from several tables."""
+    chunks = [
+        pa.table({"number": pa.array([10 * place + row for row in range(size)], pa.int64())})
+        for place, size in enumerate(sizes)
+    ]
+    rows = pa.concat_tables(chunks)
+    assert [row["number"] for row in of_arrow(spark, rows).collect()] == rows["number"].to_pylist()
 
 
 @pytest.mark.parametrize("count", [1, 7, 300])
