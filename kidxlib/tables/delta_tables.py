@@ -189,6 +189,8 @@ class DeltaTables:
                 "give --catalog a new or empty directory"
             )
         try:
+            # Without rows: all that makes a table with some (`write_deltalake`, `create_table_with_add_actions`,
+            # `convert_to_deltalake`) refuses a property that is not Delta's.
             return DeltaTable.create(
                 self.place(table),
                 commented_schema(table),
