@@ -14,16 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.fs import DeltaStorageHandler
-from deltalake.transaction import AddAction, RemoveAction
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.rows import Table
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing
+from kidxlib.tables.data_files import file_system_of, files_of, remove_files, replace_files, sizes_of
 from kidxlib.tables.delta_tables import HERE_OR_NOT_AT_ALL, ZSTD, DeltaTables, one_line
 from kidxlib.tables.maintenance import VACUUM_KEEPS, files_schema
-from kidxlib.tables.place import storage_options
 from kidxlib.tables.sorted_files import SortedFile, key_ranges, write_sorted
 
 #: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
@@ -45,7 +43,7 @@ class DeltaMaintenance:
     def files(self, table: Table) -> pa.Table:
         """See `Maintenance.files`."""
         delta = self.tables.opened(table)
-        return files_schema(table).empty_table() if delta is None else _files(table, delta)
+        return files_schema(table).empty_table() if delta is None else files_of(table, delta)
 
     def sample(self, table: Table, rows: int) -> pa.Table:
         """See `Maintenance.sample`."""
@@ -83,12 +81,12 @@ class DeltaMaintenance:
         """
 
         def attempt(delta: DeltaTable) -> bool:
-            old = _files(table, delta)
-            place = PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(self.tables.path)))
+            old = files_of(table, delta)
+            place = file_system_of(delta)
             new: list[SortedFile] = []
             with contextlib.ExitStack() as stack:
                 # What is no file of the table would stay until it is vacuumed.
-                stack.callback(_remove, place, new)
+                stack.callback(remove_files, place, new)
                 self._write_sorted(table, delta, old, place, new)
                 if self._replace(table, old, new, stack):
                     return True
@@ -119,7 +117,7 @@ class DeltaMaintenance:
         return count
 
     def _write_sorted(
-        self, table: Table, delta: DeltaTable, old: pa.Table, place: PyFileSystem, new: list[SortedFile]
+        self, table: Table, delta: DeltaTable, old: pa.Table, place: FileSystem, new: list[SortedFile]
     ) -> None:
         """Add to `new` each file that is written."""
         keys = self.tables.rows(table, delta, table.order, "true")
@@ -139,17 +137,13 @@ class DeltaMaintenance:
         Args:
             removing: removes the new ones; not once they may be committed.
         """
-        removed = {row["path"]: row["size_bytes"] for row in old.select(["path", "size_bytes"]).to_pylist()}
+        removed = sizes_of(old)
         with committing(self.tables.path):
             delta = self.tables.opened(table)
-            if delta is None or not removed.keys() <= set(_files(table, delta)["path"].to_pylist()):
+            if delta is None or not removed.keys() <= sizes_of(files_of(table, delta)).keys():
                 return False
-            now = int(time.time() * 1000)
-            # What the table says stays the same: who follows its changes has nothing to do.
-            adds = [AddAction(file.name, file.size, {}, now, False, file.statistics) for file in new]
-            removes = [RemoveAction(path, False, now, size, {}) for path, size in removed.items()]
             removing.pop_all()
-            delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=_REWRITTEN)
+            replace_files(delta, removed, new, data_change=False, commit_properties=_REWRITTEN)
         return True
 
     def _committed(self, table: Table, attempt: Callable[[DeltaTable], bool]) -> None:
@@ -173,20 +167,6 @@ class DeltaMaintenance:
             f"{self.tables.place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
             "run the same command again when they have ended"
         )
-
-
-def _remove(place: PyFileSystem, files: Sequence[SortedFile]) -> None:
-    for file in files:
-        place.delete_file(file.name)
-
-
-def _files(table: Table, delta: DeltaTable) -> pa.Table:
-    schema = files_schema(table)
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    found = set(actions.column_names)  # of a column without a value in any file there are no bounds
-    nothing = pa.nulls(actions.num_rows)
-    columns = [(actions[field.name] if field.name in found else nothing).cast(field.type) for field in schema]
-    return pa.table(columns, schema=schema)
 
 
 def _unneeded(delta: DeltaTable) -> tuple[int | None, list[str]]:

@@ -33,6 +33,7 @@ from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.place import storage_options
 from kidxlib.tables.protocol import ArrowStream
 from kidxlib.tables.scope import scope_of
+from kidxlib.tables.sorted_merge import merge_sorted
 from kidxlib.tables.version import version_of
 
 #: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
@@ -188,6 +189,8 @@ class DeltaTables:
                 "give --catalog a new or empty directory"
             )
         try:
+            # Without rows: all that makes a table with some (`write_deltalake`, `create_table_with_add_actions`,
+            # `convert_to_deltalake`) refuses a property that is not Delta's.
             return DeltaTable.create(
                 self.place(table),
                 commented_schema(table),
@@ -213,7 +216,7 @@ class DeltaTables:
             write()
         except CommitFailedError:
             return False
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, pa.ArrowException) as error:
             raise CatalogError(f"{self.place(table)}: cannot be written: {one_line(error)}") from error
         return True
 
@@ -241,10 +244,10 @@ class _Commit:
 
 
 def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
-    if change.updates.num_rows or change.deletes.num_rows:
-        _merge(table, delta, change)
-    else:
+    if not (change.updates.num_rows or change.deletes.num_rows):
         _append(delta, _in_order(table, change.inserts))
+    elif not merge_sorted(table, delta, change):
+        _merge(table, delta, change)
 
 
 def _in_order(table: Table, rows: pa.Table) -> pa.Table:

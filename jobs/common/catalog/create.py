@@ -87,6 +87,7 @@ class MakingTable:
 
 
 def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
+    """What makes a table without rows: one that is made of a query's rows forgets which columns are never null."""
     builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
     for name, value in properties_of(table).items():
         builder = builder.property(name, value)

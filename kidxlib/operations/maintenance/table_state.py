@@ -19,7 +19,7 @@ from kidxlib.tables.maintenance import Maintenance
 _QUERIES: Final = 100
 #: Files need not be as full as they may be, so that a few new ones do not have all others written anew.
 _SLACK: Final = 1.5
-#: A commit of many changes puts all files that it touches into one, in no order.
+#: A MERGE of Spark's, or of delta-rs itself, puts all files that it touches into few, in no order.
 _LARGE_BYTES: Final = FILE_BYTES * 3 // 2
 
 

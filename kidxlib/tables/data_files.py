@@ -1,0 +1,92 @@
+"""The files of a Delta table: what its log says of each, the rows in one, and commits that replace some of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow.fs import FileSystem, PyFileSystem
+
+from kidxlib.catalog.rows import Table
+from kidxlib.tables.maintenance import files_schema
+from kidxlib.tables.place import storage_options
+from kidxlib.tables.sorted_files import SortedFile
+
+
+def files_of(table: Table, delta: DeltaTable) -> pa.Table:
+    """The files of a version, as `files_schema` has them."""
+    schema = files_schema(table)
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    found = set(actions.column_names)  # of a column without a value in any file there are no bounds
+    nothing = pa.nulls(actions.num_rows)
+    columns = [(actions[field.name] if field.name in found else nothing).cast(field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def sizes_of(files: pa.Table) -> dict[str, int]:
+    """The sizes in bytes of some files by their paths, given as `files_of` has them."""
+    return {row["path"]: row["size_bytes"] for row in files.select(["path", "size_bytes"]).to_pylist()}
+
+
+def file_system_of(delta: DeltaTable) -> FileSystem:
+    """The table's directory as delta-rs reaches it, on a disk or in an object store."""
+    return PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(delta.table_uri)))
+
+
+def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] | None = None) -> pa.Table:
+    """Some columns of the rows of one file, in the catalog's own schema; a column that the file lacks is null.
+
+    Args:
+        place: the table's directory.
+        path: as the log has it.
+        names: None for all columns.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    schema = table.schema(names)
+    # Spark writes the timestamps that Parquet had first, whose nanoseconds do not reach as far as ours.
+    with pq.ParquetFile(unquote(path), filesystem=place, coerce_int96_timestamp_unit="us", pre_buffer=True) as file:
+        rows = file.read(schema.names)
+    found = set(rows.column_names)
+    nothing = pa.nulls(rows.num_rows)
+    return pa.table(
+        [(rows[field.name] if field.name in found else nothing).cast(field.type) for field in schema], schema=schema
+    )
+
+
+def replace_files(
+    delta: DeltaTable,
+    old: Mapping[str, int],
+    new: Sequence[SortedFile],
+    *,
+    data_change: bool,
+    commit_properties: CommitProperties,
+) -> None:
+    """Commit new files in the place of old ones.
+
+    Args:
+        delta: a version that has the old ones.
+        old: their sizes by their paths.
+        data_change: whether the table says something else by it; who follows its changes has to do with these alone.
+
+    Raises:
+        CommitFailedError: another writer was faster.
+        DeltaError: it cannot be written.
+    """
+    now = int(time.time() * 1000)
+    adds = [AddAction(file.name, file.size, {}, now, data_change, file.statistics) for file in new]
+    removes = [RemoveAction(path, data_change, now, size, {}) for path, size in old.items()]
+    delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=commit_properties)
+
+
+def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:
+    """Remove files that were written, and are not of the table."""
+    for file in files:
+        place.delete_file(file.name)
