@@ -23,5 +23,6 @@ fi
 .venv/bin/mypy
 .venv/bin/mypy --python-executable .venv-airflow/bin/python --cache-dir .mypy_cache/airflow airflow_dags
 .venv/bin/lint-imports --no-logo
+unset PYTHONDONTWRITEBYTECODE # they start the library in hundreds of processes, which find it compiled
 # A file's tests stay together: they share what takes long to make. More processes than this want more memory.
 exec .venv/bin/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"

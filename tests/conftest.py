@@ -22,8 +22,9 @@ Say: TypeAlias = Callable[[str], None]
 LINES: Final = pytest.StashKey[list[str]]()
 _LINES_OUTPUT: Final = "kidx_lines"
 _TESTS: Final = Path(__file__).parent
-#: The directories of tests that start Spark.
-_ON_SPARK: Final = ("airflow", "docs", "jobs")
+#: Directories by how long a file's tests take: those that start Spark, those that start many processes or try many
+#: examples, and all others.
+_ORDER: Final = (("airflow", "docs", "jobs"), ("faults", "stores", "wheel", "kafka", "kidxlib/cli", "kidxlib/recovery"))
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)
@@ -91,8 +92,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled the files
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests start Spark take minutes and come first: what is left at the end is short for each process."""
-    items.sort(key=lambda item: item.path.relative_to(_TESTS).parts[0] not in _ON_SPARK)
+    """Files whose tests take minutes come first: what is left at the end is short for each process, and none waits."""
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> int:
+    directory = item.path.parent.relative_to(_TESTS)
+    above = {str(each) for each in (directory, *directory.parents)}
+    return next((number for number, names in enumerate(_ORDER) if above & {*names}), len(_ORDER))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,14 +1,16 @@
 """Runs in `.venv-airflow`: loads the DAGs as Airflow does, runs some of them, and says what became of that.
 
-    python -m tests.airflow.in_airflow RESULT < RUNS
+    python -m tests.airflow.in_airflow RESULT [CATALOGS ...] < RUNS
 
 RUNS is a list of objects with what `run` takes; RESULT is written, with `dags` and `runs`. What Airflow logs goes to
-standard output, after a line `RUN n` for each run.
+standard output, after a line `RUN n` for each run. Where files of catalogs are named, the DAGs are loaded with each of
+them, too, and `import_errors_of` has what Airflow says to that.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -107,6 +109,14 @@ def run(
         }
 
 
+def import_errors(catalogs: str) -> dict[str, str]:
+    """What Airflow says of DAG files that read this file of catalogs."""
+    os.environ["KIDX_CATALOGS"] = catalogs
+    _, loaded = load()
+    errors: dict[str, str] = loaded["import_errors"]
+    return errors
+
+
 def main() -> None:
     _, loaded = load()
     to_run, runs = json.load(sys.stdin), []
@@ -116,7 +126,9 @@ def main() -> None:
         print(f"RUN {number}", flush=True)  # noqa: T201
         bag, _ = load()  # `DAG.test` leaves a run's params in the DAG
         runs.append(run(bag.dags[asked.pop("dag_id")], **asked))
-    Path(sys.argv[1]).write_text(json.dumps({**loaded, "runs": runs}))
+    _, result, *catalogs = sys.argv
+    errors = {each: import_errors(each) for each in catalogs}
+    Path(result).write_text(json.dumps({**loaded, "runs": runs, "import_errors_of": errors}))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,10 +117,12 @@ class Scenarios:
         return calls.read_text().splitlines() if calls.exists() else []
 
 
-def in_airflow(home: Path, result: Path, runs: list[dict[str, Any]], **environment: str) -> str:
+def in_airflow(
+    home: Path, result: Path, runs: list[dict[str, Any]], catalogs: Iterable[Path] = (), **environment: str
+) -> str:
     """Run `tests.airflow.in_airflow`: what it printed."""
     process = subprocess.run(
-        [AIRFLOW / "bin" / "python", "-m", "tests.airflow.in_airflow", result],
+        [AIRFLOW / "bin" / "python", "-m", "tests.airflow.in_airflow", result, *catalogs],
         input=json.dumps(runs),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -196,11 +199,65 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     return scenarios.ended()
 
 
-def test_dags_load(tmp_path: Path) -> None:
+#: Files of catalogs with a mistake, and what is said of it.
+_WRONG: Final = (
+    ('[fleet]\nindex_dir = "/indexes"', "[fleet]: missing: catalog; known: apply_conn_id, "),
+    (
+        '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsource = "/logs"',
+        "[fleet]: unknown: source; known: ",
+    ),
+    (
+        '[fleet]\ncatalog = 3\nindex_dir = ""',
+        "[fleet]: catalog: 3: input should be a valid string",
+    ),
+    (
+        '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsources = ["/logs", 7]',
+        "[fleet]: sources.1: 7: input should be a valid string",
+    ),
+    (
+        '[fleet]\ncatalog = "/c"\nindex_dir = ""\nretries = "2"',
+        "[fleet]: retries: '2': input should be a valid integer",
+    ),
+    ("fleet = 3", "fleet: 3, expected a table: [fleet]"),
+    ('[".."]\ncatalog = "/c"\nindex_dir = ""', "[..]: DAGs are called by it: expected letters, "),
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What Airflow makes of the project's own file of catalogs, and what it says to each of the wrong ones.
+
+    Attributes:
+        import_errors: by the text of a wrong file, which is called FILE in them.
+        log: what Airflow logged.
+    """
+
+    found: dict[str, Any]
+    import_errors: dict[str, list[str]]
+    log: str
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """All in one Airflow, the project's own first: each start costs seconds."""
+    directory = tmp_path_factory.mktemp("loaded")
+    files = {table: directory / str(number) / "catalogs.toml" for number, (table, _) in enumerate(_WRONG)}
+    for table, path in files.items():
+        path.parent.mkdir()
+        path.write_text(f"{table}\n")
+    log = in_airflow(directory, directory / "result.json", [], files.values())
+    found = json.loads((directory / "result.json").read_text())
+    said = found.pop("import_errors_of")
+    errors = {
+        table: [error.replace(str(path), "FILE") for error in said[str(path)].values()] for table, path in files.items()
+    }
+    return Loaded(found, errors, log)
+
+
+def test_dags_load(loaded: Loaded) -> None:
     """The project's own catalog: three DAGs, read without Spark or jobs, and as docs/airflow.md describes them."""
-    output = in_airflow(tmp_path, tmp_path / "result.json", [])
-    found = json.loads((tmp_path / "result.json").read_text())
-    assert found["import_errors"] == {}, output
+    found = loaded.found
+    assert found["import_errors"] == {}, loaded.log
     assert sorted(Path(file).name for file in found["files"]) == [
         "kidx_build.py",
         "kidx_retention.py",
@@ -237,36 +294,12 @@ def test_dags_load(tmp_path: Path) -> None:
         assert all(len(task["downstream"]) == (task is not dag["tasks"][-1]) for task in dag["tasks"])
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ('[fleet]\nindex_dir = "/indexes"', "[fleet]: missing: catalog; known: apply_conn_id, "),
-        (
-            '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsource = "/logs"',
-            "[fleet]: unknown: source; known: ",
-        ),
-        (
-            '[fleet]\ncatalog = 3\nindex_dir = ""',
-            "[fleet]: catalog: 3: input should be a valid string",
-        ),
-        (
-            '[fleet]\ncatalog = "/c"\nindex_dir = ""\nsources = ["/logs", 7]',
-            "[fleet]: sources.1: 7: input should be a valid string",
-        ),
-        (
-            '[fleet]\ncatalog = "/c"\nindex_dir = ""\nretries = "2"',
-            "[fleet]: retries: '2': input should be a valid integer",
-        ),
-        ("fleet = 3", "fleet: 3, expected a table: [fleet]"),
-        ('[".."]\ncatalog = "/c"\nindex_dir = ""', "[..]: DAGs are called by it: expected letters, "),
-    ],
-)
-def test_a_wrong_key_is_an_import_error(table: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "catalogs.toml").write_text(f"{table}\n")
-    in_airflow(tmp_path, tmp_path / "result.json", [], KIDX_CATALOGS=str(tmp_path / "catalogs.toml"))
-    errors = json.loads((tmp_path / "result.json").read_text())["import_errors"]
+@pytest.mark.parametrize(("table", "message"), _WRONG)
+def test_a_wrong_key_is_an_import_error(table: str, message: str, loaded: Loaded) -> None:
+    """Of each file of DAGs, which names the file of catalogs."""
+    errors = loaded.import_errors[table]
     assert len(errors) == 3
-    assert all(f"{tmp_path}/catalogs.toml: {message}" in error for error in errors.values())
+    assert all(f"FILE: {message}" in error for error in errors)
 
 
 def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[str, Run]) -> None:

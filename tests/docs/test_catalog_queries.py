@@ -20,13 +20,14 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
+from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.tables.layout import properties_of
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
 from tests.model.recover import read_control_batch
 from tests.support.logs.golden import SAMPLES
-from tests.support.spark.jobs import accept_here, build_here, retention_here, rows, verify_here
+from tests.support.spark.jobs import accept_here, build_here, kidx_build_here, kidx_retention_here, rows, run_here
 
 Rows = list[tuple[Any, ...]]
 
@@ -36,8 +37,8 @@ MISSING: Final = f"clock-0/{10:020d}.timeindex"
 
 @dataclass(frozen=True)
 class Built:
-    """A catalog after three builds: the README's of the sample, and two of `broker` and `volume`; after an audit of
-    these two, and a plan; and after all their damage was accepted.
+    """A catalog after three builds: the README's of the sample by Spark, and two of `broker` and `volume` by kidx;
+    after an audit of these two, and a plan; and after all their damage was accepted.
 
     `then` and `now` are the segments that the last two found in all sources, `gone` those of `then` that are not in
     `now`.
@@ -71,7 +72,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         for each in found:
             assert each.log_bytes and each.log_mtime_ns and each.recovered  # as it is now, not when it is asked for
         sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
-        ended = build_here(*sources, "--catalog", catalog, "--now", now.isoformat())
+        ended = kidx_build_here(*sources, "--catalog", catalog, "--now", now.isoformat())
         assert ended.code == 3, ended.err
         return found
 
@@ -80,9 +81,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     now = build(third_at)
     (directory / "index" / "broker" / MISSING).unlink()
     sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
-    audited = verify_here(*sources, "--catalog", catalog)
+    audited = run_here(kidx, "verify", *sources, "--catalog", catalog)
     assert audited.code == 3, audited.err
-    planned = retention_here("--catalog", catalog, "--what-if")
+    planned = kidx_retention_here("--catalog", catalog, "--what-if")
     assert planned.code == 3, planned.err
     looked_at = ("--source", "broker", "--source", "volume", "--reason", "copies", "--by", "ann", "--apply")
     accepted = accept_here("--catalog", catalog, *looked_at, "--now", third_at.isoformat())

@@ -32,7 +32,7 @@ _COMMAND: Final = (sys.executable, "-c", "from kidxlib.cli.main import main; mai
 
 # A process of the library then costs a fork in place of a second of imports. The server is a fresh interpreter.
 _forkserver = multiprocessing.get_context("forkserver")
-_forkserver.set_forkserver_preload(["kidxlib.cli.main"])
+_forkserver.set_forkserver_preload(["tests.faults.preloaded"])
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")

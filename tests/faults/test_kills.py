@@ -251,12 +251,12 @@ def test_a_build_killed_before_any_of_its_steps_is_finished_by_the_next_one(
     """Goal: there is no step of a build after which a kill does harm.
 
     Method: a build of twelve files in groups of four kills itself (-9) before its n-th open, mkdir, rename, … for every
-    n (every seventh, but for --exhaustive). The same then holds as for random kills.
+    n (every fourth, but for --exhaustive). The same then holds as for random kills.
     """
     guard(small_log_dir)
     every = Place(tmp_path / "every", small_log_dir, where)
     (steps,) = run_child(children.build_until_step, *every.arguments, None)
-    tried = range(steps) if exhaustive else range(rng.randrange(7), steps, 7)
+    tried = range(steps) if exhaustive else range(rng.randrange(4), steps, 4)
     for step in tried:
         place = Place(tmp_path / str(step), small_log_dir, where)
         with Child(children.build_until_step, *place.arguments, step) as child:

@@ -7,22 +7,23 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.support.spark.jobs import Ended, RunHere, build_here, compact_here, retention_here
+from tests.support.spark.jobs import Ended, RunHere, kidx_build_here, kidx_compact_here, kidx_retention_here
 
 
 class Archive:
     """All of it below one directory; the source is called `it`.
 
     Args:
-        build, retention, compact: by which engine.
+        build, retention, compact: by which engine; by kidx, which is the quicker one, if nothing else is said.
     """
 
     def __init__(
         self,
         directory: Path,
-        build: RunHere = build_here,
-        retention: RunHere = retention_here,
-        compact: RunHere = compact_here,
+        *,
+        build: RunHere = kidx_build_here,
+        retention: RunHere = kidx_retention_here,
+        compact: RunHere = kidx_compact_here,
     ) -> None:
         self._build, self.retention, self._compact = build, retention, compact
         self.directory = directory

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.times import show_time
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
-from tests.support.spark.jobs import build_here, seek_here
+from tests.support.spark.jobs import kidx_build_here, kidx_seek_here
 
 _TOPIC: Final = "moments"
 _MOMENT: Final = 1_795_168_800_000
@@ -66,7 +66,7 @@ def test_offsets_of_a_group_are_those_that_kafka_would_set(tmp_path: Path, rng: 
         _produce(broker.bootstrap, rng)
         catalog = tmp_path / "catalog"
         source = ("--source", f"live={broker.log_dir}", "--topics", _TOPIC)
-        ended = build_here(*source, "--index-dir", tmp_path / "index", "--catalog", catalog)
+        ended = kidx_build_here(*source, "--index-dir", tmp_path / "index", "--catalog", catalog)
         assert ended.code == 0, ended.err
 
         ways = {"timestamp": ("--to-datetime", show_time(_MOMENT)), "offset": ("--to-offset", "1234")}
@@ -74,7 +74,7 @@ def test_offsets_of_a_group_are_those_that_kafka_would_set(tmp_path: Path, rng: 
             questions, offsets = tmp_path / f"{column}s.csv", tmp_path / f"{column}s-of-group.csv"
             lines = [f"{_TOPIC},{partition},{value}" for partition in range(len(_RANGES))]
             questions.write_text("\n".join([f"topic,partition,{column}", *lines]) + "\n")
-            ended = seek_here("--catalog", catalog, "--queries", questions, "--consumer-group-csv", offsets)
+            ended = kidx_seek_here("--catalog", catalog, "--queries", questions, "--consumer-group-csv", offsets)
             assert ended.code == 0, ended.err
 
             reset = ("--bootstrap-server", broker.bootstrap, "--reset-offsets", "--execute")

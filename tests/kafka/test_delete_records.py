@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
-from tests.support.spark.jobs import build_here, retention_here
+from tests.support.spark.jobs import kidx_build_here, kidx_retention_here
 
 _TOOL: Final = "org.apache.kafka.tools.DeleteRecordsCommand"
 _TOPIC: Final = "orders"
@@ -45,14 +45,14 @@ def test_a_plan_is_applied_on_a_live_broker(tmp_path: Path) -> None:
     with broker.running():
         _produce(broker.bootstrap)
     catalog, wanted = tmp_path / "catalog", tmp_path / "delete.json"
-    built = build_here("--source", f"b={broker.log_dir}", "--index-dir", tmp_path / "index", "--catalog", catalog)
+    built = kidx_build_here("--source", f"b={broker.log_dir}", "--index-dir", tmp_path / "index", "--catalog", catalog)
     assert built.code in (0, 3), built.err  # the controller's log is never stopped cleanly
     # As if it were the day of the last record: half of them are thirty days old.
     age_ms = int(time.time() * 1000) - (_FIRST_MS + _DAY_MS * _RECORDS)
     policy = {_TOPIC: {**_POLICY, "retention.ms": age_ms + 30 * _DAY_MS}}
     (tmp_path / "policy.json").write_text(json.dumps(policy))
     options = ("--topics", _TOPIC, "--policy", tmp_path / "policy.json")
-    planned = retention_here("--catalog", catalog, *options, "--delete-records-json", wanted, "--json")
+    planned = kidx_retention_here("--catalog", catalog, *options, "--delete-records-json", wanted, "--json")
     assert planned.code == 0, planned.err
     starts = {entry["partition"]: entry["offset"] for entry in json.loads(wanted.read_text())["partitions"]}
     kept = [s for s in planned.json["segments"] if s["partition"] == 0 and s["decision"] == "keep"]

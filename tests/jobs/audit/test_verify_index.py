@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from chispa import assert_df_equality
 from deltalake import DeltaTable
 
 from jobs.common.spark.session import session
@@ -23,6 +22,7 @@ from tests.jobs.archive import Archive, assert_refused
 from tests.support.audits import spoil
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch
+from tests.support.spark.histories import assert_same_histories
 from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here, start, verify_here
 
 #: Either of them.
@@ -101,7 +101,7 @@ def test_each_engine_continues_the_others_findings(tmp_path: Path) -> None:
         places = (*source, "--index-dir", index_dir, "--catalog", tmp_path / name)
         built = kidx_build_here(*places, "--snapshots", "--epochs", "--interval-bytes", "512")
         assert built.code == 0, built.err
-    versions: dict[str, list[int]] = {name: [] for name in writers}
+    histories: dict[str, list[DeltaTable]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):
         step(log_dir, index_dir)
         asked = (*source, "--now", f"2026-11-2{number}T10:00:00Z", "--json")
@@ -111,18 +111,11 @@ def test_each_engine_continues_the_others_findings(tmp_path: Path) -> None:
         }
         for name in writers:
             assert said[name] == said["spark"], (name, step.__doc__)
-            versions[name].append(DeltaTable(tmp_path / name / FINDINGS.name).version())
+            histories[name].append(DeltaTable(tmp_path / name / FINDINGS.name))
+            assert histories[name][-1].to_pyarrow_table(columns=["source"]).num_rows > 0, step.__doc__
     with session("test") as spark:
-        for number, step in enumerate(_STEPS):
-            found = {
-                name: spark.read.format("delta")
-                .option("versionAsOf", versions[name][number])
-                .load(str(tmp_path / name / FINDINGS.name))
-                for name in writers
-            }
-            for name in writers.keys() - {"spark"}:
-                assert found[name].count() > 0, step.__doc__
-                assert_df_equality(found[name], found["spark"], ignore_row_order=True)
+        expected = histories.pop("spark")
+        assert_same_histories(spark, FINDINGS, expected, histories, ())
 
 
 def _said(ended: Ended) -> tuple[int, dict[str, Any]]:

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
-from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session
+from tests.faults.processes import Running, TooLateError, again_if_too_late, kidx, kill_session, while_it_runs
 from tests.faults.trees import (
     in_memory,
     indexes,
@@ -155,10 +155,12 @@ def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     place = Place(Path(tempfile.mkdtemp(dir=tmp_path)), log_dir, by_spark)
     job = start(*place.arguments)
     begun = place.catalog / "builds" / "_delta_log"
+    java = while_it_runs(job, lambda: next(iter(jvm(job)), None), DEADLINE_SECONDS)  # to look for it takes a while
     while job.poll() is None and not begun.is_dir():
         with contextlib.suppress(subprocess.TimeoutExpired):
             job.wait(0.001)
-    assert kill_one(job, jvm), job.communicate()
+    assert job.returncode is None, job.communicate()
+    os.kill(java, signal.SIGKILL)
     _, messages = job.communicate()
     assert messages.splitlines()[-1].startswith("error: Spark's JVM has ended during the job."), messages
     if all(any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")):

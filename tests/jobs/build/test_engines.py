@@ -8,23 +8,19 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
-from chispa import assert_df_equality
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import array_sort, lit, map_entries
 
 from jobs.common.spark.session import session
-from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import TABLES
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.random_logs import write_random_log
+from tests.support.spark.histories import assert_same_histories
 from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here
 
 #: What is another in each run, or with each engine.
@@ -83,7 +79,7 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path)
         "spark-kidx": (by_spark, kidx_build_here),
         "kidx-spark": (kidx_build_here, by_spark),
     }
-    versions: dict[str, list[dict[str, int]]] = {name: [] for name in writers}
+    histories: dict[str, list[dict[str, DeltaTable]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):
         step(log_dir)
         ended = {name: _build(turns[number % len(turns)], log_dir, tmp_path / name) for name, turns in writers.items()}
@@ -92,15 +88,12 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path)
         files = {name: _files(tmp_path / name) for name in writers}
         assert [name for name in writers if files[name] != files["spark"]] == [], step.__doc__
         for name in writers:
-            versions[name].append(_versions(tmp_path / name / "catalog"))
+            histories[name].append(_tables(tmp_path / name / "catalog"))
     with session("test") as spark:
         for table in TABLES:
-            expected = _history(spark, tmp_path / "spark" / "catalog", table, versions["spark"])
-            for name in writers.keys() - {"spark"}:
-                found = _history(spark, tmp_path / name / "catalog", table, versions[name])
-                assert (found is None) == (expected is None), (name, table.name)
-                if found is not None and expected is not None:
-                    assert_df_equality(found, expected, ignore_row_order=True)
+            expected, *found = ([step.get(table.name) for step in histories[name]] for name in writers)
+            others = dict(zip([*writers][1:], found, strict=True))
+            assert_same_histories(spark, table, expected, others, (*_OF_THE_RUN, *_OF_THE_ENGINE))
 
 
 def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path, exhaustive: bool) -> None:
@@ -153,30 +146,9 @@ def _build(run: BuildHere, log_dir: Path, directory: Path) -> Ended:
     return ended
 
 
-def _versions(catalog: Path) -> dict[str, int]:
-    """Of the tables that there are."""
-    return {
-        table.name: DeltaTable(catalog / table.name).version() for table in TABLES if (catalog / table.name).exists()
-    }
-
-
-def _history(spark: SparkSession, catalog: Path, table: Table, versions: Sequence[dict[str, int]]) -> DataFrame | None:
-    """A table as it was after each step, without what is another in each run; None where there is no such table."""
-    columns = [
-        # Spark neither sorts nor compares maps.
-        array_sort(map_entries(field.name)).alias(field.name) if pa.types.is_map(field.type) else field.name
-        for field in table.schema()
-        if field.name not in (*_OF_THE_RUN, *_OF_THE_ENGINE)
-    ]
-    after_steps = [
-        spark.read.format("delta")
-        .option("versionAsOf", of_tables[table.name])
-        .load(str(catalog / table.name))
-        .select(lit(number).alias("step"), *columns)
-        for number, of_tables in enumerate(versions)
-        if table.name in of_tables
-    ]
-    return reduce(DataFrame.union, after_steps) if after_steps else None
+def _tables(catalog: Path) -> dict[str, DeltaTable]:
+    """Those that there are, at the version that they have."""
+    return {table.name: DeltaTable(catalog / table.name) for table in TABLES if (catalog / table.name).exists()}
 
 
 def _files(directory: Path) -> dict[str, bytes]:

@@ -11,24 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
-from chispa import assert_df_equality
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import array_sort, map_entries
+from deltalake import DeltaTable
 
 from jobs.common.spark.session import session
-from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import TABLES
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from tests.faults.processes import kill_session, while_it_runs
 from tests.jobs.archive import Archive, Copies
 from tests.support.logs import golden
-from tests.support.spark.jobs import Ended, compact_here, kidx_build_here, kidx_compact_here, rows, start
+from tests.support.spark.histories import assert_same_histories
+from tests.support.spark.jobs import Ended, compact_here, kidx_compact_here, rows, start
 
 DEADLINE_SECONDS: Final = 300.0
 _SPARSE: Final = 65536
 _NOW: Final = "2026-11-22T00:00Z"
+#: What is another in each run.
+_OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "log_mtime_ns", "log_mtime", "log_inode")
 
 Tree = dict[str, bytes]
 
@@ -36,7 +35,7 @@ Tree = dict[str, bytes]
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
     """The sample with an index directory; who compacts it takes a copy."""
-    archive = Archive(tmp_path_factory.mktemp("compact") / "archive", kidx_build_here)
+    archive = Archive(tmp_path_factory.mktemp("compact") / "archive", compact=compact_here)
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build("--now", _NOW)
     return Copies(archive)
@@ -68,18 +67,17 @@ def test_each_engine_does_the_same(copies: Copies, tmp_path: Path) -> None:
         "kidx": kidx_compact_here,
     }
     found = {
-        name: _history(Archive(copies.archive.directory, kidx_build_here, run), copies, steps, tmp_path / name)
+        name: _history(Archive(copies.archive.directory, compact=run), copies, steps, tmp_path / name)
         for name, run in engines.items()
     }
     assert found["spark"] == found["kidx"]
     with session("test") as spark:
-        for step in range(len(steps)):
-            for table in TABLES:
-                assert_df_equality(
-                    _rows(spark, tmp_path / "kidx" / str(step) / table.name, table),
-                    _rows(spark, tmp_path / "spark" / str(step) / table.name, table),
-                    ignore_row_order=True,
-                )
+        for table in TABLES:
+            by_spark, by_kidx = (
+                [DeltaTable(tmp_path / name / str(step) / table.name) for step in range(len(steps))]
+                for name in ("spark", "kidx")
+            )
+            assert_same_histories(spark, table, by_spark, {"kidx": by_kidx}, _OF_THE_RUN)
 
 
 def _history(
@@ -108,16 +106,6 @@ def _history(
     changed = [len(each[1].get("changes", ())) for each in found]
     assert min(changed) > 0 and found[-1][1]["tables"][0] == ("segments", 1, 12), changed
     return found
-
-
-def _rows(spark: SparkSession, path: Path, table: Table) -> DataFrame:
-    """A table without what is another in each run. Spark neither sorts nor compares maps."""
-    columns = [
-        array_sort(map_entries(field.name)).alias(field.name) if pa.types.is_map(field.type) else field.name
-        for field in table.schema()
-        if field.name not in ("build_id", "seconds", "scan_seconds", "log_mtime_ns", "log_mtime", "log_inode")
-    ]
-    return spark.read.format("delta").load(str(path)).select(*columns)
 
 
 def _segments(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:

@@ -23,6 +23,7 @@ _EACH = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     use_pips_spark()
+    SparkSession.builder.master("local[1]").getOrCreate()  # tries a task once, where jobs try it four times
     with session("test") as spark:
         yield spark
 

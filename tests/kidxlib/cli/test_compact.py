@@ -19,7 +19,7 @@ from tests.faults import children
 from tests.faults.processes import Child, run_child
 from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.support.logs import golden
-from tests.support.spark.jobs import PROJECT, Ended, kidx_build_here, kidx_compact_here, kidx_tables_here, rows
+from tests.support.spark.jobs import PROJECT, Ended, kidx_compact_here, kidx_tables_here, rows
 
 _NOW: Final = datetime(2026, 12, 1, tzinfo=UTC)
 _SPARSE: Final = 65536
@@ -34,7 +34,7 @@ Tree = dict[str, bytes]
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The sample with an index directory; who compacts it takes a copy."""
-    archive = Archive(tmp_path_factory.mktemp("compact") / "archive", kidx_build_here, kidx_compact_here)
+    archive = Archive(tmp_path_factory.mktemp("compact") / "archive")
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build()
     return archive

@@ -19,8 +19,8 @@ from tests.faults import children
 from tests.faults.processes import Child, kill_session, start_kidx, while_it_runs
 from tests.jobs.archive import Archive, Copies, assert_refused
 from tests.support.logs import golden
-from tests.support.spark.jobs import kidx_build_here, rows, start
 from tests.support.spark.jobs import kidx_retention_here as retention_here
+from tests.support.spark.jobs import rows, start
 
 #: Of the sample, what is older than this goes: nothing of it is of the three days around.
 _OLDEST: Final = datetime(2026, 11, 19, tzinfo=UTC)
@@ -44,7 +44,7 @@ DEADLINE_SECONDS: Final = 300.0
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, str]:
     """The sample with a plan; who applies it takes a copy."""
-    archive = Archive(tmp_path_factory.mktemp("apply") / "archive", kidx_build_here, retention_here)
+    archive = Archive(tmp_path_factory.mktemp("apply") / "archive")
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     archive.build()
     plan = archive.plan("--policy", _policy(archive))

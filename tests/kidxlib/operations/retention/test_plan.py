@@ -75,7 +75,7 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
 
 
 def _archive(directory: Path) -> Archive:
-    return Archive(directory, kidx_build_here, retention_here)
+    return Archive(directory)
 
 
 @pytest.fixture(scope="module")
