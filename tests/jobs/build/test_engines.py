@@ -27,6 +27,8 @@ from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_he
 _OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_directory", "options")
 #: What no fact of a segment is: by which requests its log was read.
 _OF_THE_ENGINE: Final = ("read_requests", "read_bytes")
+#: Spark keeps statistics of the first 32 characters of a text.
+_SOURCE: Final = "broker-of-a-cluster-that-has-a-name-of-many-characters"
 _NOW: Final = "2026-11-24T10:00:00Z"
 #: How many times two write at once: in each run of the tests, and with `--exhaustive`.
 _PAIRS, _PAIRS_EXHAUSTIVE = 2, 10
@@ -141,7 +143,7 @@ def _build_all(engine: str, log_dir: Path, directory: Path) -> None:
 
 def _build(run: BuildHere, log_dir: Path, directory: Path) -> Ended:
     where = ("--index-dir", directory / "index", "--catalog", directory / "catalog")
-    ended = run("--source", f"broker={log_dir}", *where, "--epochs", "--snapshots", "--now", _NOW, "--json")
+    ended = run("--source", f"{_SOURCE}={log_dir}", *where, "--epochs", "--snapshots", "--now", _NOW, "--json")
     assert ended.code in (0, 3), ended.err
     return ended
 
