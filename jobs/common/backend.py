@@ -14,7 +14,7 @@ from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.job_session import JobSession
 from kidxlib.catalog.tables import CATALOG_VERSION, UPGRADE_ORDER
-from kidxlib.errors import CatalogError, UsageError
+from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local import local_maintenance
@@ -25,6 +25,7 @@ from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.maintenance import Maintenance
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Tables
+from kidxlib.tables.version import made_by_an_older_release
 
 
 @contextlib.contextmanager
@@ -57,10 +58,7 @@ def open_spark(
         found = catalog.oldest_version()
         if found is not None and found < CATALOG_VERSION:
             if not upgrade:
-                raise CatalogError(
-                    f"{tables.path}: made by an older release than this one, which has catalog version "
-                    f"{CATALOG_VERSION}; run ./spark-submit.sh build_index once, which brings it up to date"
-                )
+                raise made_by_an_older_release(tables.path, found)
             older = SparkTables(session.get(), tables.path, context.database)
             for table in UPGRADE_ORDER:
                 older.make(table)

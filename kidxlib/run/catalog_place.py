@@ -103,7 +103,9 @@ def _is_there(path: str) -> bool:
 
 
 def no_catalog(option: str) -> UsageError:
-    return UsageError(f"{option}: no catalog there; ./spark-submit.sh build_index makes one")
+    return UsageError(
+        f"{option}: no catalog there; a build with this option makes one (kidx build, or ./spark-submit.sh build_index)"
+    )
 
 
 def _ensure_writable(path: str) -> None:

@@ -34,7 +34,7 @@ from kidxlib.tables.place import storage_options
 from kidxlib.tables.protocol import ArrowStream
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.sorted_merge import merge_sorted
-from kidxlib.tables.version import version_of
+from kidxlib.tables.version import made_by_an_older_release, version_of
 
 #: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
 _ATTEMPTS: Final = 20
@@ -70,10 +70,7 @@ class DeltaTables:
             with committing(self.path):
                 delta = self.opened(table) or self._made(table)
         if (found := self._catalog_version(table, delta)) < CATALOG_VERSION:
-            raise CatalogError(
-                f"{self.place(table)}: made by an older release, with catalog version {found}; this one has "
-                f"{CATALOG_VERSION}: run ./spark-submit.sh build_index once, which brings the catalog up to date"
-            )
+            raise made_by_an_older_release(self.place(table), found)
 
     def read(
         self,

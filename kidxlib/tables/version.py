@@ -11,6 +11,19 @@ from kidxlib.errors import CatalogError
 VERSION_PROPERTY: Final = "kidx.catalogVersion"
 
 
+def made_by_an_older_release(place: str, found: int) -> CatalogError:
+    """What is said of a catalog, or of a table of one, that has an earlier version than this code.
+
+    Args:
+        place: its path or URL.
+        found: its version.
+    """
+    return CatalogError(
+        f"{place}: made by an older release, with catalog version {found}; this one has {CATALOG_VERSION}: "
+        "run ./spark-submit.sh build_index once, which brings the catalog up to date"
+    )
+
+
 def version_of(place: str, properties: Mapping[str, str]) -> int:
     """The catalog version of a table, by its properties.
 
