@@ -44,7 +44,7 @@ class _Build:
 
 
 def builds(before: Path | None) -> list[_Build]:
-    """Those that are compared.
+    """Who builds, in the order of the columns.
 
     Args:
         before: a checkout of the release before, set up; None for none.
