@@ -27,7 +27,7 @@ DEADLINE_SECONDS: Final = 300.0
 _SPARSE: Final = 65536
 _NOW: Final = "2026-11-22T00:00Z"
 #: What is another in each run.
-_OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "log_mtime_ns", "log_mtime", "log_inode")
+_OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "log_mtime_ns", "log_mtime", "log_inode", "log_versions")
 
 Tree = dict[str, bytes]
 
