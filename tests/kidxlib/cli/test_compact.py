@@ -206,8 +206,10 @@ def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: P
     those that something refers to; so do old files that no version needs. Who reads an earlier version still can.
     """
     directory = archive.log_dir / "txn-mixed-0"
-    for turn in range(2):
-        (directory / segment_file(10**6 + turn, LOG_SUFFIX)).touch()
+    (directory / segment_file(10**6, LOG_SUFFIX)).touch()
+    archive.build()
+    for turn in range(2):  # rows that are added alone get files of their own
+        shutil.copytree(archive.log_dir / "compacted-0", archive.log_dir / f"more.{turn}-0")
         archive.build()
     archive.build()  # finds nothing, so that nothing refers to it
     shutil.rmtree(archive.log_dir / "append-time-0")  # all of a topic is gone
