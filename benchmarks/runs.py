@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -23,6 +23,8 @@ from tests.support.logs import golden
 from tests.support.page_cache import held_in_memory
 
 _PROJECT: Final = Path(__file__).resolve().parents[1]
+#: Runs by the row of the table, and by who built.
+Measured: TypeAlias = dict[str, dict[str, list[JobRun]]]
 _LARGE_SEGMENTS, _LARGE_BYTES = 64, 1 << 30
 #: The same command again, which finds nothing new.
 _AGAIN: Final = ", nothing changed"
@@ -68,7 +70,7 @@ def runs(segments: Sequence[int], large: bool, rounds: int, before: Path | None,
     """
     place, compared = directory.resolve() / "runs", builds(before)
     shutil.rmtree(place, ignore_errors=True)
-    measured: dict[str, dict[str, list[JobRun]]] = {}
+    measured: Measured = {}
     _sample(place / "sample", compared, rounds, measured)
     for count in segments:
         _many(place / f"segments-{count}", count, compared, rounds, measured)
@@ -77,9 +79,6 @@ def runs(segments: Sequence[int], large: bool, rounds: int, before: Path | None,
     _show(measured, compared)
     rows = {row: {name: [_figures(run) for run in of] for name, of in each.items()} for row, each in measured.items()}
     record(directory, "runs", _targets(measured), runs=rows)
-
-
-Measured = dict[str, dict[str, list[JobRun]]]
 
 
 def _time(row: str, measured: Measured, compared: Sequence[_Build], run: Callable[[_Build], JobRun]) -> None:

@@ -13,11 +13,8 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.directory import Directory
 
-if TYPE_CHECKING:
-    from kidxlib.recovery.partition import (
-        FoldState,
-        ScannedSegment,
-    )  # whoever reads no log does not wait for compiled loops
+if TYPE_CHECKING:  # whoever reads no log does not wait for compiled loops
+    from kidxlib.recovery.partition import FoldState, ScannedSegment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 
 #: Rows that a run has found, by their kind, as `kidxlib.catalog.results` has them.
@@ -36,10 +37,47 @@ class TableChange:
         none = table.schema().empty_table()
         return cls(rows, none, none.select(table.key), rows.num_rows)
 
+    @classmethod
+    def none(cls, table: Table) -> Self:
+        """The change that changes nothing."""
+        return cls.adding(table, table.schema().empty_table())
+
+    def after(self, table: Table, known: pa.Table) -> pa.Table:
+        """The rows that a table has after it.
+
+        Args:
+            known: those that it has before, or all of them that have keys of the change, and any others.
+        """
+        return pa.concat_tables([self.kept(table, known), self.updates, self.inserts])
+
+    def kept(self, table: Table, known: pa.Table) -> pa.Table:
+        """The rows that it leaves as they are, of some that a table has."""
+        return without(table, known, pa.concat_tables([self.updates.select(table.key), self.deletes.select(table.key)]))
+
+    def then(self, table: Table, second: Self) -> TableChange:
+        """One change that does what this one and another after it do."""
+        over = pa.concat_tables([second.updates.select(table.key), second.deletes])
+        of_new = positions_in(second.updates, self.inserts, table.key) >= 0
+        is_back = positions_in(second.inserts, self.deletes, table.key) >= 0
+        inserts = [without(table, self.inserts, over), second.updates.filter(of_new), second.inserts.filter(~is_back)]
+        updates = [without(table, self.updates, over), second.updates.filter(~of_new), second.inserts.filter(is_back)]
+        deletes = [without(table, self.deletes, second.inserts), without(table, second.deletes, self.inserts)]
+        return TableChange(
+            inserts=pa.concat_tables(inserts),
+            updates=pa.concat_tables(updates),
+            deletes=pa.concat_tables(deletes),
+            counted=self.counted + second.counted,
+        )
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is to be committed."""
         return not (self.inserts.num_rows or self.updates.num_rows or self.deletes.num_rows)
+
+
+def without(table: Table, rows: pa.Table, others: pa.Table) -> pa.Table:
+    """The rows of which `others` has no row with the same key."""
+    return rows.filter(positions_in(rows, others, table.key) < 0)
 
 
 #: Says what rows that were found change, given the rows that the table has: all of those with a key that was found, and

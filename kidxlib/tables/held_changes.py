@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, rows_where
-from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.protocol import ArrowStream, Tables
 from kidxlib.tables.scope import scope_of
@@ -45,7 +44,7 @@ class HeldChanges:
         self._held: list[_Held] = []
         self._since: int | None = None
         self._build_id = ""
-        self._pending = TableChange.adding(table, table.schema().empty_table())
+        self._pending = TableChange.none(table)
 
     @property
     def path(self) -> str:
@@ -77,10 +76,8 @@ class HeldChanges:
             return self._tables.read(table, names, where, version)
         schema = table.schema(names)
         rows = self._tables.read(table, [*schema.names, *table.key], where)
-        written = pa.concat_tables([pending.inserts, pending.updates])
-        over = pa.concat_tables([written.select(table.key), pending.deletes])
-        kept = rows.filter(pa.array(positions_in(rows, over, table.key) < 0))
-        return pa.concat_tables([part.select(schema.names) for part in (kept, rows_where(written, where))])
+        written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
+        return pa.concat_tables([part.select(schema.names) for part in (pending.kept(table, rows), written)])
 
     def change(
         self,
@@ -103,7 +100,7 @@ class HeldChanges:
             self._held.append(_Held(kinds, found, change))
             if since is not None:
                 self._since, self._build_id = since, build_id
-            self._pending = _both(table, self._pending, made)
+            self._pending = self._pending.then(table, made)
         return made.counted
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
@@ -122,42 +119,10 @@ class HeldChanges:
         found = {name: each.found[kind] for each in held for name, kind in each.kinds.items()}
 
         def change(known: pa.Table, found: Found) -> TableChange:
-            made = TableChange.adding(table, table.schema().empty_table())
+            made = TableChange.none(table)
             for each in held:
-                made = _both(table, made, each.change(_after(table, known, made), each.of(found)))
+                made = made.then(table, each.change(made.after(table, known), each.of(found)))
             return made
 
         self._tables.change(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
-        self._held, self._pending = [], TableChange.adding(table, table.schema().empty_table())
-
-
-def _after(table: Table, known: pa.Table, change: TableChange) -> pa.Table:
-    """The rows of a table after a change."""
-    over = pa.concat_tables([change.updates.select(table.key), change.deletes])
-    return pa.concat_tables([_without(table, known, over), change.updates, change.inserts])
-
-
-def _both(table: Table, first: TableChange, second: TableChange) -> TableChange:
-    """One change that does what two do, one after the other."""
-    over = pa.concat_tables([second.updates.select(table.key), second.deletes])
-    is_new = positions_in(second.updates, first.inserts, table.key) >= 0
-    of_new = second.updates.filter(pa.array(is_new))
-    of_known = second.updates.filter(pa.array(~is_new))
-    is_back = positions_in(second.inserts, first.deletes, table.key) >= 0
-    gone = positions_in(second.deletes, first.inserts, table.key) < 0
-    return TableChange(
-        inserts=pa.concat_tables(
-            [_without(table, first.inserts, over), of_new, second.inserts.filter(pa.array(~is_back))]
-        ),
-        updates=pa.concat_tables(
-            [_without(table, first.updates, over), of_known, second.inserts.filter(pa.array(is_back))]
-        ),
-        deletes=pa.concat_tables(
-            [_without(table, first.deletes, second.inserts), second.deletes.filter(pa.array(gone))]
-        ),
-        counted=first.counted + second.counted,
-    )
-
-
-def _without(table: Table, rows: pa.Table, keys: pa.Table) -> pa.Table:
-    return rows.filter(pa.array(positions_in(rows, keys, table.key) < 0))
+        self._held, self._pending = [], TableChange.none(table)

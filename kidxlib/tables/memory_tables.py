@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, rows_where
-from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
@@ -88,11 +87,8 @@ class MemoryTables:
             return pa.ipc.open_file(source).read_all()
 
     def _commit(self, table: Table, change: TableChange) -> None:
-        key = list(table.key)
-        rows = self.read(table)
-        replaced = pa.concat_tables([change.updates.select(key), change.deletes.select(key)])
-        kept = rows.filter(pa.array(positions_in(rows, replaced, key) < 0))
-        self._put(table, pa.concat_tables([kept, change.updates, self._kept(change.inserts)]))
+        of_file = replace(change, inserts=self._kept(change.inserts))
+        self._put(table, of_file.after(table, self.read(table)))
 
     def _put(self, table: Table, rows: pa.Table) -> None:
         self._rows[table.name] = rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,14 @@ from kidxlib.engine.staged import Staged
 from kidxlib.recovery.outcome import USABLE, Status
 
 _PROBLEM: Final = tuple(SegmentProblem.__dataclass_fields__)
+#: How many segments of a topic finishing gave the same outcome, and the transactions aborted in them.
+_BY_TOPIC: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string()),
+    pa.field("published", pa.string()),
+    pa.field("segments", pa.int64()),
+    pa.field("aborted", pa.int64()),
+]
+FINISHED_BY_TOPIC: Final = pa.schema(_BY_TOPIC)
 _ENTRIES: Final = ("offset_index_entries", "time_index_entries")
 
 
@@ -51,20 +59,32 @@ def count_scanned(staged: Staged, counts: Counts) -> None:
         _name(problems, counts)
 
 
-def count_finished(staged: Staged, withdrawn: pa.Table, counts: Counts) -> None:
+def finished_by_topic(rows: pa.Table) -> pa.Table:
+    """Rows of `FINISHED_BY_TOPIC`.
+
+    Args:
+        rows: segments that are finished, with `topic`, `published` and `aborted_transactions`.
+    """
+    kinds = ["topic", "published"]
+    summed = rows.group_by(kinds).aggregate([([], "count_all"), ("aborted_transactions", "sum")])
+    summed = summed.select([*kinds, "count_all", "aborted_transactions_sum"])
+    return summed.rename_columns(FINISHED_BY_TOPIC.names).cast(FINISHED_BY_TOPIC)
+
+
+def count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: Counts) -> None:
     """Add what finishing partitions came to.
 
     Args:
         staged: rows of `FINISHED`.
+        unfolded: rows of `FINISHED_BY_TOPIC`: segments of the same partitions that were not folded again.
         withdrawn: the segments that turned out as quarantined: `SegmentProblem`'s columns, and `status_before`.
     """
     counts.kept += map(str, staged.rows("kept", ["path"])["path"].to_pylist())
-    rows = staged.rows("segment", ["topic", "published", "aborted_transactions"])
-    summed = rows.group_by(["topic", "published"]).aggregate([([], "count_all"), ("aborted_transactions", "sum")])
-    for row in summed.to_pylist():
+    folded = finished_by_topic(staged.rows("segment", ["topic", "published", "aborted_transactions"]))
+    for row in pa.concat_tables([folded, unfolded]).to_pylist():
         topic = counts.topic(row["topic"])
-        topic.aborted_transactions += row["aborted_transactions_sum"] or 0
-        topic.by_transaction_index[row["published"]] += row["count_all"]
+        topic.aborted_transactions += row["aborted"] or 0
+        topic.by_transaction_index[row["published"]] += row["segments"]
     kinds = ["topic", "status_before"]
     for row in withdrawn.group_by(kinds).aggregate([([], "count_all")]).to_pylist():
         counts.topic(row["topic"]).withdraw(row["status_before"], row["count_all"])

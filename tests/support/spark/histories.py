@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import array, array_sort, explode, lit, map_entries
 
+from jobs.common.spark.local_rows import of_arrow
 from kidxlib.catalog.rows import Table
 
 #: Columns that are added, by names that no table has.
@@ -56,7 +57,7 @@ def _rows(spark: SparkSession, table: Table, history: History, names: Sequence[s
     """These columns, and the number of the step that each row is of."""
     *earlier, latest = enumerate(history)
     read = {number: delta.to_pyarrow_table(columns=list(names)) for number, delta in earlier if delta is not None}
-    steps = {number: spark.createDataFrame(rows) for number, rows in read.items() if rows.num_rows}
+    steps = {number: of_arrow(spark, rows) for number, rows in read.items() if rows.num_rows}
     number, delta = latest
     if delta is not None:
         steps[number] = _by_spark(spark, delta).select(*names)

@@ -32,7 +32,6 @@ def finish_changed(
         return 0
     from kidxlib.operations.build.finishing.finish_work import finish_partitions  # compiled loops, as in waves.py
     from kidxlib.operations.build.finishing.to_finish import partitions_to_finish
-    from kidxlib.operations.build.finishing.unfolded import count_unfolded
 
     tasks = {
         listed.key: listed.partition_task(request.auxiliary_files)
@@ -48,6 +47,5 @@ def finish_changed(
         work = Work(f"{build_id}-finish", units, finish_partitions, FINISHED, bytes=row_bytes)
         staged = engine.run(work)
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
-        count_finished(staged, withdrawn(catalog, staged), counts)
-        count_unfolded(found.unfolded, counts)
+        count_finished(staged, found.unfolded, withdrawn(catalog, staged), counts)
         return record_finished(catalog, staged, build_id)

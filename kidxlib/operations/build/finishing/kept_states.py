@@ -16,10 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.build.changes import PartitionChange
+from kidxlib.build.known_segments import flags_of
 from kidxlib.build.listed import Longs, numbers_in
 from kidxlib.build.tasks import PartitionTask
-from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
-from kidxlib.catalog.partitions import PARTITIONS, FoldedLogs, PartitionStateRow
+from kidxlib.catalog.matching import Flags, Positions, positions_in
+from kidxlib.catalog.partitions import FoldedLogs, PartitionStateRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.finishing.finish_work import PartitionToFinish
@@ -39,9 +40,10 @@ class KeptStates:
     """Some partitions, each with the best state that it can be folded from.
 
     Args:
-        keys: of the partitions.
+        keys: of the partitions; a partition's number is its position here.
         heads: all segments that these are folded from, in any order, with `problem_free`, `present` and
             `OF_LOG_VERSION`.
+        partitions: of each of the segments, the number of its partition.
         changes: of each partition.
         states: rows of `partition_states`, also of other partitions.
 
@@ -51,19 +53,22 @@ class KeptStates:
     """
 
     def __init__(
-        self, keys: Sequence[PartitionKey], heads: pa.Table, changes: Sequence[PartitionChange], states: pa.Table
+        self,
+        keys: Sequence[PartitionKey],
+        heads: pa.Table,
+        partitions: Positions,
+        changes: Sequence[PartitionChange],
+        states: pa.Table,
     ) -> None:
         self._numbers = {key: number for number, key in enumerate(keys)}
         self._changes, self._states = changes, states
-        columns = [list(column) for column in zip(*keys, strict=True)]
-        of_keys = pa.table(columns, schema=PARTITIONS.schema(PARTITIONS.key))
-        partitions = positions_in(heads, of_keys, PARTITIONS.key)
         order = np.lexsort((heads["base_offset"].to_numpy(), partitions))
         self.heads, self._partitions = heads.take(order), partitions[order]
+        self._base_offsets: Longs = self.heads["base_offset"].to_numpy()
+        self._present = flags_of(self.heads["present"])
         #: Of each partition the first row, and at the end the number of rows.
         self._bounds = np.searchsorted(self._partitions, np.arange(len(keys) + 1))
-        summed = np.ones(len(order), np.int64), _integers(self.heads["problem_free"]), _digests(self.heads)
-        self._sums = [np.concatenate([np.zeros(1, column.dtype), np.cumsum(column)]) for column in summed]
+        self._logs = self._logs_up_to_each()
         self._state_of, self._last_of = self._best()
         self.is_folded: Flags = np.arange(len(order)) > self._last_of[self._partitions]
 
@@ -79,14 +84,16 @@ class KeptStates:
         if folded_from == end:
             return None
         if folded_from > first:
-            before = self.heads.slice(first, folded_from - first)
-            earlier = before.filter(before["present"])["base_offset"].to_numpy().tolist()
+            before = slice(first, folded_from)
+            earlier = self._base_offsets[before][self._present[before]].tolist()
             [row] = PartitionStateRow.of_arrow(self._states.slice(int(self._state_of[number]), 1))
             task = replace(task, start=state_of(row), earlier=earlier)
-        base_offsets = self.heads["base_offset"]
         # The last two: a state is kept after each of them.
-        logs = {base_offsets[row].as_py(): self._logs(row) for row in range(max(first, end - 2), end)}
-        first_present, first_folded = self._changes[number].first_present, base_offsets[folded_from].as_py()
+        logs = {
+            int(self._base_offsets[row]): FoldedLogs.of({name: int(column[row]) for name, column in self._logs.items()})
+            for row in range(max(first, end - 2), end)
+        }
+        first_present, first_folded = self._changes[number].first_present, int(self._base_offsets[folded_from])
         return PartitionToFinish(task, first_present, first_folded, logs)
 
     def _best(self) -> tuple[Positions, Positions]:
@@ -98,28 +105,24 @@ class KeptStates:
         states = np.flatnonzero(rows >= 0)
         rows = rows[states]
         partitions = self._partitions[rows]
-        good: Flags = self.heads["base_offset"].to_numpy()[rows] < np.array(since, np.int64)[partitions]
-        for name, found in zip(FoldedLogs.names(), self._up_to(rows), strict=True):
-            good &= self._states[name].to_numpy()[states] == found
+        good: Flags = self._base_offsets[rows] < np.array(since, np.int64)[partitions]
+        for name, column in self._logs.items():
+            good &= self._states[name].to_numpy()[states] == column[rows]
         order = np.argsort(rows[good], kind="stable")  # of a partition's the last one stays
         state_of, last_of = np.full(len(since), _NONE, np.int64), np.full(len(since), _NONE, np.int64)
         state_of[partitions[good][order]] = states[good][order]
         last_of[partitions[good][order]] = rows[good][order]
         return state_of, last_of
 
-    def _up_to(self, rows: Positions) -> list[Longs]:
-        """What `FoldedLogs` says of the segments from the first one of a partition to each of some, by columns."""
-        first = self._bounds[self._partitions[rows]]
-        return [(sums[rows + 1] - sums[first]).view(np.int64) for sums in self._sums]
-
-    def _logs(self, row: int) -> FoldedLogs:
-        values = (int(column[0]) for column in self._up_to(np.array([row], np.int64)))
-        return FoldedLogs.of(dict(zip(FoldedLogs.names(), values, strict=True)))
-
-
-def _integers(flags: Values) -> Longs:
-    numbers: Longs = flags.to_numpy().astype(np.int64)
-    return numbers
+    def _logs_up_to_each(self) -> dict[str, Longs]:
+        """What `FoldedLogs` says of the segments from the first one of a partition to each, by its columns."""
+        summed = np.ones(len(self._partitions), np.int64), self.heads["problem_free"], _digests(self.heads)
+        first = self._bounds[self._partitions]
+        found = {}
+        for name, column in zip(FoldedLogs.names(), summed, strict=True):
+            sums = np.cumsum(np.asarray(column).astype(np.int64))
+            found[name] = sums - np.concatenate([np.zeros(1, np.int64), sums])[first]
+        return found
 
 
 def _digests(heads: pa.Table) -> NDArray[np.uint64]:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.build.changes import PartitionChange
+from kidxlib.build.known_segments import flags_of
 from kidxlib.build.tasks import PartitionTask
 from kidxlib.catalog.conditions import Condition
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Positions, Values, positions_in
 from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
 from kidxlib.catalog.results import TO_FINISH
 from kidxlib.catalog.segment_views import SegmentToFinish
@@ -22,9 +23,10 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.build.counts import FINISHED_BY_TOPIC
 from kidxlib.operations.build.finishing.finish_work import PartitionsToFinish
 from kidxlib.operations.build.finishing.kept_states import OF_LOG_VERSION, KeptStates
-from kidxlib.operations.build.finishing.unfolded import OF_UNFOLDED, UNFOLDED, unfolded
+from kidxlib.operations.build.finishing.unfolded import OF_UNFOLDED, unfolded
 from kidxlib.operations.events import event_rows, segment_rows
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.tables.protocol import Tables
@@ -42,7 +44,7 @@ class ToFinish:
 
     Attributes:
         shares: for workers.
-        unfolded: rows of `UNFOLDED`: the present segments that are not folded again.
+        unfolded: rows of `FINISHED_BY_TOPIC`: the present segments that are not folded again.
     """
 
     shares: Sequence[PartitionsToFinish]
@@ -64,19 +66,20 @@ def partitions_to_finish(
         tasks, changes: of the same partitions.
     """
     found: list[PartitionsToFinish] = []
-    not_folded = [UNFOLDED.empty_table()]
+    not_folded = [FINISHED_BY_TOPIC.empty_table()]
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
     read = _in_parts(keys, -(-len(keys) // _PARTITIONS_READ_AT_ONCE))
     for of_read in read:
         wanted = _wanted({key: changes[key] for key in of_read})
         scope = scope_of({"wanted": wanted}, PARTITIONS.key)
-        heads = _heads(tables, wanted, scope)
-        kept = KeptStates(of_read, heads, [changes[key] for key in of_read], tables.read(PARTITION_STATES, None, scope))
-        heads = kept.heads.filter(kept.is_folded)
+        heads, numbers = _heads(tables, wanted, scope)
+        states = tables.read(PARTITION_STATES, None, scope)
+        kept = KeptStates(of_read, heads, numbers, [changes[key] for key in of_read], states)
         not_folded.append(unfolded(kept.heads.filter(~kept.is_folded)))
-        events = _events(tables, heads)
+        heads = kept.heads.filter(kept.is_folded)
+        of_segments, of_events = segment_rows(heads, TO_FINISH), _events(tables, heads)
         for of_share in _in_parts(of_read, -(-shares // len(read))):
-            rows = pa.concat_tables([_of(segment_rows(heads, TO_FINISH), of_share), _of(events, of_share)])
+            rows = pa.concat_tables([_of(of_segments, of_share), _of(of_events, of_share)])
             rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
             partitions = [kept.partition_to_finish(key, tasks[key]) for key in of_share]
             of_keys = {partition.task.key: partition for partition in partitions if partition is not None}
@@ -96,8 +99,9 @@ def _wanted(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED)
 
 
-def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> pa.Table:
-    """The segments that partitions are folded from, with `problem_free`.
+def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> tuple[pa.Table, Positions]:
+    """The segments that partitions are folded from, with `problem_free` and `present`; and where each one's partition
+    stands in `wanted`.
 
     Segments that are gone or deleted count as long as they lie before the first one that is present, and are of the
     same topic: retention took them, and what was seen in them still holds. After it, compaction may have merged them
@@ -117,7 +121,8 @@ def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> pa.T
     problem_free: Values = pc.or_(is_ok, pc.and_(absent, rows["reason"].is_null()))
     present: Values = pc.invert(absent)
     rows = rows.append_column("problem_free", problem_free).append_column("present", present)
-    return rows.filter(pc.or_(rows["present"], earlier))
+    usable = flags_of(pc.or_(rows["present"], earlier))
+    return rows.filter(usable), at[usable]
 
 
 def _events(tables: Tables, heads: pa.Table) -> pa.Table:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -203,12 +204,14 @@ def _with_another(heads: pa.Table, column: str, row: int) -> pa.Table:
     return heads.set_column(heads.schema.get_field_index(column), column, pa.chunked_array([values]))
 
 
+def _kept(heads: pa.Table, change: PartitionChange, states: pa.Table) -> KeptStates:
+    return KeptStates([KEY], heads, np.zeros(heads.num_rows, np.int64), [change], states)
+
+
 def _states(heads: pa.Table) -> pa.Table:
     """What a whole fold of these segments keeps, but for what it found."""
     change = PartitionChange(topic_id=None, first_present=0, changed_from=None)
-    partition = KeptStates([KEY], heads, [change], PARTITION_STATES.schema().empty_table()).partition_to_finish(
-        KEY, TASK
-    )
+    partition = _kept(heads, change, PARTITION_STATES.schema().empty_table()).partition_to_finish(KEY, TASK)
     assert partition is not None and partition.folded_from == 0
     rows = [
         filled(
@@ -230,7 +233,7 @@ def _states(heads: pa.Table) -> pa.Table:
 
 def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) -> int:
     change = PartitionChange(topic_id=None, first_present=100, changed_from=changed_from)
-    kept = KeptStates([KEY], heads, [change], states)
+    kept = _kept(heads, change, states)
     partition = kept.partition_to_finish(KEY, TASK)
     assert partition is not None
     base_offsets = kept.heads["base_offset"].to_numpy()
@@ -258,7 +261,7 @@ def test_no_state_is_good_after_a_segment_that_has_become_another(column: str) -
 def test_nor_after_one_that_has_vanished_amid_others() -> None:
     heads = _heads(1001)
     without = pa.concat_tables([heads.slice(0, 500), heads.slice(501)])
-    kept = KeptStates([KEY], without, [PartitionChange(None, 100, 100_000)], _states(_heads(1000)))
+    kept = _kept(without, PartitionChange(None, 100, 100_000), _states(_heads(1000)))
     assert kept.is_folded.all()
 
 
