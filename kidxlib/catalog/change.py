@@ -51,8 +51,11 @@ class TableChange:
         return pa.concat_tables([self.kept(table, known), self.updates, self.inserts])
 
     def kept(self, table: Table, known: pa.Table) -> pa.Table:
-        """The rows that it leaves as they are, of some that a table has."""
-        return without(table, known, pa.concat_tables([self.updates.select(table.key), self.deletes.select(table.key)]))
+        """The rows that it leaves as they are, of some that a table has; by now it may have those that are inserted,
+        too, as another writer has found the same.
+        """
+        changed = [rows.select(table.key) for rows in (self.inserts, self.updates, self.deletes)]
+        return without(table, known, pa.concat_tables(changed))
 
     def then(self, table: Table, second: Self) -> TableChange:
         """One change that does what this one and another after it do."""

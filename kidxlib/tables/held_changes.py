@@ -70,7 +70,9 @@ class HeldChanges:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`. The latest rows are those that will be there after `commit`."""
+        """See `Tables.read`. The latest rows are those that will be there after `commit`: what is held takes the
+        place of what others have committed meanwhile.
+        """
         pending = self._pending
         if table is not self._table or version is not None or pending.is_empty:
             return self._tables.read(table, names, where, version)

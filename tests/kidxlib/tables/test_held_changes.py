@@ -42,9 +42,10 @@ def _remove(numbers: list[int], tables: Tables) -> int:
     return tables.change(PARTITIONS, found, partial(updates.removed, table=PARTITIONS), by=PARTITIONS.key)
 
 
-_STEP: Final = st.builds(
+_WRITE: Final = st.builds(
     lambda numbers, directory: partial(_write, numbers, directory), _NUMBERS, st.sampled_from("ab")
-) | st.builds(lambda numbers: partial(_remove, numbers), _NUMBERS)
+)
+_STEP: Final = _WRITE | st.builds(lambda numbers: partial(_remove, numbers), _NUMBERS)
 
 
 def _all(tables: Tables, **asked: Any) -> list[dict[str, Any]]:
@@ -56,9 +57,7 @@ def _all(tables: Tables, **asked: Any) -> list[dict[str, Any]]:
 @given(before=_STEP, steps=st.lists(_STEP, max_size=5), others=st.lists(_STEP, max_size=2))
 def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], others: list[Step]) -> None:
     """Also where others have committed meanwhile: then it is as if all that changed anything came after these."""
-    at_once, held_in, alone = (MemoryTables("-") for _ in range(3))
-    for tables in (at_once, held_in, alone):
-        before(tables)
+    at_once, held_in = _in_turn([before]), _in_turn([before])
     held = HeldChanges(held_in, PARTITIONS)
     was, made = _all(held_in), []
     for step in steps:
@@ -71,17 +70,44 @@ def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], ot
             where = [Among("directory", (directory,))]
             assert _all(held, where=where) == _all(at_once, where=where)
     assert _all(held_in) == was, "nothing is committed yet"
-    for step in (*others, *made):
-        step(alone)
     for step in others:
         step(held_in)
     version = held_in.version(PARTITIONS)
     following = 0 if version is None else version + 1
     held.commit()
-    assert _all(held_in) == _all(alone)
+    assert _all(held_in) == _all(_in_turn([before, *others, *made]))
     assert held_in.version(PARTITIONS) in (version, following), "one commit, or none"
     held.commit()
     assert _all(held) == _all(held_in)
+
+
+@settings(max_examples=settings().max_examples // 10)
+@given(steps=st.lists(st.tuples(_WRITE, st.lists(_STEP, max_size=2)), max_size=5))
+def test_what_is_held_is_read_in_place_of_what_others_commit_meanwhile(steps: list[tuple[Step, list[Step]]]) -> None:
+    """No key comes twice, as it would where two builds that make a catalog have found the same segments."""
+    held_in = MemoryTables("-")
+    held = HeldChanges(held_in, PARTITIONS)
+    of_others, made = [], []
+    for step, others in steps:
+        for other in others:
+            other(held_in)
+            of_others.append(other)
+        at_once = _in_turn([*of_others, *made])
+        assert _all(held) == _all(at_once)
+        version = at_once.version(PARTITIONS)
+        assert step(held) == step(at_once)
+        if at_once.version(PARTITIONS) != version:
+            made.append(step)
+    held.commit()
+    assert _all(held_in) == _all(_in_turn([*of_others, *made]))
+
+
+def _in_turn(steps: list[Step]) -> MemoryTables:
+    """Tables in which these were committed at once."""
+    tables = MemoryTables("-")
+    for step in steps:
+        step(tables)
+    return tables
 
 
 def test_other_tables_and_older_versions_are_read_as_they_are() -> None:
