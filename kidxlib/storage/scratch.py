@@ -38,6 +38,6 @@ def writing_in(place: Path) -> Iterator[None]:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise KidxError(
-            f"{place}: cannot keep there what is left to do of segments that were read: {why}; "
-            "set TMPDIR to a directory with room for it"
+            f"{place}: rows wait there until they are recorded, and cannot be written: {why}; "
+            "make room there, or set TMPDIR to another directory where it is a temporary one"
         ) from error

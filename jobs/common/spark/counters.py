@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final
+
 from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
 
 from kidxlib.terminal.phase import Done, Span
+
+_NO_TIME: Final = Span()
 
 
 class _SpanParam(AccumulatorParam[Span]):
@@ -16,23 +21,43 @@ class _SpanParam(AccumulatorParam[Span]):
         return value1 | value2
 
 
-class Counters:
-    """How much executors have done so far, counted as tasks end.
+@dataclass(frozen=True, slots=True)
+class TaskCounters:
+    """What tasks add to.
 
     Attributes:
         span: of the wave that is being read, by the executors' clocks.
     """
 
+    segments: Accumulator[int]
+    log_bytes: Accumulator[int]
+    span: Accumulator[Span]
+
+    def add(self, segments: int = 0, log_bytes: int = 0, span: Span = _NO_TIME) -> None:
+        """Count what a task has done."""
+        self.segments.add(segments)
+        self.log_bytes.add(log_bytes)
+        self.span.add(span)
+
+
+class Counters:
+    """How much executors have done so far, counted as tasks end."""
+
     def __init__(self, spark: SparkSession) -> None:
-        self.segments: Accumulator[int] = spark.sparkContext.accumulator(0)
-        self.log_bytes: Accumulator[int] = spark.sparkContext.accumulator(0)
-        self.span: Accumulator[Span] = spark.sparkContext.accumulator(Span(), _SpanParam())
+        new = spark.sparkContext.accumulator
+        self._of_tasks = TaskCounters(new(0), new(0), new(Span(), _SpanParam()))
         self._seconds = 0.0
+
+    def of_tasks(self) -> TaskCounters:
+        """What a task takes along: it has nothing else of the driver's."""
+        return self._of_tasks
 
     def begin_wave(self) -> None:
         """From now on further segments are read: the time until then is not to count."""
-        self._seconds += self.span.value.seconds
-        self.span.value = Span()
+        span = self._of_tasks.span
+        self._seconds += span.value.seconds
+        span.value = Span()
 
     def done(self) -> Done:
-        return Done(self.segments.value, self.log_bytes.value, self._seconds + self.span.value.seconds)
+        counted = self._of_tasks
+        return Done(counted.segments.value, counted.log_bytes.value, self._seconds + counted.span.value.seconds)

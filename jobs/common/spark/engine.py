@@ -8,8 +8,9 @@ import os
 import pickle
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +32,9 @@ from kidxlib.engine.in_process import run_in_process
 from kidxlib.engine.row_batches import row_batches
 from kidxlib.engine.shared_rows import RowsInFile, RowsInItem, SharedRows
 from kidxlib.engine.staged import Staged, StagedFiles
-from kidxlib.engine.units import UnitDone
+from kidxlib.engine.units import Unit, UnitDone, do_unit, units_of
 from kidxlib.engine.work import Work
+from kidxlib.storage.location import Location
 from kidxlib.storage.scratch import scratch_directory
 from kidxlib.terminal.phase import Done, Span
 
@@ -105,6 +107,8 @@ class SparkEngine:
         if not self._session.is_started and work.is_small and not work.directories:
             return run_in_process(work, self._scratch / work.name, iter, _ignore)
         self._counters.begin_wave()
+        if self._is_of_file_system:
+            return self._run_into_files(work, Path(f"{self._directory}/{work.name}"))
         rows = self._rows(work)
         if self._directory is None:
             kept = rows.persist(StorageLevel.DISK_ONLY)
@@ -112,8 +116,6 @@ class SparkEngine:
             return StagedBySpark(kept, work.schema, None)
         path = f"{self._directory}/{work.name}"
         rows.write.parquet(path)
-        if self._is_of_file_system:
-            return StagedFiles(sorted(map(str, Path(path).glob("part-*.parquet"))), work.schema)
         return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
 
     def sweep(self, older_than_ms: int) -> None:
@@ -158,25 +160,47 @@ class SparkEngine:
     def _stop_file(self) -> StopFile:
         return self._session.enter(stop_file(self._session.get(), self._staging))
 
-    def _rows(self, work: Work[Any]) -> DataFrame:
-        """Rows of `work.schema`, computed where they are used: each unit in one Spark task."""
-        segments, log_bytes, span = self._counters.segments, self._counters.log_bytes, self._counters.span
-        do, schema, directories, stop = work.do, work.schema, work.directories, self._stop_file
-
-        def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
-            use_mmap = _may_map()
-            for unit in itertools.chain.from_iterable(batch.column("work") for batch in batches):
-                begin = time.time()
-                for done in do(stop.until_stopped(pickle.loads(unit.as_buffer())), use_mmap):
-                    yield from done.batches
-                    yield from done.rows
-                    segments.add(done.segments)
-                    log_bytes.add(done.log_bytes)
-                span.add(Span(begin, time.time()))
+    def _run_into_files(self, work: Work[Any], directory: Path) -> StagedFiles:
+        """Each task writes the file of its unit itself, as a process of one machine does: Spark would take the rows to
+        Java and apart. Attempts at a task have files of their own; the one that Spark takes says which is the unit's.
+        """
+        counters, directories, until_stopped = (
+            self._counters.of_tasks(),
+            work.directories,
+            self._stop_file.until_stopped,
+        )
 
         def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for directory in directories:
-                ensure_seen(directory)
+            _ensure_all_seen(directories)
+            for unit in _pickled(batches):
+                done = do_unit(_of_attempt(unit), _may_map(), until_stopped)
+                counters.add(done.segments, done.log_bytes, done.span)
+                yield pa.RecordBatch.from_pydict({"path": [done.path]})
+
+        units = [pickle.dumps(unit) for unit in units_of(work, directory)]
+        done = one_a_task(self._session.get(), units).mapInArrow(do_units, "path string").collect()
+        return StagedFiles(sorted(row["path"] for row in done), work.schema)
+
+    def _rows(self, work: Work[Any]) -> DataFrame:
+        """Rows of `work.schema`, computed where they are used: each unit in one Spark task."""
+        counters, directories, until_stopped = (
+            self._counters.of_tasks(),
+            work.directories,
+            self._stop_file.until_stopped,
+        )
+        do, schema = work.do, work.schema
+
+        def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
+            for items in _pickled(batches):
+                begin = time.time()
+                for done in do(until_stopped(items), _may_map()):
+                    yield from done.batches
+                    yield from done.rows
+                    counters.add(done.segments, done.log_bytes)
+                counters.add(span=Span(begin, time.time()))
+
+        def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            _ensure_all_seen(directories)
             yield from row_batches(rows_of_units(batches), schema)
 
         units = [pickle.dumps(unit) for unit in work.units]
@@ -193,3 +217,22 @@ def _may_map() -> bool:
     """
     attempt = TaskContext.get()
     return attempt is None or attempt.attemptNumber() == 0
+
+
+def _of_attempt(unit: Unit) -> Unit:
+    """The unit with a file that no other attempt at it has."""
+    attempt = TaskContext.get()
+    assert attempt is not None
+    path = Path(unit.path)
+    return replace(unit, path=str(path.with_stem(f"{path.stem}-{attempt.taskAttemptId()}")))
+
+
+def _pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+    """What the driver has given to the task."""
+    for value in itertools.chain.from_iterable(batch.column("work") for batch in batches):
+        yield pickle.loads(value.as_buffer())
+
+
+def _ensure_all_seen(directories: Sequence[Location]) -> None:
+    for directory in directories:
+        ensure_seen(directory)

@@ -87,7 +87,8 @@ def test_what_is_held_is_read_in_place_of_what_others_commit_meanwhile(steps: li
     """No key comes twice, as it would where two builds that make a catalog have found the same segments."""
     held_in = MemoryTables("-")
     held = HeldChanges(held_in, PARTITIONS)
-    of_others, made = [], []
+    of_others: list[Step] = []
+    made: list[Step] = []
     for step, others in steps:
         for other in others:
             other(held_in)
