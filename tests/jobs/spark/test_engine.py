@@ -29,7 +29,8 @@ def spark_session() -> Iterator[JobSession]:
 def _numbers(items: Iterable[tuple[int, str]], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows for each item. The first attempt at a unit fails after its first item."""
     for first, marker in items:
-        yield ItemRows(1, 10, rows=[{"number": {"of": first + number}} for number in range(_ROWS)])
+        numbers = pa.StructArray.from_arrays([pa.array(range(first, first + _ROWS))], ["of"])
+        yield ItemRows(1, 10, batches=[pa.RecordBatch.from_arrays([numbers], schema=_SCHEMA)])
         if not os.path.exists(marker):
             Path(marker).touch()
             raise OSError(f"{marker}: not yet; mapped: {use_mmap}")
