@@ -147,11 +147,11 @@ def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: 
 
 @again_if_too_late
 def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
-    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
+    tmp_path: Path, log_dir: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
     """Kill -9 of the JVM once a table has a log directory, and before all have a commit: Delta makes no table there."""
     by_spark = tmp_path / "by-spark.toml"
-    by_spark.write_text(f'{settings.read_text()}[spark]\ncommits = "spark"\n')
+    by_spark.write_text('[spark]\ncommits = "spark"\n')
     place = Place(Path(tempfile.mkdtemp(dir=tmp_path)), log_dir, by_spark)
     job = start(*place.arguments)
     begun = place.catalog / "builds" / "_delta_log"

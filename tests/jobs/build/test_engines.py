@@ -76,10 +76,9 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path)
     by_spark: BuildHere = partial(build_here, "--settings", settings)
     writers: dict[str, Sequence[BuildHere]] = {
         "spark": (by_spark,),
-        "driver": (build_here,),
         "kidx": (kidx_build_here,),
-        "spark-kidx": (by_spark, kidx_build_here),
-        "kidx-spark": (kidx_build_here, by_spark),
+        "kidx-spark-driver": (kidx_build_here, by_spark, build_here),
+        "driver-spark-kidx": (build_here, by_spark, kidx_build_here),
     }
     histories: dict[str, list[dict[str, DeltaTable]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):

@@ -18,6 +18,7 @@ from kidxlib.catalog.rows import Table
 #: Columns that are added, by names that no table has.
 _CATALOG: Final = "in catalog"
 _STEP: Final = "after step"
+_EXPECTED: Final = "expected"
 
 #: A table after each step, at the version that it had then; None where there was no such table.
 History: TypeAlias = Sequence[DeltaTable | None]
@@ -41,32 +42,43 @@ def assert_same_histories(
     ), table.name
     if not any(there):
         return
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")  # code for wide tables takes long to compile, and runs once
     kept = [name for name in table.column_names if name not in left_out]
-    rows = {name: _rows(spark, table, history, kept) for name, history in found.items()}
     order = kept if {*table.key} & {*left_out} else table.key  # of rows
-    names = explode(array(*map(lit, rows))).alias(_CATALOG)
+    names = explode(array(*map(lit, found))).alias(_CATALOG)
     assert_df_equality(
-        reduce(DataFrame.union, (of_one.select("*", lit(name).alias(_CATALOG)) for name, of_one in rows.items())),
-        _rows(spark, table, expected, kept).select("*", names),
+        _rows(spark, table, found, kept),
+        _rows(spark, table, {_EXPECTED: expected}, kept).drop(_CATALOG).select("*", names),
         transforms=[lambda frame: frame.coalesce(1).sortWithinPartitions(_CATALOG, _STEP, *order)],
     )
 
 
-def _rows(spark: SparkSession, table: Table, history: History, names: Sequence[str]) -> DataFrame:
-    """These columns, and the number of the step that each row is of."""
-    *earlier, latest = enumerate(history)
-    read = {number: delta.to_pyarrow_table(columns=list(names)) for number, delta in earlier if delta is not None}
-    steps = {number: of_arrow(spark, rows) for number, rows in read.items() if rows.num_rows}
-    number, delta = latest
-    if delta is not None:
-        steps[number] = _by_spark(spark, delta).select(*names)
+def _rows(spark: SparkSession, table: Table, histories: Mapping[str, History], names: Sequence[str]) -> DataFrame:
+    """These columns, the number of the step that each row is of, and the name of its catalog."""
+    parts = [of_arrow(spark, _of_earlier_steps(table, histories, names))]
+    for name, (*_, delta) in histories.items():
+        if delta is not None:
+            read = _by_spark(spark, delta).select(*names)
+            parts.append(read.select("*", lit(len(histories[name]) - 1).alias(_STEP), lit(name).alias(_CATALOG)))
     compared = [
         # Spark neither sorts nor compares maps.
         array_sort(map_entries(name)).alias(name) if pa.types.is_map(table.schema().field(name).type) else name
         for name in names
     ]
-    return reduce(DataFrame.union, (rows.select(*compared, lit(number).alias(_STEP)) for number, rows in steps.items()))
+    return reduce(DataFrame.union, parts).select(*compared, _STEP, _CATALOG)
+
+
+def _of_earlier_steps(table: Table, histories: Mapping[str, History], names: Sequence[str]) -> pa.Table:
+    schema = table.schema(names)
+    added = [pa.field(_STEP, pa.int32(), nullable=False), pa.field(_CATALOG, pa.string(), nullable=False)]
+    whole = pa.schema([*schema, *added])
+    parts = [whole.empty_table()]
+    for name, (*earlier, _) in histories.items():
+        for number, delta in enumerate(earlier):
+            if delta is not None:
+                rows = delta.to_pyarrow_table(columns=schema.names).select(schema.names).cast(schema)
+                values = (pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows), pa.repeat(name, rows.num_rows))
+                parts.append(pa.table([*rows.columns, *values], schema=whole))
+    return pa.concat_tables(parts)
 
 
 def _by_spark(spark: SparkSession, delta: DeltaTable) -> DataFrame:

@@ -229,6 +229,9 @@ class Place:
 def use_pips_spark() -> None:
     """What ./spark-submit.sh sets before it starts a job."""
     jars = ",".join(str(jar) for jar in sorted((PROJECT / ".jars" / "delta").glob("*.jar")))
+    # Queries of a few rows: to write and compile code for each took a fifth of the tests' time. Jobs that tests start
+    # as processes do that.
+    confs = "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN"
     os.environ.update(
         SPARK_HOME=str(Path(pyspark.__file__).parent),
         SPARK_CONF_DIR=str(PROJECT / "conf"),
@@ -237,5 +240,5 @@ def use_pips_spark() -> None:
         PYTHONPATH=str(PROJECT),
         # With the options that conf/ has for Java. This JVM lives for minutes, but does most of what it does only once:
         # the optimising compiler took a quarter of its time.
-        PYSPARK_SUBMIT_ARGS=f'--master "local[*,4]" --jars "{jars}" pyspark-shell',
+        PYSPARK_SUBMIT_ARGS=f'--master "local[*,4]" --jars "{jars}" {confs} pyspark-shell',
     )
