@@ -12,7 +12,8 @@ from typing import Any, Final
 from benchmarks.submit import JobRun
 
 _MS: Final = 1e-3
-#: Of the directory in which the rows of finished partitions are staged.
+#: How the job calls what its executors do, and the folds among that.
+_WORK: Final = "kidx: "
 _FINISHES: Final = "-finish"
 
 
@@ -28,7 +29,7 @@ class Span:
 class Query:
     """A query of Spark SQL; its stages are those that ran."""
 
-    plan: str
+    description: str
     span: Span
     stages: tuple[Span, ...]
 
@@ -69,7 +70,7 @@ class EventLog:
         ended = {event["executionId"]: event["time"] for event in of_kind["SparkListenerSQLExecutionEnd"]}
         queries = [
             Query(
-                plan=event["physicalPlanDescription"],
+                description=event["description"],
                 span=Span(event["time"] * _MS, ended[event["executionId"]] * _MS),
                 stages=tuple(stages[stage] for stage in stages_of[str(event["executionId"])] if stage in stages),
             )
@@ -101,8 +102,8 @@ def seconds_of_build(run: JobRun, log: EventLog | None) -> dict[str, float]:
     if log is None or not log.queries:
         nothing = dict.fromkeys(("start_up", "scan_stage", "scan", "fold", "commits"), 0.0)
         return {**nothing, "driver": run.seconds, "all": run.seconds}
-    of_units = [query for query in log.queries if "do_units(" in query.plan]
-    folds = [query for query in of_units if _FINISHES in query.plan]
+    of_units = [query for query in log.queries if query.description.startswith(_WORK)]
+    folds = [query for query in of_units if query.description.endswith(_FINISHES)]
     scans = [query for query in of_units if query not in folds]
     scan, fold = covered(query.span for query in scans), covered(query.span for query in folds)
     queried, start_up = covered(query.span for query in log.queries), log.queries[0].span.start - run.began_at

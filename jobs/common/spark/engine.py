@@ -107,16 +107,8 @@ class SparkEngine:
         if not self._session.is_started and work.is_small and not work.directories:
             return run_in_process(work, self._scratch / work.name, iter, _ignore)
         self._counters.begin_wave()
-        if self._is_of_file_system:
-            return self._run_into_files(work, Path(f"{self._directory}/{work.name}"))
-        rows = self._rows(work)
-        if self._directory is None:
-            kept = rows.persist(StorageLevel.DISK_ONLY)
-            kept.count()
-            return StagedBySpark(kept, work.schema, None)
-        path = f"{self._directory}/{work.name}"
-        rows.write.parquet(path)
-        return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
+        with self._described(work.name):
+            return self._run_into_files(work) if self._is_of_file_system else self._run_into_rows(work)
 
     def sweep(self, older_than_ms: int) -> None:
         """See `Engine.sweep`. A catalog at such a URL has started the session already."""
@@ -160,7 +152,17 @@ class SparkEngine:
     def _stop_file(self) -> StopFile:
         return self._session.enter(stop_file(self._session.get(), self._staging))
 
-    def _run_into_files(self, work: Work[Any], directory: Path) -> StagedFiles:
+    @contextlib.contextmanager
+    def _described(self, work: str) -> Iterator[None]:
+        """Spark's pages and event log call by this name what is done within."""
+        context = self._session.get().sparkContext
+        context.setJobDescription(f"kidx: {work}")
+        try:
+            yield
+        finally:
+            context.setJobDescription(None)  # type: ignore[arg-type]  # as it was
+
+    def _run_into_files(self, work: Work[Any]) -> StagedFiles:
         """Each task writes the file of its unit itself, as a process of one machine does: Spark would take the rows to
         Java and apart. Attempts at a task have files of their own; the one that Spark takes says which is the unit's.
         """
@@ -177,9 +179,20 @@ class SparkEngine:
                 counters.add(done.segments, done.log_bytes, done.span)
                 yield pa.RecordBatch.from_pydict({"path": [done.path]})
 
-        units = [pickle.dumps(unit) for unit in units_of(work, directory)]
+        units = [pickle.dumps(unit) for unit in units_of(work, Path(f"{self._directory}/{work.name}"))]
         done = one_a_task(self._session.get(), units).mapInArrow(do_units, "path string").collect()
         return StagedFiles(sorted(row["path"] for row in done), work.schema)
+
+    def _run_into_rows(self, work: Work[Any]) -> StagedBySpark:
+        """Spark keeps the rows, on executors' disks or at a URL."""
+        rows = self._rows(work)
+        if self._directory is None:
+            kept = rows.persist(StorageLevel.DISK_ONLY)
+            kept.count()
+            return StagedBySpark(kept, work.schema, None)
+        path = f"{self._directory}/{work.name}"
+        rows.write.parquet(path)
+        return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
 
     def _rows(self, work: Work[Any]) -> DataFrame:
         """Rows of `work.schema`, computed where they are used: each unit in one Spark task."""
