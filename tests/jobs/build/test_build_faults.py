@@ -44,6 +44,7 @@ SLOW = 1 << 30
 PAGE = 4096
 #: No step of a job on Spark takes as long; what does, hangs.
 DEADLINE_SECONDS = 300.0
+_OF_A_WORKER_THAT_JAVA_LEFT = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+EOFError\n")
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +143,8 @@ def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: 
     out, messages = job.communicate()
     assert (job.returncode, out) == (ExitCode.FAILED, ""), messages
     assert messages.splitlines()[-1].startswith("error: a Python worker has ended at each attempt at a task"), messages
-    assert "Traceback" not in messages
+    # pyspark's own daemon prints one where Java closes the socket of a worker that it has just asked for.
+    assert "Traceback" not in re.sub(_OF_A_WORKER_THAT_JAVA_LEFT, "", messages), messages
 
 
 @again_if_too_late
