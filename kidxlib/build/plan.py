@@ -140,9 +140,11 @@ class Plan:
     it where it is read.
     """
 
+    is_listed: bool = True  # else `segments` are not known: workers are to list the partitions
     segments: pa.Table = field(default_factory=no_segments)  # rows of `LISTED`
     partitions: list[ListedPartition] = field(default_factory=list)  # in the order of their keys
     log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
+    narrowed: set[str] = field(default_factory=set)  # names of the sources of which topics were left out
     unlistable: set[PartitionKey] = field(default_factory=set)
     empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
     skipped: Skipped = field(default_factory=Skipped)
@@ -227,6 +229,7 @@ def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
     kept = [number for number, partition in enumerate(plan.partitions) if partition.key in broken]
     partitions = [plan.partitions[number] for number in kept]
     return Plan(
+        is_listed=plan.is_listed,
         segments=of_partitions(plan.segments, kept),
         partitions=[replace(partition, only=broken[partition.key]) for partition in partitions],
         unlistable=plan.unlistable,

@@ -23,6 +23,7 @@ _OF_CATALOGS: Final = {
     "sample": "--sample",
     "rebuild": "--rebuild",
     "fill_facts": "--fill-facts",
+    "plan_on_executors": "--plan-on-executors",
     "dry_run": "--dry-run",
     "settings_file": "--settings",
     "now": "--now",

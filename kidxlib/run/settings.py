@@ -50,6 +50,7 @@ class BuildSettings(TomlTable):
     wave_bytes: Annotated[int, Field(ge=1, le=2**63 - 1)] = 256 * 1024**3
     wave_seconds: Annotated[int, Field(ge=1, le=_YEAR_SECONDS)] = 600
     longest_run_hours: Annotated[int, Field(ge=1, le=_YEAR_SECONDS // 3600)] = 24
+    driver_listing_max: Annotated[int, Field(ge=0, le=2**63 - 1)] = 2_000_000
 
 
 class TopicSettings(TomlTable):

@@ -64,6 +64,10 @@ class DeltaTables:
         delta = self.opened(table)
         return None if delta is None else self._catalog_version(table, delta)
 
+    def for_workers(self) -> DeltaTables:
+        """See `Tables.for_workers`."""
+        return self
+
     def make(self, table: Table) -> None:
         """See `Tables.make`."""
         if (delta := self.opened(table)) is None:
@@ -82,6 +86,12 @@ class DeltaTables:
         """See `Tables.read`."""
         delta = self.opened(table, version)
         return table.schema(names).empty_table() if delta is None else self.rows(table, delta, names, sql_of(where))
+
+    def distinct(self, table: Table, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """See `TablesToRead.distinct`."""
+        delta = self.opened(table)
+        nothing = table.schema(names).empty_table()
+        return nothing if delta is None else self.rows(table, delta, names, sql_of(where), distinct=True)
 
     def change(
         self,
@@ -128,12 +138,15 @@ class DeltaTables:
         self._catalog_version(table, delta)
         return delta
 
-    def rows(self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str) -> pa.Table:
+    def rows(
+        self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str, *, distinct: bool = False
+    ) -> pa.Table:
         """Some columns of a version of a table, through SQL, which leaves out files by their statistics. A table's
         `to_pyarrow_table` takes five times as long, as it imports pandas.
 
         Args:
             where: a condition as DataFusion reads it, and what may stand after one.
+            distinct: each row once.
 
         Raises:
             CatalogError: they cannot be read, or a column is not there.
@@ -146,7 +159,7 @@ class DeltaTables:
         chosen = ", ".join(f'"{name}"' for name in schema.names)
         try:
             query = QueryBuilder().register("rows", delta)
-            rows = query.execute(f"SELECT {chosen} FROM rows WHERE {where}")
+            rows = query.execute(f"SELECT {'DISTINCT ' if distinct else ''}{chosen} FROM rows WHERE {where}")
             return pa.RecordBatchReader.from_stream(rows).read_all().cast(schema)
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error

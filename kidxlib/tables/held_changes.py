@@ -10,7 +10,7 @@ import pyarrow as pa
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.protocol import ArrowStream, Tables
+from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
 from kidxlib.tables.scope import scope_of
 
 
@@ -58,6 +58,10 @@ class HeldChanges:
     def catalog_version(self, table: Table) -> int | None:
         """See `Tables.catalog_version`."""
         return self._tables.catalog_version(table)
+
+    def for_workers(self) -> TablesToRead | None:
+        """See `Tables.for_workers`."""
+        return self._tables.for_workers()
 
     def make(self, table: Table) -> None:
         """See `Tables.make`."""

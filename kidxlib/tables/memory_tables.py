@@ -13,7 +13,7 @@ from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
-from kidxlib.tables.protocol import ArrowStream
+from kidxlib.tables.protocol import ArrowStream, TablesToRead
 from kidxlib.tables.scope import scope_of
 
 
@@ -38,6 +38,10 @@ class MemoryTables:
     def catalog_version(self, table: Table) -> int | None:
         """See `Tables.catalog_version`."""
         return CATALOG_VERSION if table.name in self._rows else None
+
+    def for_workers(self) -> TablesToRead | None:
+        """See `Tables.for_workers`."""
+        return None
 
     def make(self, table: Table) -> None:
         """See `Tables.make`."""

@@ -19,6 +19,29 @@ class ArrowStream(Protocol):
         """Arrow's own interface between libraries."""
 
 
+class TablesToRead(Protocol):
+    """Tables of one catalog as workers see them: it goes to a worker within an item."""
+
+    def version(self, table: Table) -> int | None:
+        """See `Tables.version`."""
+
+    def read(
+        self,
+        table: Table,
+        names: Sequence[str] | None = None,
+        where: Sequence[Condition] = (),
+        version: int | None = None,
+    ) -> pa.Table:
+        """See `Tables.read`."""
+
+    def distinct(self, table: Table, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """The values that some columns have together, each once, of rows of which all conditions are true.
+
+        Raises:
+            CatalogError: it cannot be read.
+        """
+
+
 class Tables(Protocol):
     """Tables of one catalog. Each change is one commit of one table."""
 
@@ -39,6 +62,9 @@ class Tables(Protocol):
         Raises:
             CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
         """
+
+    def for_workers(self) -> TablesToRead | None:
+        """The tables as workers read them; None where this process alone can."""
 
     def make(self, table: Table) -> None:
         """Make a table that is not there, without rows.

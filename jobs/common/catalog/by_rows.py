@@ -12,7 +12,7 @@ from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.maintenance import Maintenance
-from kidxlib.tables.protocol import ArrowStream, Tables
+from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,10 @@ class TablesByRows:
     def catalog_version(self, table: Table) -> int | None:
         """See `Tables.catalog_version`."""
         return self.driver.catalog_version(table)
+
+    def for_workers(self) -> TablesToRead | None:
+        """See `Tables.for_workers`."""
+        return self.driver.for_workers()
 
     def make(self, table: Table) -> None:
         """See `Tables.make`."""

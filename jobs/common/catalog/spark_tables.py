@@ -20,7 +20,7 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.updates import not_overtaken
-from kidxlib.tables.protocol import ArrowStream
+from kidxlib.tables.protocol import ArrowStream, TablesToRead
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
 
@@ -53,6 +53,10 @@ class SparkTables:
         jvm: Any = self.spark.sparkContext._jvm
         properties = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
         return version_of(self.place(table), dict(properties))
+
+    def for_workers(self) -> TablesToRead | None:
+        """See `Tables.for_workers`."""
+        return None
 
     def make(self, table: Table) -> None:
         """See `Tables.make`. A table of an older version is brought to this one."""

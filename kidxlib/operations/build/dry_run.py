@@ -6,22 +6,23 @@ from rich.filesize import decimal
 
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.tables import CATALOG_VERSION
-from kidxlib.operations.build.comparison import find_changes
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.planning.comparison import find_changes
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import catalog_damage, exit_code, lost_counts
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import print_json, print_line, rate
 
 
-def run_dry(request: BuildRequest, plan: Plan, catalog: TablesCatalog, as_json: bool) -> RunResult:
+def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) -> RunResult:
     """Compare, and print what a build would do."""
+    catalog = backend.catalog
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
     current = catalog.oldest_version() == CATALOG_VERSION
-    changes = find_changes(request, plan, catalog if current else None)
+    changes = find_changes(request, plan, catalog if current else None, backend.engine)
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
     damage = catalog_damage(request, catalog, changes) if is_known else KnownDamage()

@@ -40,6 +40,7 @@ class BuildOptions:
     epochs: bool | None
     rebuild: bool
     fill_facts: int | None
+    plan_on_executors: bool
     repair: bool
     settings_file: Path
     now: str | None
@@ -96,10 +97,12 @@ def build_request(options: BuildOptions) -> BuildRequest:
         repair=options.repair,
         recover_options=of_topic,
         fill_bytes=options.fill_facts,
+        plans_on_workers=options.plan_on_executors,
         limits=BuildLimits(
             wave_bytes=build.wave_bytes,
             wave_seconds=build.wave_seconds,
             longest_run=timedelta(hours=build.longest_run_hours),
+            driver_listing_max=build.driver_listing_max,
         ),
     )
 
@@ -111,6 +114,10 @@ def _ensure_they_fit(options: BuildOptions) -> None:
         (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
         (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
         (options.fill_facts is not None and options.repair, "--fill-facts and --repair: give one of them"),
+        (
+            options.fill_facts is not None and options.plan_on_executors,
+            "--fill-facts and --plan-on-executors: give one of them; SIZE is shared out among all segments",
+        ),
         (options.accept_truncated and not options.in_place, "--accept-truncated: only --in-place needs it"),
     ):
         if wrong:

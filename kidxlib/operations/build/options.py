@@ -56,6 +56,12 @@ _OPTIONS: Final = (
         type=ByteSize(),
         help="Read logs of at most SIZE bytes for facts that batch headers do not give, such as 500MB or 2TiB.",
     ),
+    click.option(
+        "--plan-on-executors",
+        is_flag=True,
+        help="Let executors, or kidx' processes, list and compare few segments, too. "
+        "[settings: build.driver_listing_max]",
+    ),
     click.option("--repair", is_flag=True, help="Write what the last audit found broken, no more."),
     click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."),
     shared_options.settings_file,

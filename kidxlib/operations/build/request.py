@@ -21,11 +21,13 @@ class BuildLimits:
     Attributes:
         wave_bytes, wave_seconds: of one wave, whichever ends first.
         longest_run: what was staged before that is a killed run's.
+        driver_listing_max: how many segments the command lists and compares itself; workers do where there are more.
     """
 
     wave_bytes: int = 256 * 1024**3
     wave_seconds: int = 600
     longest_run: timedelta = timedelta(hours=24)
+    driver_listing_max: int = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class BuildRequest:
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
         recover_options: what a topic's indexes are built with.
         fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
+        plans_on_workers: they list and compare, however few segments there are.
     """
 
     context: RunContext
@@ -53,6 +56,7 @@ class BuildRequest:
     repair: bool
     recover_options: Callable[[str], RecoverOptions]
     fill_bytes: int | None = None
+    plans_on_workers: bool = False
     limits: BuildLimits = field(default_factory=BuildLimits)
 
     @property

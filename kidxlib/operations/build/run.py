@@ -6,19 +6,17 @@ import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from rich.filesize import decimal
-
 from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.builds import BuildRow
 from kidxlib.operations.backend import Backend, OpenBackend
-from kidxlib.operations.build.comparison import find_changes
 from kidxlib.operations.build.dry_run import run_dry
 from kidxlib.operations.build.finishing.finish import finish_changed
 from kidxlib.operations.build.held_log_dirs import ensure_locks_cover_workers, hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
-from kidxlib.operations.build.listed_plan import listed_plan
 from kidxlib.operations.build.partition_rows import record_partitions
+from kidxlib.operations.build.planning.comparison import find_changes
+from kidxlib.operations.build.planning.listed_plan import listed_plan
 from kidxlib.operations.build.record import request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import build_as_json, catalog_damage, exit_code, lost_counts, print_report
@@ -26,7 +24,7 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import Scanned, is_one_wave, scan_in_waves
 from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
-from kidxlib.terminal.console import note, print_json, print_line
+from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.progress import begin_phase
 
@@ -40,26 +38,26 @@ def run_build(request: BuildRequest, open_backend: OpenBackend, *, dry_run: bool
     plan = listed_plan(request)
     if dry_run:
         with open_backend() as backend:
-            return run_dry(request, plan, backend.catalog, as_json)
+            return run_dry(request, plan, backend, as_json)
     return _build(request, plan, open_backend, as_json)
 
 
 def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, as_json: bool) -> RunResult:
     start = time.monotonic()
     build_id = request.context.run_id()
-    note(f"{plan.segments.num_rows:,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
     with contextlib.ExitStack() as stack:
         hold_log_dirs(request, plan, stack)
         backend = stack.enter_context(open_backend())
         catalog = backend.catalog
         ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
-        is_new = catalog.make_tables()
+        is_new = not catalog.has_segments()
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         begin_phase("comparing with the catalog")
         sweep_leftovers(request, plan, backend)
-        changes = find_changes(request, plan, None if is_new else catalog)
+        changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
         ensure_locks_cover_workers(request, changes, backend)
+        catalog.make_tables()
         stack.enter_context(removing_held_indexes(request, plan))
         # Of several waves each is recorded before the next is read.
         is_one = is_one_wave(request, changes.to_read, backend.engine)

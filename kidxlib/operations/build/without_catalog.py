@@ -15,7 +15,7 @@ from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.build.finishing.finish import finish_changed
 from kidxlib.operations.build.held_log_dirs import hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
-from kidxlib.operations.build.listed_plan import listed_plan
+from kidxlib.operations.build.planning.listed_plan import listed_plan
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import Scanned, scan_in_waves
 from kidxlib.terminal.progress import begin_phase

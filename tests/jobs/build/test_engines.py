@@ -30,6 +30,8 @@ _OF_THE_ENGINE: Final = ("read_requests", "read_bytes")
 #: Spark keeps statistics of the first 32 characters of a text.
 _SOURCE: Final = "broker-of-a-cluster-that-has-a-name-of-many-characters"
 _NOW: Final = "2026-11-24T10:00:00Z"
+#: Executors, or kidx' processes, list and compare.
+_BY_WORKERS: Final = "--plan-on-executors"
 #: How many times two write at once: in each run of the tests, and with `--exhaustive`.
 _PAIRS, _PAIRS_EXHAUSTIVE = 2, 10
 
@@ -77,8 +79,8 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path)
     writers: dict[str, Sequence[BuildHere]] = {
         "spark": (by_spark,),
         "kidx": (kidx_build_here,),
-        "kidx-spark-driver": (kidx_build_here, by_spark, build_here),
-        "driver-spark-kidx": (build_here, by_spark, kidx_build_here),
+        "kidx-spark-driver": (kidx_build_here, by_spark, partial(build_here, _BY_WORKERS)),
+        "driver-spark-kidx": (build_here, by_spark, partial(kidx_build_here, _BY_WORKERS)),
     }
     histories: dict[str, list[dict[str, DeltaTable]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):

@@ -1,0 +1,48 @@
+"""The plan of a build, as the listing of its sources gives it."""
+
+from __future__ import annotations
+
+from rich.filesize import decimal
+
+from kidxlib.build.discover import add_segments, find_partitions, find_segments, judge_listing
+from kidxlib.build.plan import Plan
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.terminal.console import note, warn
+from kidxlib.terminal.progress import begin_phase
+
+
+def listed_plan(request: BuildRequest) -> Plan:
+    """List the sources, and say what is there. Where there are many segments, or where it is asked for, only their
+    partitions: workers list these.
+
+    Raises:
+        UsageError: a source cannot be listed, or none has a segment.
+    """
+    begin_phase("listing")
+    listing = (request.sources, request.topics, request.target, request.recover_options)
+    if request.plans_on_workers:
+        return find_partitions(*listing)
+    # Without a catalog there is nothing to compare with; and who fills facts shares bytes out among all segments.
+    is_to_be_held = not request.keeps_catalog or request.fill_bytes is not None
+    plan = find_segments(*listing, at_most=None if is_to_be_held else request.limits.driver_listing_max)
+    if plan.is_listed:
+        say_what_was_listed(plan, plan.segments.num_rows, plan.log_bytes)
+    return plan
+
+
+def list_here(request: BuildRequest, plan: Plan) -> None:
+    """List the partitions of a plan that is not `is_listed`, however many segments they have.
+
+    Raises:
+        UsageError: none has a segment.
+    """
+    add_segments(plan)
+    judge_listing(plan, request.sources, request.topics, plan.have_segments())
+    say_what_was_listed(plan, plan.segments.num_rows, plan.log_bytes)
+
+
+def say_what_was_listed(plan: Plan, segments: int, log_bytes: int) -> None:
+    """Say how much there is, and warn of what a person should know."""
+    for warning in plan.warnings:
+        warn(warning)
+    note(f"{segments:,} segments, {decimal(log_bytes)}, in {len(plan.partitions):,} partitions")

@@ -1,0 +1,136 @@
+"""Partitions that a worker plans: it lists them, and compares them with what the catalog has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.build.changes import Changes, all_new, compare
+from kidxlib.build.comparison.missing import KEYS
+from kidxlib.build.discover import add_segments
+from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.listed import TO_READ, numbers_in
+from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.work import ItemRows
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.build.planning.planned_rows import (
+    EMPTIED,
+    PARTITION,
+    SKIPPED,
+    SUMS,
+    UNEXPECTED,
+    WARNING,
+    rows_of,
+)
+from kidxlib.storage.publisher import sweep
+from kidxlib.tables.protocol import TablesToRead
+from kidxlib.tables.scope import scope_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsToPlan:
+    """Some partitions.
+
+    Attributes:
+        first: the position of the first one in the whole plan; the others follow it there.
+        partitions: as the listing of their source gives them.
+        unlisted: partitions of the catalog that no source lists any more.
+        log_dirs: as in `Plan`.
+        tables: the catalog's, as they are to be compared with; None where there is nothing to compare with.
+        version: of `segments`.
+        swept_before_ns: what killed runs have staged before then goes; nanoseconds since the epoch.
+        auxiliary_files, publish_truncated, explicit_interval, rebuild: as for `compare`.
+    """
+
+    first: int
+    partitions: Sequence[ListedPartition]
+    unlisted: Sequence[PartitionKey]
+    log_dirs: frozenset[str]
+    tables: TablesToRead | None
+    version: int | None
+    swept_before_ns: int
+    auxiliary_files: AuxiliaryFiles
+    publish_truncated: bool
+    explicit_interval: bool
+    rebuild: bool
+
+
+def plan_partitions(shares: Iterable[PartitionsToPlan], use_mmap: bool) -> Iterator[ItemRows]:
+    """Rows of `PLANNED_PARTITIONS`.
+
+    Args:
+        use_mmap: no log is read.
+    """
+    for share in shares:
+        for partition in share.partitions:
+            sweep(partition.index_directory, share.swept_before_ns)
+        plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
+        add_segments(plan)
+        changes = all_new(plan) if share.tables is None else _compared(share, share.tables, plan)
+        yield ItemRows(batches=_batches(share, plan, changes))
+
+
+def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
+    keys = _keys([*(partition.key for partition in share.partitions), *share.unlisted])
+    known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
+    return compare(
+        plan,
+        known.filter(pa.array(positions_in(known, keys, PARTITION_KEY) >= 0)),
+        share.auxiliary_files,
+        publish_truncated=share.publish_truncated,
+        explicit_interval=share.explicit_interval,
+        rebuild=share.rebuild,
+    )
+
+
+def _keys(keys: Sequence[PartitionKey]) -> pa.Table:
+    columns = zip(*keys, strict=True) if keys else ([], [], [])
+    return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(PARTITION_KEY))
+
+
+def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[pa.RecordBatch]:
+    numbers = pc.add(changes.to_read["listed_partition"], pa.scalar(share.first, pa.int32()))
+    yield from rows_of("to_read", changes.to_read.set_column(0, TO_READ.field(0), numbers))
+    yield from rows_of("relisted", changes.relisted)
+    yield from rows_of("gone", changes.gone)
+    missing = [(*key, offset) for key, offsets in changes.missing_at_end.items() for offset in offsets]
+    yield from rows_of("missing_at_end", _table(missing, KEYS))
+    yield from rows_of("emptied", _table([(*key, count) for key, count in changes.emptied.items()], EMPTIED))
+    yield from rows_of("partition", _partitions(share, plan, changes))
+    sums = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes, **changes.unknown_facts}
+    yield from rows_of("sums", _table([tuple(map(sums.get, SUMS.names))], SUMS))
+    skipped = [(reason.value, count) for reason, count in plan.skipped.counts.items()]
+    yield from rows_of("skipped", _table(skipped, SKIPPED))
+    unexpected = [(path, reason.value) for path, reason in plan.skipped.unexpected]
+    yield from rows_of("unexpected", _table(unexpected, UNEXPECTED))
+    yield from rows_of("warning", _table([(text,) for text in plan.warnings], WARNING))
+
+
+def _partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Table:
+    """Rows of `PARTITION`."""
+    bounds, (log_bytes, _) = plan.bounds(), numbers_in(plan.segments["log_bytes"])
+    bytes_before = np.concatenate([[0], np.cumsum(log_bytes)])
+    rows = []
+    for number, partition in enumerate(plan.partitions):
+        start, end = int(bounds[number]), int(bounds[number + 1])
+        change = changes.to_finish.get(partition.key)
+        of_change = (True, change.first_present, change.changed_from) if change else (False, None, None)
+        size = int(bytes_before[end] - bytes_before[start])
+        is_listable = partition.key not in plan.unlistable
+        rows.append((share.first + number, partition.topic_id, is_listable, end - start, size, *of_change))
+    return _table(rows, PARTITION)
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pa.table(
+        [pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
+    )

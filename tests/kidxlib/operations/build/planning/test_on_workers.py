@@ -1,0 +1,175 @@
+"""Workers plan what the command itself plans, whatever has become of sources and catalog since the last build."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from kidxlib.build.changes import Changes
+from kidxlib.build.discover import find_partitions, find_segments
+from kidxlib.build.plan import Plan
+from kidxlib.engine.local import LocalEngine
+from kidxlib.engine.processes import Workers
+from kidxlib.errors import UsageError
+from kidxlib.operations.build.from_options import BuildOptions, build_request
+from kidxlib.operations.build.planning.comparison import find_changes
+from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.conftest import Say
+from tests.support.logs.random_logs import write_random_log
+from tests.support.spark.jobs import kidx_build_here
+
+_SOURCES: Final = ("a", "b", "alone-0")
+_STEPS, _STEPS_EXHAUSTIVE = 12, 300
+_OPTIONS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("database", "max_index_bytes", "verify_crc", "fill_facts")),
+    **dict.fromkeys(("sample", "in_place", "accept_truncated", "repair"), False),
+    "plan_on_executors": True,
+    "settings_file": SETTINGS_FILE,
+    "now": "2026-11-25T00:00:00Z",
+}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    (tmp_path / "staged").mkdir()
+    with Workers(2) as workers:
+        yield LocalEngine(workers, tmp_path / "staged")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two log dirs, one of them empty, and the directory of one partition."""
+    for name in ("a", "b"):
+        (tmp_path / "disks" / name).mkdir(parents=True)
+    write_random_log(tmp_path / "disks" / "alone-0", random.Random(1))
+    return tmp_path
+
+
+def _add(partition: Path, rng: random.Random) -> None:
+    if not partition.exists():
+        write_random_log(partition, rng)
+
+
+def _remove(partition: Path, rng: random.Random) -> None:
+    shutil.rmtree(partition, ignore_errors=True)
+
+
+def _lose_log(partition: Path, rng: random.Random) -> None:
+    if logs := sorted(partition.glob("*.log")):
+        rng.choice(logs).unlink()
+
+
+def _grow(partition: Path, rng: random.Random) -> None:
+    if logs := sorted(partition.glob("*.log")):
+        os.truncate(rng.choice(logs), rng.randrange(1_000))
+
+
+def _add_what_is_none(partition: Path, rng: random.Random) -> None:
+    """No partition, no segment, and a topic id that cannot be read."""
+    (partition.parent / "no partition").mkdir(exist_ok=True)
+    if partition.exists():
+        (partition / "1.log").touch()
+        (partition / "partition.metadata").write_text(
+            rng.choice(["", "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"])
+        )
+
+
+_HAPPENS: Final[tuple[Callable[[Path, random.Random], None], ...]] = (
+    _add,
+    _add,
+    _add,
+    _remove,
+    _lose_log,
+    _grow,
+    _add_what_is_none,
+)
+
+
+def test_they_plan_what_the_command_plans(
+    root: Path, engine: LocalEngine, rng: random.Random, exhaustive: bool, say: Say
+) -> None:
+    """A random history of log dirs: the same plan, the same changes and the same warnings after each step, whatever is
+    asked for; some steps are recorded, so the next has something to compare with.
+    """
+    planned = refused = 0
+    for _ in range(_STEPS_EXHAUSTIVE if exhaustive else _STEPS):
+        for _ in range(rng.randrange(4)):
+            source = root / "disks" / rng.choice(("a", "b"))
+            rng.choice(_HAPPENS)(source / f"{rng.choice(['t', 'u', 'v'])}-{rng.randrange(3)}", rng)
+        request = _request(root, rng)
+        catalog = _catalog(root)
+        try:
+            expected = _by_command(request, catalog, engine)
+        except UsageError as error:
+            with pytest.raises(UsageError) as raised:
+                _by_workers(request, catalog, engine)
+            assert str(raised.value) == str(error)
+            refused += 1
+            continue
+        found = _by_workers(request, _catalog(root), engine)
+        assert _said(*found) == _said(*expected)
+        planned += 1
+        if rng.random() < 0.7:
+            paths = [
+                argument for source in request.sources for argument in ("--source", f"{source.name}={source.path}")
+            ]
+            ended = kidx_build_here(*paths, "--index-dir", root / "index", "--catalog", root / "catalog")
+            assert ended.code in (0, 3), ended.err
+    say(f"{planned} plans and {refused} refusals")
+    assert planned
+
+
+def _request(root: Path, rng: random.Random) -> BuildRequest:
+    sources = rng.sample(_SOURCES, rng.choice([2, 3, 3]))
+    return build_request(
+        BuildOptions(
+            **_OPTIONS,
+            sources=tuple(f"{name}={root / 'disks' / name}" for name in sources),
+            index_dir=str(root / "index"),
+            catalog=str(root / "catalog"),
+            topics=rng.choice([None, None, "t|alone"]),
+            interval_bytes=rng.choice([None, None, 100]),
+            snapshots=rng.random() < 0.5,
+            epochs=rng.random() < 0.5,
+            rebuild=rng.random() < 0.1,
+        )
+    )
+
+
+def _catalog(root: Path) -> TablesCatalog | None:
+    catalog = TablesCatalog(DeltaTables(str(root / "catalog")))
+    return catalog if catalog.has_segments() else None
+
+
+def _by_command(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
+    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
+    return plan, find_changes(request, plan, catalog, engine)
+
+
+def _by_workers(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
+    plan = find_partitions(request.sources, request.topics, request.target, request.recover_options)
+    return plan, find_changes(request, plan, catalog, engine)
+
+
+def _said(plan: Plan, changes: Changes) -> dict[str, Any]:
+    """All that is known of a plan but its segments; rows in an order of their own."""
+    of_plan = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    del of_plan["segments"], of_plan["is_listed"]
+    of_plan["skipped"] = (plan.skipped.counts, sorted(plan.skipped.unexpected))
+    of_plan["warnings"] = sorted(plan.warnings)
+    of_changes = {field.name: getattr(changes, field.name) for field in fields(changes)}
+    for name, value in of_changes.items():
+        if isinstance(value, pa.Table):
+            of_changes[name] = sorted(value.to_pylist(), key=lambda row: tuple(map(repr, row.values())))
+    return of_plan | of_changes
