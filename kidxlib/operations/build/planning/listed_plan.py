@@ -26,7 +26,7 @@ def listed_plan(request: BuildRequest) -> Plan:
     is_to_be_held = not request.keeps_catalog or request.fill_bytes is not None
     plan = find_segments(*listing, at_most=None if is_to_be_held else request.limits.driver_listing_max)
     if plan.is_listed:
-        say_what_was_listed(plan, plan.segments.num_rows, plan.log_bytes)
+        say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
     return plan
 
 
@@ -38,11 +38,12 @@ def list_here(request: BuildRequest, plan: Plan) -> None:
     """
     add_segments(plan)
     judge_listing(plan, request.sources, request.topics, plan.have_segments())
-    say_what_was_listed(plan, plan.segments.num_rows, plan.log_bytes)
+    say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
 
 
-def say_what_was_listed(plan: Plan, segments: int, log_bytes: int) -> None:
-    """Say how much there is, and warn of what a person should know."""
+def say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_bytes: int) -> None:
+    """Say how much there is, where a part of it may be known already, and warn of what a person should know."""
     for warning in plan.warnings:
         warn(warning)
-    note(f"{segments:,} segments, {decimal(log_bytes)}, in {len(plan.partitions):,} partitions")
+    if request.keeps_catalog:
+        note(f"{segments:,} segments, {decimal(log_bytes)}, in {len(plan.partitions):,} partitions")

@@ -75,7 +75,7 @@ def plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: 
     have_segments: Flags = partitions["segments"].to_numpy() > 0
     judge_listing(plan, request.sources, request.topics, have_segments)
     segments, log_bytes = (int(pc.sum(partitions[name]).as_py() or 0) for name in ("segments", "log_bytes"))
-    say_what_was_listed(plan, segments, log_bytes)
+    say_what_was_listed(request, plan, segments, log_bytes)
     changes = _changes(plan, partitions, staged, () if catalog is None else FillableFacts.names())
     staged.remove()
     return changes
