@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 
+from kidxlib.dump.decoders.choice import DECODERS, Decoder
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, dump_source
 from kidxlib.dump.value_formats import RecordFormat, ValueFormat
 from kidxlib.errors import KidxError, UsageError
@@ -19,6 +20,7 @@ from kidxlib.terminal.dump import print_dump
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.integer_range import IntegerRange
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _INT_MAX: Final = 2**31 - 1
 _DECODERS: Final = {
     "org.apache.kafka.tools.api.StringDecoder": ValueFormat.TEXT,
@@ -40,11 +42,31 @@ def _value_format(_context: click.Context, parameter: click.Parameter, value: st
     return ValueFormat(value)
 
 
+def _decoder_options(command: _Command) -> _Command:
+    """An option for each decoder."""
+    for option, (topic, _) in reversed(list(DECODERS.items())):
+        text = f"What the records of {topic} say; implies --print-data-log."
+        command = click.option(option, _parameter(option), is_flag=True, help=text)(command)
+    return command
+
+
+def _parameter(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _decoder(given: Mapping[str, bool]) -> Decoder | None:
+    options = [option for option in DECODERS if given[_parameter(option)]]
+    if len(options) > 1:
+        raise UsageError(f"{' and '.join(options)}: give one decoder, that of the topic whose files these are")
+    return DECODERS[options[0]][1] if options else None
+
+
 @click.command()
 @click.argument("paths", metavar="FILE…", nargs=-1)
 @click.option("--files", "more_paths", metavar="FILE,…", help="Files, separated by commas, as kafka-dump-log has them.")
 @click.option("--deep-iteration", is_flag=True, help="Of a .log: the records in each batch, too.")
 @click.option("--print-data-log", is_flag=True, help="Of a .log: the records with their keys and values.")
+@_decoder_options
 @click.option("--skip-record-metadata", is_flag=True, help="Of records only keys and values; no control records.")
 @click.option(
     "--keys",
@@ -99,8 +121,9 @@ def dump(
     index_sanity_check: bool,
     max_message_size: int,
     json_lines: bool,
+    **decoders: bool,
 ) -> ExitCode:
-    """Show what is in FILE…: .log, .index, .timeindex, .txnindex, .snapshot or leader-epoch-checkpoint.
+    """Show what is in FILE…: .log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint or .checkpoint.
 
     The lines are those of kafka-dump-log. Nothing is ever changed.
 
@@ -110,10 +133,12 @@ def dump(
     files = [re.sub("/+", "/", path) for path in (*paths, *(more_paths or "").split(",")) if path]
     if not files:
         raise UsageError("give at least one FILE")
-    contents = print_data_log or keys is not None or values is not None
+    decode = _decoder(decoders)
+    contents = print_data_log or decode is not None or keys is not None or values is not None
     options = DumpOptions(
         deep=deep_iteration or contents,
         contents=contents,
+        decode=decode,
         metadata=not skip_record_metadata,
         max_bytes=None if max_bytes == _INT_MAX else max_bytes,
         verify_only=verify_index_only,

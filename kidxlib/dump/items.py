@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from kidxlib.dump.decoders.decoded import Decoded
 from kidxlib.dump.entries import (
     AbortedEntry,
     CheckpointEntry,
@@ -32,6 +33,17 @@ class LogStart:
 
     kind: ClassVar[str] = "log"
     base_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftSnapshotStart:
+    """A snapshot of KRaft's log follows: where in the log it ends, and that place's epoch; None of the one that a
+    controller starts with.
+    """
+
+    kind: ClassVar[str] = "kraft_snapshot"
+    end_offset: int | None
+    epoch: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,7 @@ class DumpedRecord:
         crc, crc_valid: of magic 0 and 1; None of others, or if metadata was not looked at.
         control: what a control record says; None of others, if it was not looked into, or if an error follows.
         contents: key and value; None of control records, if they were not looked at, or if an error follows.
+        decoded: what a decoder makes of them; None where there is none, and where `contents` is None.
     """
 
     kind: ClassVar[str] = "record"
@@ -81,6 +94,7 @@ class DumpedRecord:
     crc_valid: bool | None = None
     control: ControlRecord | None = None
     contents: Record | None = None
+    decoded: Decoded | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,7 @@ class InvalidBytes:
 
 DumpItem: TypeAlias = (
     LogStart
+    | KRaftSnapshotStart
     | DumpedBatch
     | DumpedRecord
     | InvalidBytes
@@ -112,8 +127,10 @@ DumpItem: TypeAlias = (
 def has_problem(item: DumpItem) -> bool:
     """Whether an item tells of something that should be otherwise. Gaps between offsets are no problem."""
     match item:
-        case DumpedBatch() | DumpedRecord():
+        case DumpedBatch():
             return item.crc_valid is False
+        case DumpedRecord():
+            return item.crc_valid is False or (item.decoded is not None and not item.decoded.is_whole)
         case InvalidBytes() | OffsetMismatch() | OffsetNotFound() | TimestampMismatch() | TimestampOutOfOrder():
             return True
         case _:

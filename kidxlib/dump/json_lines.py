@@ -11,6 +11,7 @@ from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
 from kidxlib.dump.record_lines import timestamp_type
 from kidxlib.dump.value_formats import RecordFormat, as_json_text
 from kidxlib.format import layouts as formats
+from kidxlib.messages.json_objects import json_text
 
 
 def as_json(item: DumpItem, file: str, record_format: RecordFormat) -> str:
@@ -75,10 +76,13 @@ def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: Re
         f'{{"key": {json.dumps(header.key)}, "value": {as_json_text(header.value, record_format.values)}}}'
         for header in record.headers
     )
-    return (
-        f'{line[:-1]}, "key": {as_json_text(record.contents.key, record_format.keys)}, '
-        f'"value": {as_json_text(record.contents.value, record_format.values)}, "headers": [{headers}]}}'
-    )
+    if record.decoded is not None:
+        parts = (record.decoded.key, record.decoded.value)
+        key, value = ("null" if part is None else json_text(part.fields) for part in parts)
+    else:
+        key = as_json_text(record.contents.key, record_format.keys)
+        value = as_json_text(record.contents.value, record_format.values)
+    return f'{line[:-1]}, "key": {key}, "value": {value}, "headers": [{headers}]}}'
 
 
 def _control_object(record: DumpedRecord) -> dict[str, Any]:

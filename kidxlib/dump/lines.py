@@ -13,7 +13,7 @@ from kidxlib.dump.findings import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, LogStart
+from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, KRaftSnapshotStart, LogStart
 from kidxlib.dump.record_lines import batch_line, optional, record_line
 from kidxlib.dump.value_formats import RecordFormat
 
@@ -31,6 +31,10 @@ def as_line(item: DumpItem, file: str, record_format: RecordFormat) -> str:
             return batch_line(item)
         case ProducerEntry():
             return _producer_line(item)
+        case KRaftSnapshotStart(None):
+            return "KRaft bootstrap snapshot"
+        case KRaftSnapshotStart():
+            return f"Snapshot end offset: {item.end_offset}, epoch: {item.epoch}"
         case InvalidBytes():
             return f"Found {item.bytes} invalid bytes at the end of {file.rpartition('/')[2]}"
         case Empty():

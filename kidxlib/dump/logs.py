@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from kidxlib.dump.files import opened_log
 from kidxlib.dump.findings import OffsetGap
-from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, LogStart
-from kidxlib.dump.source import DumpOptions, base_offset
+from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, KRaftSnapshotStart, LogStart
+from kidxlib.dump.source import DumpOptions, base_offset, snapshot_id
 from kidxlib.errors import MalformedError, MalformedRecordsError
+from kidxlib.format import kraft_snapshots
 from kidxlib.format import layouts as formats
-from kidxlib.format.byte_stream import CHUNK_BYTES
-from kidxlib.format.checksums import extend_crc32, extend_crc32c
+from kidxlib.format.checksums import extend_crc32
 from kidxlib.java import as_int, incremented_sequence
 from kidxlib.records.batch import Batch
+from kidxlib.records.checksum import is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.header_walk import headers
 from kidxlib.records.reader import messages, records
@@ -23,8 +24,12 @@ from kidxlib.storage.log_bytes import LogBytes
 
 
 def dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
-    """The items of a log."""
-    yield LogStart(base_offset(path))
+    """The items of a log, or of a snapshot of KRaft's, which is laid out as one."""
+    if path.name.endswith(kraft_snapshots.SUFFIX):
+        found = snapshot_id(path)
+        yield KRaftSnapshotStart(None, None) if found is None else KRaftSnapshotStart(found.end_offset, found.epoch)
+    else:
+        yield LogStart(base_offset(path))
     with opened_log(path) as log:
         if options.max_bytes is not None:
             log.keep_valid(options.max_bytes)
@@ -46,7 +51,7 @@ def dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
 
 def _dumped(log: LogBytes, batch: Batch) -> DumpedBatch:
     known = batch.magic >= 0 and batch.codec < _CODECS_ASSIGNED
-    return DumpedBatch(batch, _crc_valid(log, batch) if known else None)
+    return DumpedBatch(batch, is_crc_valid(log, batch) if known else None)
 
 
 def _check_known(batch: Batch) -> None:
@@ -57,25 +62,6 @@ def _check_known(batch: Batch) -> None:
 
 
 _CODECS_ASSIGNED: Final = formats.CODEC_ZSTD + 1
-
-
-def _crc_valid(log: LogBytes, batch: Batch) -> bool:
-    """Whether its checksum fits what it covers (`RecordBatch.isValid`)."""
-    if batch.is_v2:
-        if batch.size < formats.BATCH_V2_BYTES_MIN:
-            return False
-        covered_from, extend = _V2_CRC_COVERS_FROM, extend_crc32c
-    else:
-        covered_from, extend = _LEGACY_CRC_COVERS_FROM, extend_crc32
-    crc = 0
-    for position in range(batch.position + covered_from, batch.next_position, _CRC_PIECE_BYTES):
-        crc = extend(crc, log.read(position, min(_CRC_PIECE_BYTES, batch.next_position - position)))
-    return crc == batch.crc
-
-
-_CRC_PIECE_BYTES: Final = 16 * CHUNK_BYTES
-_V2_CRC_COVERS_FROM: Final = formats.field_position(formats.BATCH_V2, "attributes")
-_LEGACY_CRC_COVERS_FROM: Final = formats.field_position(formats.MESSAGE_V1, "magic")
 
 
 def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
@@ -103,6 +89,15 @@ def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[D
                 control = read_control_record(record)
             except MalformedError as error:
                 malformed = error
+        contents = record if options.contents and not batch.is_control else None
+        decoded = None
+        if contents is not None and options.decode is not None:
+            try:
+                decoded = options.decode(record)
+            except MalformedError as error:
+                if not options.metadata:
+                    raise
+                contents, malformed = None, error
         yield DumpedRecord(
             batch=batch,
             offset=record.offset,
@@ -112,7 +107,8 @@ def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[D
             sequence=sequence,
             headers=record.headers,
             control=control,
-            contents=record if options.contents and not batch.is_control else None,
+            contents=contents,
+            decoded=decoded,
         )
         if malformed is not None:
             raise malformed
@@ -122,14 +118,15 @@ def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterat
     for message in messages(log, batch):
         message.check_not_compressed()
         key_size, value_size = message.sizes() if options.metadata else (0, 0)
-        contents, malformed = None, None
+        contents, decoded, malformed = None, None, None
         if options.contents:
             try:
                 contents = message.record()
+                decoded = None if options.decode is None else options.decode(contents)
             except MalformedError as error:
                 if not options.metadata:
                     raise
-                malformed = error
+                contents, malformed = None, error
         yield DumpedRecord(
             batch=batch,
             offset=message.offset,
@@ -139,6 +136,7 @@ def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterat
             crc=message.crc if options.metadata else None,
             crc_valid=extend_crc32(0, message.covered_by_crc) == message.crc if options.metadata else None,
             contents=contents,
+            decoded=decoded,
         )
         if malformed is not None:
             raise malformed

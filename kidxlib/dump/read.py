@@ -38,7 +38,7 @@ def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
     """
     path = source.path
     match source.kind:
-        case FileKind.LOG:
+        case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
             yield from dump_log(path, options)
         case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX:
             yield from dump_index(source, options)

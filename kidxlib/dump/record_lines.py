@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from kidxlib.dump.items import DumpedBatch, DumpedRecord
-from kidxlib.dump.value_formats import RecordFormat, as_text
+from kidxlib.dump.value_formats import RecordFormat, ValueFormat, as_text
 from kidxlib.format import layouts as formats
+from kidxlib.messages.json_objects import json_text
 from kidxlib.records.batch import Batch
 
 
@@ -51,12 +51,26 @@ def record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
             parts.append(_control(record))
     elif record.contents is not None:
         parts.append("|")
-    if record.contents is not None:
-        if record.contents.key is not None:
-            parts.append(f"key: {as_text(record.contents.key, record_format.keys)}")
-        if record.contents.value is not None:
-            parts.append(f"payload: {as_text(record.contents.value, record_format.values)}")
+    key, value = _contents(record, record_format)
+    if key is not None:
+        parts.append(f"key: {key}")
+    if value is not None:
+        parts.append(f"payload: {value}")
     return "" if parts == ["|"] else " ".join(parts)
+
+
+def _contents(record: DumpedRecord, record_format: RecordFormat) -> tuple[str | None, str | None]:
+    """Key and value as they are shown; None where nothing is."""
+    if record.decoded is not None:
+        key, value = record.decoded.key, record.decoded.value
+        return None if key is None else key.shown, None if value is None else value.shown
+    if record.contents is None:
+        return None, None
+    return _as_text(record.contents.key, record_format.keys), _as_text(record.contents.value, record_format.values)
+
+
+def _as_text(data: bytes | None, value_format: ValueFormat) -> str | None:
+    return None if data is None else as_text(data, value_format)
 
 
 def _control(record: DumpedRecord) -> str:
@@ -66,7 +80,7 @@ def _control(record: DumpedRecord) -> str:
         return f"controlType: UNKNOWN({control.type_id})"
     if control.type_id in (formats.CONTROL_TYPE_ABORT, formats.CONTROL_TYPE_COMMIT):
         return f"endTxnMarker: {control.name} coordinatorEpoch: {control.fields['coordinatorEpoch']}"
-    return f"{_KRAFT_WORDS[control.type_id]} {json.dumps(control.fields, separators=(',', ':'), ensure_ascii=False)}"
+    return f"{_KRAFT_WORDS[control.type_id]} {json_text(control.fields)}"
 
 
 _KRAFT_WORDS: Final = {

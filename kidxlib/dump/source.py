@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kidxlib.dump.decoders.choice import Decoder
 from kidxlib.errors import UsageError
-from kidxlib.format import segment_files
+from kidxlib.format import kraft_snapshots, segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.topic_partition import parse_partition_directory
 
@@ -24,6 +25,7 @@ class FileKind(enum.Enum):
     TRANSACTION_INDEX = segment_files.TRANSACTION_INDEX_SUFFIX
     SNAPSHOT = segment_files.SNAPSHOT_SUFFIX
     LEADER_EPOCHS = LEADER_EPOCH_CHECKPOINT
+    KRAFT_SNAPSHOT = kraft_snapshots.SUFFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class DumpOptions:
     Attributes:
         deep: look at the records in the batches, not only at the batches.
         contents: look at keys and values, too; `deep` goes with it.
+        decode: what reads keys and values; None where they are shown as they are. `contents` goes with it.
         metadata: look at what records say besides key and value; control records say nothing else.
         max_bytes: of a log, only the batches that lie in so many bytes; None for all.
         verify_only: of an index, give only the findings.
@@ -41,6 +44,7 @@ class DumpOptions:
 
     deep: bool = False
     contents: bool = False
+    decode: Decoder | None = None
     metadata: bool = True
     max_bytes: int | None = None
     verify_only: bool = False
@@ -86,7 +90,9 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
         raise UsageError(
             f"{path}: not a file that can be dumped, expected {', '.join(_KINDS)} or {LEADER_EPOCH_CHECKPOINT}"
         )
-    if kind not in (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS):
+    if kind is FileKind.KRAFT_SNAPSHOT:
+        snapshot_id(path)
+    elif kind not in (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS):
         base_offset(path)
     if not _is_file(path):
         raise UsageError(f"{path}: not a regular file")
@@ -149,6 +155,20 @@ def base_offset(path: Path) -> int:
             f"{path}: its name has to begin with an offset, as {segment_files.segment_file(0, path.suffix)}"
         )
     return offset
+
+
+def snapshot_id(path: Path) -> kraft_snapshots.SnapshotId | None:
+    """Which snapshot of KRaft's log a file is; None for that of a controller that starts for the first time.
+
+    Raises:
+        UsageError: the name is that of neither.
+    """
+    if path.name == kraft_snapshots.BOOTSTRAP_FILE:
+        return None
+    if (found := kraft_snapshots.parse_snapshot(path.name)) is None:
+        example = kraft_snapshots.snapshot_file(kraft_snapshots.SnapshotId(0, 0))
+        raise UsageError(f"{path}: its name has to be as {example}, or {kraft_snapshots.BOOTSTRAP_FILE}")
+    return found
 
 
 def beside(path: Path, kind: FileKind) -> Path:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from kidxlib.dump.decoders.decoded import Decoded
 from kidxlib.dump.findings import OffsetMismatch, OffsetNotFound, TimestampMismatch, TimestampOutOfOrder
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, has_problem
 
@@ -30,10 +31,12 @@ class Findings:
 
     def add(self, item: DumpItem) -> None:
         """Take the next item into account."""
-        kind = type(item)
+        kind: type = type(item)
         self._seen[kind] += 1
         if not has_problem(item):
             return
+        if isinstance(item, DumpedRecord) and item.crc_valid is not False:
+            kind = Decoded
         self._wrong[kind] += 1
         if kind not in self._first:
             self._first[kind] = _where(item)
@@ -47,6 +50,8 @@ class Findings:
         if kind is InvalidBytes:
             return self._first[kind]
         count, first = f"{self._wrong[kind]:,}", self._first[kind]
+        if kind is Decoded:
+            return f"{count} of {self._seen[DumpedRecord]:,} records could not be decoded, the first {first}"
         if kind in _CHECKED:
             return f"checksum does not match in {count} of {self._seen[kind]:,} {_CHECKED[kind]}, the first {first}"
         return f"{count} {'entry' if self._wrong[kind] == 1 else 'entries'} {_WRONG[kind]}, the first {first}"

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.records.record import text_of
+from kidxlib.java import text_of
 
 
 class ValueFormat(enum.StrEnum):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +18,8 @@ from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.records.record import Header, Record
-from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
+from tests.kafka.dumps import NO_MEMORY, assert_as_kafka
 from tests.kafka.mutations import mutated_log
 from tests.kafka.partitions import marker_key, marker_value
 from tests.support.kafka.classes import Kafka
@@ -52,72 +50,11 @@ _OPTIONS: Final = {
     segment_files.SNAPSHOT_SUFFIX: ((),),
 }
 _GZIP: Final = formats.CODECS.index("gzip")
-#: Kafka makes room for as much as a size within compressed bytes says, before it looks whether so much is there.
-_NO_MEMORY: Final = "OutOfMemoryError"
-_NOT_WELL: Final = re.compile(rb"is[vV]alid: false|^Found \d+ invalid bytes")
 
 
 @pytest.fixture
 def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
     return KafkaDump(kafka, tmp_path)
-
-
-def _assert_as_kafka(kafka_dump: KafkaDump, file: Path, options: Iterable[str]) -> str:
-    """Lines, findings and the end are Kafka's, and no file beside it is another afterwards; how it ended.
-
-    Where Kafka throws, it prints no findings. Where it has too little memory, more is given to it.
-    """
-    before = _state(file.parent)
-    ours = CliRunner().invoke(dump, [*options, str(file)], standalone_mode=False)
-    assert _state(file.parent) == before
-    if ours.exception is not None:
-        raise ours.exception
-    kafkas = kafka_dump(*options, "--files", str(file))
-    if kafkas.thrown is not None and kafkas.thrown.name == _NO_MEMORY:
-        with Kafka(("-Xmx6G", "-XX:+UseSerialGC")) as larger:  # any size that Java makes room for
-            kafkas = KafkaDump(larger, kafka_dump.scratch)(*options, "--files", str(file))
-    _put_back(file.parent, before)
-
-    assert ours.stdout_bytes.split(b"\n")[:-1] == kafkas.lines
-    own = f"{file}: ".encode()  # how many there are, which Kafka does not say
-    findings = [line for line in ours.stderr_bytes.splitlines() if not line.startswith(own)]
-    if kafkas.thrown is not None:
-        assert ours.return_value == ExitCode.PROBLEMS_FOUND, kafkas.thrown
-        return kafkas.thrown.name
-    if file.suffix == segment_files.SNAPSHOT_SUFFIX:
-        assert ours.return_value == (ExitCode.PROBLEMS_FOUND if kafkas.error_lines else ExitCode.OK)
-        return "CorruptSnapshotException" if kafkas.error_lines else "well"
-    if file.suffix == segment_files.LOG_SUFFIX:
-        well = not any(_NOT_WELL.search(line) for line in kafkas.lines)
-        kafkas_findings = [line for line in kafkas.error_lines if not line.startswith(b"  -1 is followed by ")]
-        kafkas_findings = kafkas_findings if len(kafkas_findings) > 1 else []
-    else:
-        well, kafkas_findings = not kafkas.error_lines, kafkas.error_lines
-    assert _findings(findings) == _findings(kafkas_findings)
-    assert ours.return_value == (ExitCode.OK if well else ExitCode.PROBLEMS_FOUND)
-    return "well" if well else "not well"
-
-
-def _findings(lines: Iterable[bytes]) -> set[bytes]:
-    """Headings and findings, in no order. Of those at one offset of a log or an `.index`, Kafka keeps the last."""
-    kept = {}
-    for line in lines:
-        at_offset = re.match(rb"  \S+ is followed by |  Index offset: \S+,", line)
-        kept[at_offset[0] if at_offset else line] = line
-    return set(kept.values())
-
-
-def _state(directory: Path) -> dict[str, tuple[bytes, int]]:
-    return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}
-
-
-def _put_back(directory: Path, before: dict[str, tuple[bytes, int]]) -> None:
-    """Undo what Kafka has done to the files."""
-    for name in _state(directory).keys() - before.keys():
-        (directory / name).unlink()
-    for name, (content, _) in before.items():
-        if (directory / name).read_bytes() != content:
-            (directory / name).write_bytes(content)
 
 
 def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, scratch: Path) -> None:
@@ -134,7 +71,7 @@ def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, s
             (scratch / segment_file(golden_segment.base_offset, suffix)).write_bytes(content)
     for file in sorted(scratch.iterdir()):
         for options in _OPTIONS[file.suffix]:
-            end = _assert_as_kafka(kafka_dump, file, options)
+            end = assert_as_kafka(kafka_dump, file, options)
             may_throw = golden_segment.truncated_bytes or "--max-message-size" in options
             assert may_throw or end in ("well", "not well"), (file, options)
 
@@ -161,7 +98,7 @@ def test_mutated_segments(
             file = scratch / segment_file(segment.base_offset, suffix)
             options = rng.choice(_OPTIONS[suffix])
             try:
-                ends[_assert_as_kafka(kafka_dump, file, options)] += 1
+                ends[assert_as_kafka(kafka_dump, file, options)] += 1
             except AssertionError as error:
                 kept = shutil.copytree(scratch, tmp_path / f"case-{number}")
                 error.add_note(f"{kept / file.name} {' '.join(options)}, from {segment.name}")
@@ -182,8 +119,8 @@ def test_sizes_that_kafka_has_no_memory_for(kafka_dump: KafkaDump, scratch: Path
         path = scratch / segment_file(0, segment_files.LOG_SUFFIX)
         path.write_bytes(wrapper + log)
         thrown = kafka_dump("--deep-iteration", "--files", str(path)).thrown
-        assert thrown is not None and thrown.name == _NO_MEMORY
-        end = _assert_as_kafka(kafka_dump, path, ["--deep-iteration"])
+        assert thrown is not None and thrown.name == NO_MEMORY
+        end = assert_as_kafka(kafka_dump, path, ["--deep-iteration"])
         assert end == ("well" if log == wrapper else "InvalidRecordException")
 
 
@@ -253,7 +190,7 @@ def test_what_kafka_writes(kafka: Kafka, kafka_dump: KafkaDump, scratch: Path, r
         ("--key-decoder-class", "org.apache.kafka.tools.api.StringDecoder"),
         ("--max-bytes", str(formats.SEGMENT_BYTES_MAX)),
     ):
-        assert _assert_as_kafka(kafka_dump, log, options) == "well"
+        assert assert_as_kafka(kafka_dump, log, options) == "well"
 
 
 @pytest.mark.parametrize("name", ["Integer", "Long"])
@@ -265,7 +202,7 @@ def test_keys_that_are_numbers(kafka: Kafka, kafka_dump: KafkaDump, scratch: Pat
     log.write_bytes(kafka.records.write(batch))
     decoder = f"org.apache.kafka.tools.api.{name}Decoder"
     assert (
-        _assert_as_kafka(kafka_dump, log, ("--value-decoder-class", decoder, "--key-decoder-class", decoder)) == "well"
+        assert_as_kafka(kafka_dump, log, ("--value-decoder-class", decoder, "--key-decoder-class", decoder)) == "well"
     )
 
 
@@ -296,7 +233,7 @@ def test_control_records(kafka_dump: KafkaDump, scratch: Path, control_type: int
             base_sequence=-1,
         )
         log.write_bytes(batch.encode(0))
-        _assert_as_kafka(kafka_dump, log, ("--print-data-log",))
+        assert_as_kafka(kafka_dump, log, ("--print-data-log",))
 
 
 @pytest.mark.parametrize("base_sequence", [-1, -5, 0, 2**31 - 3, 2**31 - 1, -(2**31)])
@@ -311,7 +248,7 @@ def test_sequences_wrap(kafka_dump: KafkaDump, scratch: Path, base_sequence: int
     )
     log = scratch / segment_file(0, segment_files.LOG_SUFFIX)
     log.write_bytes(batch.encode(0))
-    _assert_as_kafka(kafka_dump, log, ("--print-data-log",))
+    assert_as_kafka(kafka_dump, log, ("--print-data-log",))
 
 
 def test_names_that_kafka_refuses(kafka_dump: KafkaDump, scratch: Path) -> None:

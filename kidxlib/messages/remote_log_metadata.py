@@ -1,0 +1,229 @@
+"""Records of `__remote_log_metadata`: what tiered storage knows of the segments of each partition (KIP-405).
+
+Source: `RemoteLogMetadataSerde`, its four transforms, and the classes that these make.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from kidxlib.errors import UnreadableMessageError
+from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage, read_framed
+from kidxlib.messages.reading import Values
+
+
+class SegmentState(enum.Enum):
+    """`RemoteLogSegmentState`."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
+class PartitionDeleteState(enum.Enum):
+    """`RemotePartitionDeleteState`."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdPartition:
+    """A partition of a topic that may have been deleted and created again since."""
+
+    topic_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegmentId:
+    """Which remote segment: each try to copy one has another id."""
+
+    partition: TopicIdPartition
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SegmentFacts:
+    """What segments and their snapshots have alike.
+
+    Attributes:
+        start_offset, end_offset: of its records, both included.
+        max_timestamp_ms: the largest of its records.
+        event_timestamp_ms: when this was written.
+        segment_bytes: the size of its log.
+        leader_epochs: the epochs of its records, in their order, and the first offset of each.
+        custom_metadata: what the storage plugin wants to be kept; None where it wants nothing.
+        transaction_index_empty: whether no transaction index was copied, as there is nothing in it.
+    """
+
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    segment_bytes: int
+    leader_epochs: Mapping[int, int]
+    custom_metadata: bytes | None
+    state: SegmentState
+    transaction_index_empty: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegment(_SegmentFacts):
+    """A segment that is copied, or was: `RemoteLogSegmentMetadata`."""
+
+    segment: RemoteSegmentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegmentUpdate:
+    """A remote segment's new state: `RemoteLogSegmentMetadataUpdate`. The fields are those of `RemoteSegment`."""
+
+    segment: RemoteSegmentId
+    custom_metadata: bytes | None
+    state: SegmentState
+    event_timestamp_ms: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePartitionDelete:
+    """A partition whose remote segments are to be deleted: `RemotePartitionDeleteMetadata`."""
+
+    partition: TopicIdPartition
+    state: PartitionDeleteState
+    event_timestamp_ms: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegmentSnapshot(_SegmentFacts):
+    """A segment in a snapshot of a partition's metadata: `RemoteLogSegmentMetadataSnapshot`. No Kafka writes it."""
+
+    id: str
+
+
+RemoteLogMetadata: TypeAlias = RemoteSegment | RemoteSegmentUpdate | RemotePartitionDelete | RemoteSegmentSnapshot
+_State = TypeVar("_State", SegmentState, PartitionDeleteState)
+
+
+#: What Java says where `DumpLogSegments` takes the size of a value that is null.
+_NO_VALUE: Final = (
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
+    '"org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+
+
+def read_remote_log_metadata(value: bytes | None) -> tuple[FramedMessage, RemoteLogMetadata]:
+    """Read a record's value: the message, and what it says.
+
+    Raises:
+        UnreadableMessageError: Kafka throws, too.
+    """
+    if value is None:
+        raise UnreadableMessageError("bytes, not null", _NO_VALUE)
+    framed = read_framed(value, REMOTE_LOG_METADATA)
+    values = framed.values
+    match framed.message.name:
+        case "RemoteLogSegmentMetadataRecord":
+            return framed, _segment(values)
+        case "RemoteLogSegmentMetadataUpdateRecord":
+            return framed, _update(values)
+        case "RemotePartitionDeleteMetadataRecord":
+            return framed, _partition_delete(values)
+        case _:
+            return framed, _snapshot(values)
+
+
+def _segment(values: Values) -> RemoteSegment:
+    start_offset, end_offset = values["startOffset"], values["endOffset"]
+    if start_offset < 0:
+        raise UnreadableMessageError(
+            "a start offset from 0 on",
+            f"Unexpected start offset = {start_offset}. StartOffset for a remote segment cannot be negative",
+        )
+    if end_offset < start_offset:
+        raise UnreadableMessageError(
+            f"an end offset from {start_offset} on",
+            f"Unexpected end offset = {end_offset}. EndOffset for a remote segment cannot be less than startOffset = "
+            f"{start_offset}",
+        )
+    return RemoteSegment(
+        segment=_segment_id(values["remoteLogSegmentId"]),
+        leader_epochs=_leader_epochs(values),
+        state=_segment_state(values),
+        **_facts(values),
+    )
+
+
+def _snapshot(values: Values) -> RemoteSegmentSnapshot:
+    state = _segment_state(values)  # Kafka looks at it first
+    return RemoteSegmentSnapshot(
+        id=values["segmentId"], state=state, leader_epochs=_leader_epochs(values), **_facts(values)
+    )
+
+
+def _facts(values: Values) -> dict[str, Any]:
+    """What segments and their snapshots have alike."""
+    return {
+        "start_offset": values["startOffset"],
+        "end_offset": values["endOffset"],
+        "max_timestamp_ms": values["maxTimestampMs"],
+        "broker_id": values["brokerId"],
+        "event_timestamp_ms": values["eventTimestampMs"],
+        "segment_bytes": values["segmentSizeInBytes"],
+        "custom_metadata": values["customMetadata"],
+        "transaction_index_empty": values["txnIndexEmpty"],
+    }
+
+
+def _update(values: Values) -> RemoteSegmentUpdate:
+    return RemoteSegmentUpdate(
+        segment=_segment_id(values["remoteLogSegmentId"]),
+        custom_metadata=values["customMetadata"],
+        state=_segment_state(values),
+        event_timestamp_ms=values["eventTimestampMs"],
+        broker_id=values["brokerId"],
+    )
+
+
+def _partition_delete(values: Values) -> RemotePartitionDelete:
+    return RemotePartitionDelete(
+        partition=_partition(values["topicIdPartition"]),
+        state=_state(PartitionDeleteState, values["remotePartitionDeleteState"], None),
+        event_timestamp_ms=values["eventTimestampMs"],
+        broker_id=values["brokerId"],
+    )
+
+
+def _segment_id(values: Values) -> RemoteSegmentId:
+    return RemoteSegmentId(_partition(values["topicIdPartition"]), values["id"])
+
+
+def _partition(values: Values) -> TopicIdPartition:
+    return TopicIdPartition(values["id"], values["name"], values["partition"])
+
+
+def _leader_epochs(values: Values) -> dict[int, int]:
+    epochs = {entry["leaderEpoch"]: entry["offset"] for entry in values["segmentLeaderEpochs"]}
+    if not epochs:
+        raise UnreadableMessageError("one leader epoch or more", "segmentLeaderEpochs can not be null or empty")
+    return dict(sorted(epochs.items()))
+
+
+def _segment_state(values: Values) -> SegmentState:
+    return _state(SegmentState, values["remoteLogSegmentState"], "state can not be null")
+
+
+def _state(states: type[_State], number: int, message: str | None) -> _State:
+    try:
+        return states(number)
+    except ValueError:
+        raise UnreadableMessageError(f"a state from 0 to {len(states) - 1}, not {number}", message) from None
