@@ -5,7 +5,7 @@ Sources: `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -17,6 +17,7 @@ from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import lines_of
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+_EPOCH_LINE: Final = "<epoch> <start offset>"
 
 
 _Entry = TypeVar("_Entry")
@@ -87,13 +88,23 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
     """The entries of a `leader-epoch-checkpoint` as they stand there, and errors as `read_leader_epochs`."""
 
-    def entry(line: str) -> EpochEntry:
-        epoch, start_offset = map(int, line.split())
-        if epoch < 0 or start_offset < 0:
-            raise ValueError
-        return EpochEntry(epoch, start_offset)
+    return _read_checkpoint(path, _epoch_entry, _EPOCH_LINE)
 
-    return _read_checkpoint(path, entry, "<epoch> <start offset>")
+
+def parse_epoch_entries(content: bytes, name: str) -> list[EpochEntry]:
+    """The entries of a `leader-epoch-checkpoint` that is not a file here, and errors as `read_leader_epochs`.
+
+    Args:
+        name: of it, in errors.
+    """
+    return _parsed(content.decode(errors="replace").splitlines(), name, _epoch_entry, _EPOCH_LINE)
+
+
+def _epoch_entry(line: str) -> EpochEntry:
+    epoch, start_offset = map(int, line.split())
+    if epoch < 0 or start_offset < 0:
+        raise ValueError
+    return EpochEntry(epoch, start_offset)
 
 
 def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
@@ -106,6 +117,10 @@ def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: s
         lines = lines_of(path)
     except FileNotFoundError:
         return None
+    return _parsed(lines, path, entry, expected)
+
+
+def _parsed(lines: Sequence[str], path: Location | str, entry: Callable[[str], _Entry], expected: str) -> list[_Entry]:
     if not lines:
         return []
     if lines[0] != "0":

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kidxlib.errors import PublishError
 from kidxlib.storage.dir_fd import DIRECTORY, open_at, opened_below, read_at
-from kidxlib.storage.s3 import ObjectPath, ObjectStatus, is_object, open_object, read_object
+from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, is_object, open_object, read_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from kidxlib.storage.location import Location
-from kidxlib.storage.s3 import ObjectPath, ObjectStatus
+from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus
 
 
 @dataclass(frozen=True, slots=True)

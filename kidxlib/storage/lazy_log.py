@@ -12,7 +12,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.storage.log_bytes import CHUNK_BYTES, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.ranged_log import RANGE_BYTES
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 
 
 class LogFile:
@@ -61,11 +61,14 @@ class LogFile:
 
     @contextlib.contextmanager
     def read_sequentially(self) -> Iterator[LogBytes]:
-        """Itself, and while the context lasts an object is read by large ranges, as each costs a request."""
+        """Itself, and while the context lasts much of it is read at once; of an object most, as each range costs a
+        request.
+        """
         chunk_bytes = self._chunk_bytes
-        if is_object(self.path):
+        large = RANGE_BYTES if is_object(self.path) else CHUNK_BYTES
+        if chunk_bytes < large:
             self.close()
-            self._chunk_bytes = RANGE_BYTES
+            self._chunk_bytes = large
         try:
             yield self
         finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kidxlib.errors import UsageError
-from kidxlib.storage.s3 import SCHEME, ObjectPath, is_object
+from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
@@ -35,6 +35,16 @@ def files_in(directory: Location) -> dict[str, Location]:
     if isinstance(directory, ObjectPath):
         return {path.name: path for path in directory.iterdir() if path.listed is not None}
     return {entry.name: Path(entry.path) for entry in os.scandir(directory) if entry.is_file()}
+
+
+def entries_in(directory: Location) -> list[Location]:
+    """What lies right in a directory, in the order of names.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    entries: list[Location] = [*directory.iterdir()]
+    return sorted(entries, key=lambda entry: entry.name)
 
 
 def given_location(option: str, text: str) -> ObjectPath | None:

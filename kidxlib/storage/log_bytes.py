@@ -68,10 +68,14 @@ class WholeLog:
 
 
 class ChunkedLog:
-    """A log that is read piece by piece into one buffer, so that memory does not depend on its size."""
+    """A log that is read piece by piece into one buffer, so that memory does not depend on its size.
+
+    Attributes:
+        descriptor: of the file.
+    """
 
     def __init__(self, descriptor: int, size: int, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._size = size
         self._buffer = np.empty(min(chunk_bytes, size), np.uint8)
 
@@ -103,7 +107,7 @@ class ChunkedLog:
     def _fill(self, data: NDArray[np.uint8], position: int) -> None:
         filled = 0
         while filled < len(data):
-            count = os.preadv(self._descriptor, [data[filled:].data], position + filled)
+            count = os.preadv(self.descriptor, [data[filled:].data], position + filled)
             if count == 0:
                 raise LogChangedError(f"file ends at byte {position + filled}, it had {self._size} bytes when opened")
             filled += count

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import CheckpointError
 from kidxlib.format import segment_files, topic_partition
+from kidxlib.java import parse_integer
+from kidxlib.storage.java_properties import parse_properties
 from kidxlib.storage.location import Location
-from kidxlib.storage.small_files import lines_of
+from kidxlib.storage.small_files import lines_of, small_file
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -35,6 +39,49 @@ def read_topic_id(partition_directory: Location) -> str | None:
     if "topic_id" not in fields:
         raise CheckpointError(f"{path}: no line 'topic_id: …' in it, expected 'version: 0' and 'topic_id: <id>'")
     return fields["topic_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What a log dir's `meta.properties` says; None where it does not say it, or is not there.
+
+    Attributes:
+        node_id: of the node whose log dir it is.
+        cluster_id: of its cluster.
+    """
+
+    node_id: int | None
+    cluster_id: str | None
+
+
+def read_meta_properties(log_dir: Location) -> MetaProperties:
+    """Whose log dir it is.
+
+    Raises:
+        CheckpointError: the node's id is no number.
+        OSError: the file cannot be read.
+    """
+    path = log_dir / META_PROPERTIES
+    try:
+        found = parse_properties(small_file(path))
+    except FileNotFoundError:
+        return MetaProperties(None, None)
+    return MetaProperties(node_id_of(found, str(path)), found.get("cluster.id"))
+
+
+def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
+    """The id of a node, in `meta.properties` or in `server.properties`; None where it is not there.
+
+    Raises:
+        CheckpointError: it is no number.
+    """
+    text = properties.get("node.id", properties.get("broker.id"))
+    if text is None:
+        return None
+    node_id = parse_integer(text.strip(), 32)
+    if node_id is None:
+        raise CheckpointError(f"{where}: node.id={text}, expected a number")
+    return node_id
 
 
 def why_not_to_build_in(directory: Path) -> str | None:

@@ -45,14 +45,13 @@ class OpenedFile:
         chunk_bytes: int | None = None,
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
-        if not use_mmap:
-            return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
-        mapped = map_log(self._descriptor, wanted, access=access)
         if access is Access.SEQUENTIAL and 0 < wanted <= formats.SEGMENT_BYTES_MAX:  # no more is ever read
-            cached = CachedPages(mapped.window(0)[1])
+            cached = CachedPages(map_log(self._descriptor, wanted).window(0)[1])
             if cached.share() < _IN_MEMORY:
                 return self._cold(cached, wanted)
-        return mapped
+        if not use_mmap:
+            return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
+        return map_log(self._descriptor, wanted, access=access)
 
     def _cold(self, cached: CachedPages, size: int) -> LogBytes:
         drop_behind = DropBehind(self._descriptor, cached.all())

@@ -10,9 +10,9 @@ from typing import Protocol
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_file import OpenedFile, open_log
-from kidxlib.storage.opened_object import OpenedObject
 from kidxlib.storage.ranged_log import Reads
-from kidxlib.storage.s3 import ObjectPath, is_object
+from kidxlib.storage.store.opened_object import OpenedObject
+from kidxlib.storage.store.s3 import ObjectPath, is_object
 
 
 class OpenedLog(Protocol):

@@ -4,7 +4,8 @@ A reader of a final name sees the old file or the new one, whole, at any moment 
 system and not by file, because one `syncfs` for 300 staged files costs less than one `fsync`.
 
 In an object store nothing can be renamed, and a written object appears as a whole: there a file is staged in memory,
-and put under its final name with one request.
+and put under its final name with one request. Many requests are on their way at the same time; files of one segment
+are put one after the other.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import enum
 import os
 import stat
 import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -21,7 +24,8 @@ from typing import Final, Self
 from kidxlib.errors import PublishError
 from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, open_below, read_at, why_not_opened
 from kidxlib.storage.directory import Directory, object_at, opened_directory
-from kidxlib.storage.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
+from kidxlib.storage.store.at_once import AT_ONCE
+from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
 
 STAGING_PREFIX: Final = ".kidx-"
 STAGING_SUFFIX: Final = ".tmp"
@@ -51,12 +55,38 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A staged file; in an object store there is no staging name."""
+    """A staged file of a disk."""
 
     directory: Directory
     name: str
-    staging_name: str | None
+    staging_name: str
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A staged object, and whether the same bytes are there already."""
+
+    path: ObjectPath
+    content: bytes
+    is_there: Future[bool]
+
+    def put(self) -> None:
+        """
+        Raises:
+            PublishError: it cannot be compared or written.
+        """
+        try:
+            if not self.is_there.result():
+                put_object(self.path, self.content)
+        except OSError as error:
+            raise _not_written(self.path, error) from error
+
+    def outcome(self) -> Published:
+        try:
+            return Published.UNCHANGED if self.is_there.result() else Published.WRITTEN
+        except OSError as error:
+            raise _not_written(self.path, error) from error
 
 
 class Publisher:
@@ -71,7 +101,9 @@ class Publisher:
         self._roots: dict[str, int] = {}
         self._opened: tuple[Directory, int] | None = None
         self._staged: list[_Staged] = []
+        self._objects: list[_Object] = []
         self._staged_bytes = 0
+        self._threads = ThreadPoolExecutor(AT_ONCE, "publisher")
 
     def __enter__(self) -> Self:
         return self
@@ -79,10 +111,10 @@ class Publisher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._threads.shutdown(cancel_futures=True)
         for staged in self._staged:
-            if staged.staging_name is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(staged.staging_name, dir_fd=self._open(staged.directory))
+            with contextlib.suppress(OSError):
+                os.unlink(staged.staging_name, dir_fd=self._open(staged.directory))
         self._close()
         for descriptor in self._roots.values():
             os.close(descriptor)
@@ -90,7 +122,7 @@ class Publisher:
     @property
     def staged_files(self) -> int:
         """Files staged and not yet committed."""
-        return len(self._staged)
+        return len(self._staged) + len(self._objects)
 
     @property
     def staged_bytes(self) -> int:
@@ -106,23 +138,31 @@ class Publisher:
         Raises:
             PublishError: the directory cannot be made or written, the disk is full, or the owner cannot be given.
         """
+        return self.begin_staging(directory, name, content, owner)()
+
+    def begin_staging(
+        self, directory: Directory, name: str, content: bytes, owner: Owner | None = None
+    ) -> Callable[[], Published]:
+        """Stage a file without waiting for an object store. Arguments and errors are those of `stage`.
+
+        Returns:
+            What `stage` returns and raises, called without waiting after `commit`.
+        """
+        self._staged_bytes += len(content)
+        if (path := object_at(directory, name)) is not None:
+            self._objects.append(_Object(path, content, self._threads.submit(_holds, path, content)))
+            return self._objects[-1].outcome
         try:
-            if (path := object_at(directory, name)) is not None:
-                if _holds(path, content):
-                    return Published.UNCHANGED
-                self._staged.append(_Staged(directory, name, None, content))
-                self._staged_bytes += len(content)
-                return Published.WRITTEN
             descriptor = self._open(directory)
             if read_at(descriptor, name, len(content) + 1) == content:
-                return Published.UNCHANGED
+                self._staged_bytes -= len(content)
+                return lambda: Published.UNCHANGED
             staging_name = f"{STAGING_PREFIX}{self._attempt}-{name}{STAGING_SUFFIX}"
             self._staged.append(_Staged(directory, name, staging_name, content))
-            self._staged_bytes += len(content)
             _write(descriptor, staging_name, content, owner)
         except OSError as error:
-            raise _not_written(directory, name, error) from error
-        return Published.WRITTEN
+            raise _not_written(f"{directory}/{name}", error) from error
+        return lambda: Published.WRITTEN
 
     def remove(self, directory: Directory, name: str) -> None:
         """Remove a file of ours, if it is there.
@@ -140,34 +180,39 @@ class Publisher:
             raise PublishError(f"{directory}/{name}: not removed: {error.strerror}") from error
 
     def commit(self) -> None:
-        """Put everything staged under its final name, durably, in the order in which it was staged.
+        """Put everything staged under its final name, durably: on a disk in the order in which it was staged, in an
+        object store the files of one segment.
 
         Raises:
             PublishError: a staged file did not read back as it was written, or a flush or rename failed.
         """
-        if not self._staged:
-            return
+        if self._staged:
+            self._commit_files()
+        segments: dict[ObjectPath, list[_Object]] = {}
+        for each in self._objects:
+            segments.setdefault(each.path.parent / each.path.name.partition(".")[0], []).append(each)
+        for put in [self._threads.submit(_put_objects, objects) for objects in segments.values()]:
+            put.result()
+        self._objects.clear()
+        self._staged_bytes = 0
+
+    def _commit_files(self) -> None:
         staged = self._staged[0]
         try:
             self._flush()
             for staged in self._staged:
-                if staged.staging_name is not None:
-                    self._check(staged, staged.staging_name)
+                self._check(staged)
             for staged in self._staged:
-                if staged.staging_name is not None:
-                    directory = self._open(staged.directory)
-                    os.replace(staged.staging_name, staged.name, src_dir_fd=directory, dst_dir_fd=directory)
-                elif (path := object_at(staged.directory, staged.name)) is not None:
-                    put_object(path, staged.content)
+                directory = self._open(staged.directory)
+                os.replace(staged.staging_name, staged.name, src_dir_fd=directory, dst_dir_fd=directory)
             self._flush()
         except OSError as error:
-            raise _not_written(staged.directory, staged.name, error) from error
+            raise _not_written(f"{staged.directory}/{staged.name}", error) from error
         self._staged.clear()
-        self._staged_bytes = 0
         self._close()
 
-    def _check(self, staged: _Staged, staging_name: str) -> None:
-        if read_at(self._open(staged.directory), staging_name, len(staged.content) + 1) != staged.content:
+    def _check(self, staged: _Staged) -> None:
+        if read_at(self._open(staged.directory), staged.staging_name, len(staged.content) + 1) != staged.content:
             raise PublishError(
                 f"{staged.directory}/{staged.name}: the staged file does not read back as it was written "
                 f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
@@ -209,13 +254,16 @@ def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX
         prefix: how the names of those begin that may go.
 
     Returns:
-        How many were removed; none where the directory does not exist or cannot be opened.
+        How many were removed; none where the directory does not exist, or cannot be opened or listed.
     """
     removed = 0
     if is_object(directory.root):
         return removed  # there is no staging file
     with opened_directory(directory) as descriptor:
-        for name in [] if descriptor is None else os.listdir(descriptor):
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = [] if descriptor is None else os.listdir(descriptor)
+        for name in names:
             if not is_staging(name) or not name.startswith(prefix):
                 continue
             # Gone meanwhile, or not ours to remove: publishing will say what is wrong.
@@ -235,8 +283,13 @@ def _holds(path: ObjectPath, content: bytes) -> bool:
         return False
 
 
-def _not_written(directory: Directory, name: str, error: OSError) -> PublishError:
-    return PublishError(f"{directory}/{name}: not written: {why_not_opened(error)}; what stood there is untouched")
+def _put_objects(objects: Iterable[_Object]) -> None:
+    for each in objects:
+        each.put()
+
+
+def _not_written(path: str | ObjectPath, error: OSError) -> PublishError:
+    return PublishError(f"{path}: not written: {why_not_opened(error)}; what stood there is untouched")
 
 
 def _write(directory: int, name: str, content: bytes, owner: Owner | None) -> None:

@@ -20,6 +20,10 @@ RANGES_AHEAD: Final = 4
 #: What is left of a range when the next one is looked at: less than a batch. Kafka's are 1 MiB at most by default.
 _SPACE_BYTES: Final = 1024 * 1024 + 4096
 
+#: What is held of a log that is read from end to end, and of several small ones that are read at the same time: the
+#: range that is looked at, and those under way.
+OBJECT_BYTES_MAX: Final = (RANGES_AHEAD + 1) * (RANGE_BYTES + _SPACE_BYTES)
+
 
 @dataclass(slots=True)
 class Reads:

@@ -13,7 +13,7 @@ from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import DELETED_SUFFIX
 from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, is_taken, opened_below, why_not_opened
 from kidxlib.storage.directory import Directory, FileStatus, listed_objects
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 
 
 class Remover:

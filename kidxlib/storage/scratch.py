@@ -1,29 +1,18 @@
-"""Files of a run that go with it: what was found in segments, until it is recorded."""
+"""Where rows wait until they are recorded, and what is said where they cannot be written."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from kidxlib.errors import KidxError
 
 
-@contextlib.contextmanager
-def scratch_directory() -> Iterator[Path]:
-    """A new directory in `TMPDIR`, or /tmp, that goes at the end.
-
-    Raises:
-        KidxError: it cannot be made.
-    """
-    # Not where else Python would look: in the current directory, which may be a broker's log dir.
-    place = Path(os.environ.get("TMPDIR") or "/tmp")
-    with contextlib.ExitStack() as stack:
-        with writing_in(place):
-            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="kidx-", dir=place))
-        yield Path(directory)
+def temporary_place() -> Path:
+    """`TMPDIR`, or /tmp; not where else Python would look: in the current directory, perhaps a broker's log dir."""
+    return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
 @contextlib.contextmanager

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_left
+from pathlib import Path
+from typing import BinaryIO
 
 from kidxlib.storage.location import Location
-from kidxlib.storage.s3 import ObjectPath
+from kidxlib.storage.store.s3 import ObjectPath
 
 
 def lines_of(path: Location) -> list[str]:
@@ -22,9 +25,32 @@ def small_file(path: Location) -> bytes:
     """
     if isinstance(path, ObjectPath):
         return path.read_bytes()
+    with _opened(path) as file:
+        return file.read()
+
+
+def filled_file(path: Location, entry_bytes: int) -> bytes:
+    """The entries of a small regular file or object, without the room for more that a broker keeps at the end of an
+    active segment's index: 10 MiB of zeros, which are not read. No entry of the file is all zeros.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    if isinstance(path, ObjectPath):
+        return path.read_bytes()
+    with _opened(path) as file:
+        descriptor, empty = file.fileno(), bytes(entry_bytes)
+        count = bisect_left(
+            range(os.fstat(descriptor).st_size // entry_bytes),
+            True,
+            key=lambda number: os.pread(descriptor, entry_bytes, number * entry_bytes) in (empty, b""),
+        )
+        return file.read(count * entry_bytes)
+
+
+def _opened(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    with open(descriptor, "rb") as file:
-        return file.read()
+    return open(descriptor, "rb")

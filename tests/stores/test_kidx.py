@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kidxlib.lookup.checked_segment import WINDOW_BYTES
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.support.logs import golden
-from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.object_store import BUCKET, Fault, ObjectStore
 
 
 @pytest.fixture
@@ -53,6 +56,44 @@ def test_build_repair_audit_and_seek(store: ObjectStore, url: str, tmp_path: Pat
     )
 
 
+def test_requests_are_counted(store: ObjectStore, url: str, tmp_path: Path) -> None:
+    """Those of the command and of its workers, as the server has seen them; and those that were made again."""
+    places = ("--source", f"s={url}", "--index-dir", f"s3://{BUCKET}/kidx/index", "--catalog", tmp_path / "catalog")
+    line, metrics = tmp_path / "line.json", tmp_path / "build.prom"
+    for arguments in (("--snapshots", "--epochs"), ("--plan-on-executors", "--rebuild"), ("--plan-on-executors",)):
+        store.requests.clear()
+        built = kidx("build", *places, *arguments, "--json", "--json-line", line, "--metrics-file", metrics)
+        assert built.code == 0, built
+        told = json.loads(line.read_text().splitlines()[-1])["requests"]
+        assert Requests(**built.json["requests"]) == Requests(**told) == store.made() != Requests()
+        assert f'kidx_run_requests{{job="build_index",kind="head"}} {told["head"]}.0' in metrics.read_text()
+    store.disturb(7, Fault.SLOW_DOWN)
+    again = kidx("build", url, "--index-dir", f"s3://{BUCKET}/kidx/index")
+    assert re.search(r"^requests:    [0-9]+ LIST, [0-9]+ HEAD, [0-9]+ GET, [0-9]+ tried again$", again.out, re.M), again
+    store.before = None
+    assert kidx("build", url, "--index-dir", tmp_path / "index", "--json").json["requests"]["put"] == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--plan-on-executors",)], ids=["by the command", "by workers"])
+def test_a_dry_run_says_what_a_build_costs(
+    arguments: tuple[str, ...], store: ObjectStore, url: str, tmp_path: Path
+) -> None:
+    """What the build then asks, which besides looks for the checkpoint files of the log dir, and writes transaction
+    indexes.
+    """
+    places = ("--source", f"s={url}", "--index-dir", f"s3://{BUCKET}/kidx/index", "--catalog", tmp_path / "catalog")
+    for read in (True, False):
+        told = kidx("build", *places, *arguments, "--dry-run", "--json").json["cost"]
+        said = kidx("build", *places, *arguments, "--dry-run").out
+        built = kidx("build", *places, *arguments, "--json").json
+        more = Requests(**built["requests"]) - Requests(**told["requests"])
+        transaction_indexes = [name for name in store.contents("kidx/index") if name.endswith(".txnindex") and read]
+        assert more == Requests(list=1, head=5 + len(transaction_indexes), put=len(transaction_indexes))
+        assert told["read_bytes"] == built["log_bytes"]
+        assert re.search(r"^requests:  at least [0-9]+ LIST, [0-9]+ HEAD, [0-9]+ GET; [0-9.]+ \w+ to read", said, re.M)
+        assert (f"; {told['requests']['put']} PUT for index files, if all differ" in said) is read
+
+
 def _closed_port() -> int:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -78,5 +119,5 @@ def test_what_cannot_be_done_is_one_line(store: ObjectStore, url: str, monkeypat
         assert "another" not in _refused(("build", url, *in_bucket), url, "ACCESS_DENIED")
     with monkeypatch.context() as wrong:
         wrong.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
-        _refused(("build", url, *in_bucket), url, "NETWORK_CONNECTION")
+        _refused(("build", url, *in_bucket), url, "NETWORK_CONNECTION", "asked 3 times: is AWS_ENDPOINT_URL right")
     assert store.contents("kidx/index") == {}

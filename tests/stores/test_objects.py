@@ -15,12 +15,13 @@ from kidxlib.build.results import BuiltSegment
 from kidxlib.build.segments import build
 from kidxlib.build.source import source_at
 from kidxlib.build.tasks import BuildTask
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Published
-from kidxlib.storage.s3 import ObjectPath
+from kidxlib.storage.store.at_once import AT_ONCE
+from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.options.sources import parse_topics
 from tests.faults.trees import indexes, small_log
 from tests.support.compaction import applied, built, planned, to_interval
@@ -33,7 +34,9 @@ _DAMAGED_AND_SOUND: Final = golden.DATA / "logs"
 
 def _tasks(source: Location | str, index_dir: Location) -> list[BuildTask]:
     target = Target(index_dir=index_dir, by_source=False)
-    plan = find_segments([source_at(str(source), "it")], parse_topics(".*"), target, lambda _: RecoverOptions())
+    plan = find_segments(
+        [source_at(str(source), "it")], parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions())
+    )
     return plan.build_tasks(publish_truncated=True)
 
 
@@ -80,6 +83,22 @@ def test_a_build_of_objects_is_a_build_of_files(store: ObjectStore, tmp_path: Pa
         assert segment.reads.read_bytes == sum(each.sent for each in of_log) == segment.version.size
     written = [each.key for each in store.counted("PUT", "POST", prefix=f"{prefix}/index")]
     assert sorted(written) == sorted(f"{prefix}/index/{name}" for name in store.contents(f"{prefix}/index"))
+
+
+def _is_of_log(method: str, asked_how: str, key: str) -> bool:
+    return asked_how == method and key.endswith(".log")
+
+
+def test_small_logs_are_read_at_once(store: ObjectStore) -> None:
+    """Each is opened, read and looked at again while others are."""
+    for base_offset in range(0, 40 * AT_ONCE, 40):
+        store.put(f"at-once/logs/topic-0/{base_offset:020}.log", small_log(base_offset=base_offset))
+    tasks = _tasks(f"s3://{BUCKET}/at-once/logs", ObjectPath(f"{BUCKET}/at-once/index"))
+    for method in ("HEAD", "GET"):
+        store.gather(AT_ONCE, partial(_is_of_log, method))
+        found = list(build(tasks, use_mmap=True))
+        assert [each.task for each in found] == tasks
+        assert {each.end.status for each in found} == {Status.OK}
 
 
 def test_what_is_there_already_is_left_alone_and_what_is_not_is_replaced(store: ObjectStore) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import http.client
+import itertools
 import shutil
 import socket
+import struct
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from pyarrow.fs import FileSelector, FileType, S3FileSystem
 
+from kidxlib.storage.store.requests import Requests
 from tests.faults.processes import end_gently, while_it_runs
 
 BUCKET: Final = "archive"
@@ -37,6 +42,25 @@ _LOGBACK: Final = """
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
+
+
+_SLOW_DOWN: Final = (
+    b'<?xml version="1.0" encoding="UTF-8"?>'
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+#: Nothing that is waited for takes as long.
+_GATHERED_SECONDS: Final = 60.0
+_CLOSES_WITH_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Fault(enum.Enum):
+    """What may become of a request on its way."""
+
+    SLOW_DOWN = enum.auto()  # it is answered 503, as S3 does, and goes no further
+    RESET = enum.auto()  # the connection is reset, and it goes no further
+    CUT = enum.auto()  # the connection is reset amid the answer's body
+    LOST = enum.auto()  # it is done, and the connection is reset in the place of an answer
+    DONE_AND_FAILED = enum.auto()  # it is done, and answered 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +84,44 @@ class ObjectStore:
         endpoint: of the gate.
         requests: that came through it since they were last cleared.
         before: called with each request's method and key before it goes on, and may do to the objects what it likes;
-            the status that it returns, if any, is the answer.
+            the status that it returns, if any, is the answer, or the fault becomes of it.
+        objects: where the server keeps them.
     """
 
     endpoint: str
     files: S3FileSystem
+    objects: Path
     requests: list[Request] = field(default_factory=list)
-    before: Callable[[str, str], int | None] | None = None
+    before: Callable[[str, str], int | Fault | None] | None = None
+
+    def disturb(self, every: int, *faults: Fault | int, method: str = "", key: str = "") -> None:
+        """Let faults or answers become of each so many-th request of a method that has a text in its key, in turn."""
+        lock, number, coming = threading.Lock(), itertools.count(1), itertools.cycle(faults)
+
+        def before(asked_how: str, asked: str) -> Fault | int | None:
+            if method not in ("", asked_how) or key not in asked:
+                return None
+            with lock:
+                return next(coming) if next(number) % every == 0 else None
+
+        self.before = before
+
+    def gather(self, count: int, which: Callable[[str, str], bool]) -> None:
+        """Answer none of some requests before so many of them are on their way, and refuse them where they never are.
+
+        Args:
+            which: the requests, by method and key.
+        """
+        coming, enough = itertools.count(1), threading.Event()
+
+        def before(method: str, key: str) -> int | None:
+            if not which(method, key):
+                return None
+            if next(coming) == count:
+                enough.set()
+            return None if enough.wait(_GATHERED_SECONDS) else 403
+
+        self.before = before
 
     def upload(self, directory: Path, prefix: str) -> str:
         """Put a directory's files below a prefix, and give its URL."""
@@ -91,6 +146,13 @@ class ObjectStore:
                 with self.files.open_input_stream(info.path, compression=None) as stream:
                     contents[info.path.removeprefix(f"{BUCKET}/{prefix}/")] = bytes(stream.read())
         return contents
+
+    def made(self) -> Requests:
+        """The requests so far, by kind as kidx counts them; none of them was disturbed."""
+        kinds = {"POST": "put"}
+        return Requests(
+            **Counter("list" if not each.key else kinds.get(each.method, each.method.lower()) for each in self.requests)
+        )
 
     def counted(self, *methods: str, prefix: str = "") -> list[Request]:
         """The requests so far of these methods below a prefix."""
@@ -134,9 +196,9 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
             region=CREDENTIALS["AWS_REGION"],
             endpoint_override=f"http://127.0.0.1:{port}",
         )
-        with _gate(port) as (gate, endpoint):
-            store = ObjectStore(endpoint, files)
-            gate.store = store
+        with gate(port) as (passing, endpoint):
+            store = ObjectStore(endpoint, files, directory / "objects" / BUCKET)
+            passing.store = store
             yield store
     finally:
         end_gently(process)
@@ -144,6 +206,7 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
 
 class _Gate(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # of connections that come at the same time none is dropped, to be tried a second later
     store: ObjectStore
 
     def __init__(self, port: int) -> None:
@@ -168,12 +231,14 @@ class _Passing(BaseHTTPRequestHandler):
         is_chunked = self.headers.get("Transfer-Encoding") == "chunked"
         body = self._chunks() if is_chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
         key = unquote(urlsplit(self.path).path).removeprefix(f"/{BUCKET}").lstrip("/")
-        status = None if store.before is None else store.before(self.command, key)
-        if status is not None:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        fault = None if store.before is None else store.before(self.command, key)
+        if fault is Fault.SLOW_DOWN or isinstance(fault, int):
             store.requests.append(Request(self.command, key, 0))
+            self._answer(503 if fault is Fault.SLOW_DOWN else fault, _SLOW_DOWN if fault is Fault.SLOW_DOWN else b"")
+            return
+        if fault is Fault.RESET:
+            store.requests.append(Request(self.command, key, 0))
+            self._reset()
             return
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.server.server_at)) as server:
             server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -186,6 +251,12 @@ class _Passing(BaseHTTPRequestHandler):
             headers = answer.getheaders()
         # Before the answer: who has it may ask at once what was counted.
         store.requests.append(Request(self.command, key, len(content)))
+        if fault is Fault.LOST:
+            self._reset()
+            return
+        if fault is Fault.DONE_AND_FAILED:
+            self._answer(500)
+            return
         self.send_response_only(answer.status, answer.reason)
         for name, value in headers:
             if name.lower() not in ("transfer-encoding", "connection", "content-length"):
@@ -193,7 +264,25 @@ class _Passing(BaseHTTPRequestHandler):
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
         self.send_header("Content-Length", length or str(len(content)))
         self.end_headers()
+        if fault is Fault.CUT:
+            self.wfile.write(content[: len(content) // 2])
+            self._reset()
+            return
         self.wfile.write(content)
+
+    def _answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _reset(self) -> None:
+        """End the connection at once, so that the client sees it reset."""
+        self.wfile.flush()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSES_WITH_RESET)
+        self.connection.close()  # else it is shut down first, which is a proper end
+        self.close_connection = True
 
     def _chunks(self) -> bytes:
         body = b""
@@ -207,14 +296,14 @@ class _Passing(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def _gate(port: int) -> Iterator[tuple[_Gate, str]]:
-    with _Gate(port) as gate:
-        thread = threading.Thread(target=gate.serve_forever, daemon=True)
+def gate(port: int) -> Iterator[tuple[_Gate, str]]:
+    with _Gate(port) as passing:
+        thread = threading.Thread(target=passing.serve_forever, daemon=True)
         thread.start()
         try:
-            yield gate, f"http://127.0.0.1:{gate.server_address[1]}"
+            yield passing, f"http://127.0.0.1:{passing.server_address[1]}"
         finally:
-            gate.shutdown()
+            passing.shutdown()
             thread.join()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import as_location, files_in, given_location, is_directory, is_inside, location
-from kidxlib.storage.s3 import ObjectPath, ObjectStatus
+from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus
 
 
 @pytest.mark.parametrize(

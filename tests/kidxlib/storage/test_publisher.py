@@ -11,7 +11,9 @@ import pytest
 from kidxlib.errors import PublishError
 from kidxlib.storage.directory import Directory, read_end, read_file
 from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, is_staging, sweep
+from kidxlib.storage.store.at_once import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
+from tests.support.unlistable import unlistable_directory
 
 
 def test_an_error_publishes_nothing_and_a_write_that_fails_leaves_what_was_there(store: ObjectStore) -> None:
@@ -48,6 +50,33 @@ def test_large_and_empty_files_are_whole_objects_too(store: ObjectStore) -> None
         b"",
         contents[str(11 << 20)][-8:],
     )
+
+
+def test_objects_are_compared_and_put_at_once_those_of_a_segment_in_order(store: ObjectStore) -> None:
+    """The offset index of a segment is never there without its time index, also where that cannot be written."""
+    directory = Directory(f"s3://{BUCKET}/many.topics", "my.topic-0")
+    names = [f"{number}{suffix}" for number in range(AT_ONCE) for suffix in (".timeindex", ".index")]
+    with Publisher() as publisher:
+        store.gather(AT_ONCE, lambda method, key: method == "HEAD")
+        outcomes = [publisher.begin_staging(directory, name, name.encode()) for name in names]
+        assert (publisher.staged_files, publisher.staged_bytes) == (len(names), sum(map(len, names)))
+        assert [outcome() for outcome in outcomes] == [Published.WRITTEN] * len(names)
+        store.gather(AT_ONCE, lambda method, key: method == "PUT" and key.endswith(".timeindex"))
+        store.requests.clear()
+        publisher.commit()
+        put = [each.key.rpartition("/")[2] for each in store.counted("PUT")]
+        assert sorted(put) == sorted(names)
+        assert all(put.index(f"{number}.timeindex") < put.index(f"{number}.index") for number in range(AT_ONCE))
+
+        store.before = lambda method, key: 403 if method == "PUT" and key.endswith("/3.timeindex") else None
+        outcomes = [publisher.begin_staging(directory, name, b"other") for name in names[:10]]
+        with pytest.raises(
+            PublishError, match=r"my.topic-0/3.timeindex: not written: .*; what stood there is untouched"
+        ):
+            publisher.commit()
+    found = store.contents("many.topics/my.topic-0")
+    assert (found["3.timeindex"], found["3.index"]) == (b"3.timeindex", b"3.index")
+    assert all(found[name] in (name.encode(), b"other") for name in names)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -134,3 +163,5 @@ def test_only_old_staging_files_are_swept(place: Directory) -> None:
     assert sweep(place, 2 * 10**9) == 1
     assert set(names) - set(contents(directory)) == {f"{STAGING_PREFIX}1-a{STAGING_SUFFIX}"}
     assert sweep(Directory(place.root, "not there"), 2 * 10**9) == 0
+    with unlistable_directory() as directory:
+        assert sweep(Directory(str(directory.parent), directory.name), 2 * 10**9) == 0

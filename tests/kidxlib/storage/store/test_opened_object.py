@@ -22,3 +22,12 @@ def test_a_range_behind_the_end_of_what_is_there_by_now_is_a_change(store: Objec
                 read()
         with pytest.raises(LogChangedError, match="1000 bytes before the scan, 1 after; the object was replaced"):
             opened.ensure_unchanged()
+
+
+def test_an_object_without_an_etag_is_read_by_its_size_and_time(store: ObjectStore) -> None:
+    """Some stores have none of what was put below them as a file."""
+    (store.objects / "no-etag").mkdir()
+    (store.objects / "no-etag" / "log").write_bytes(b"1234")
+    with opened_log(f"s3://{BUCKET}/no-etag/log") as opened:
+        assert bytes(opened.log(use_mmap=False).read(0, 4)) == b"1234"
+        opened.ensure_unchanged()

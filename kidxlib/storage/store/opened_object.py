@@ -10,7 +10,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.log_bytes import CHUNK_BYTES, Access, LogBytes
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD, RangedLog, Reads
-from kidxlib.storage.s3 import ObjectPath, open_object, read_object_into
+from kidxlib.storage.store.s3 import ObjectPath, open_object, read_object_into
 
 
 class OpenedObject:

@@ -1,0 +1,90 @@
+"""Whether a copy of a segment's log in an object store is as it was uploaded: what a HEAD says of the object, compared
+with what the catalog says of the log. No byte of either is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kidxlib.storage.store.heads import Asked, ObjectHead
+
+_64_BITS: Final = 2**64
+
+
+class CopyVerdict(StrEnum):
+    """What is said of a copy."""
+
+    AS_UPLOADED = "as-uploaded"
+    DIFFERS = "differs"
+    OTHER_SIZE = "other-size"
+    MISSING = "missing"
+    REFUSED = "refused"
+    COMPOSITE = "composite"
+    NO_CHECKSUM = "no-checksum"
+    NO_FACT = "no-fact"
+
+
+#: Problems; and what is no problem, and says nothing for the copy either.
+PROBLEMS: Final = (CopyVerdict.DIFFERS, CopyVerdict.OTHER_SIZE, CopyVerdict.MISSING, CopyVerdict.REFUSED)
+NOT_COMPARABLE: Final = (CopyVerdict.COMPOSITE, CopyVerdict.NO_CHECKSUM, CopyVerdict.NO_FACT)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLog:
+    """What the catalog says of a log, in its columns of these names; None where it does not know."""
+
+    log_bytes: int | None
+    log_crc32c: int | None
+    log_crc64nvme: int | None
+
+
+def judge_copy(known: KnownLog, asked: Asked) -> tuple[CopyVerdict, str]:
+    """What is to be said of a copy, and why.
+
+    An object is as uploaded if it has the log's size, and a checksum of its whole is the log's. Any that is another
+    one's is enough for it to differ.
+    """
+    if asked.refused is not None:
+        return CopyVerdict.REFUSED, asked.refused
+    if asked.head is None:
+        return CopyVerdict.MISSING, "no such object"
+    head = asked.head
+    if known.log_bytes is None:
+        return CopyVerdict.NO_FACT, "the log could not be read when it was built"
+    if head.size != known.log_bytes:
+        return CopyVerdict.OTHER_SIZE, f"the log has {known.log_bytes:,} bytes, the object {head.size:,}"
+    return _by_checksums(known, head)
+
+
+def _by_checksums(known: KnownLog, head: ObjectHead) -> tuple[CopyVerdict, str]:
+    crc64nvme = None if known.log_crc64nvme is None else known.log_crc64nvme % _64_BITS
+    of_object = [
+        (name, in_catalog, in_store, digits)
+        for name, in_catalog, in_store, digits in (
+            ("CRC-32C", known.log_crc32c, head.crc32c, 8),
+            ("CRC-64/NVME", crc64nvme, head.crc64nvme, 16),
+        )
+        if in_store is not None
+    ]
+    both = [each for each in of_object if each[1] is not None]
+    for name, in_catalog, in_store, digits in both:
+        if in_catalog != in_store:
+            return (
+                CopyVerdict.DIFFERS,
+                f"{name} of the log is {in_catalog:0{digits}x}, of the object {in_store:0{digits}x}",
+            )
+    if both:
+        return CopyVerdict.AS_UPLOADED, ""
+    if of_object:
+        names = " and ".join(name for name, *_ in of_object)
+        return (
+            CopyVerdict.NO_FACT,
+            f"the object has {names}, and the catalog not; a build with --fill-facts computes it",
+        )
+    if head.composite:
+        names = " and ".join(head.composite)
+        return CopyVerdict.COMPOSITE, f"its {names} is of the checksums of its parts, and not comparable"
+    others = f"; it has {' and '.join(head.others)}" if head.others else ""
+    return CopyVerdict.NO_CHECKSUM, f"the object has neither CRC-32C nor CRC-64/NVME{others}"

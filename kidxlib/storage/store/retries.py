@@ -1,0 +1,121 @@
+"""Requests that are made again: the store is asked for too much, fails for a moment, or a connection ends."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, TypeVar
+
+from kidxlib.storage.store.requests import count_again
+
+_T = TypeVar("_T")
+
+#: Tries of one request, with 23 to 46 seconds between the first and the last: S3 answers 503 for as long as it takes
+#: to spread a prefix that is asked for much over more of its machines.
+TRIES: Final = 10
+#: Tries to reach a store that a user has just named: it may be the wrong name.
+TRIES_TO_REACH: Final = 3
+_PAUSE_FIRST_SECONDS: Final = 0.1
+_PAUSE_MAX_SECONDS: Final = 20.0
+
+#: As Arrow says what the store has answered, or why it has not.
+_ANSWER: Final = re.compile(
+    r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during \w+ operation:(?: curlCode: (?P<curl>\d+),)?"
+)
+
+
+class NotNow(Enum):
+    """Why there is no answer now, and what to do where there is none for long."""
+
+    THROTTLED = "the store is asked for too much: run the same command again later, or with fewer processes"
+    FAILED = "the store fails: run the same command again when it is well"
+    DROPPED = "the connection ended each time: run the same command again when the network is well"
+    UNREACHED = "is AWS_ENDPOINT_URL right, and can this machine reach it? Then run the same command again"
+
+
+_CODES: Final = {
+    "SLOW_DOWN": NotNow.THROTTLED,
+    "SERVICE_UNAVAILABLE": NotNow.THROTTLED,
+    "THROTTLING": NotNow.THROTTLED,
+    "INTERNAL_FAILURE": NotNow.FAILED,
+    "REQUEST_TIMEOUT": NotNow.DROPPED,
+    "NETWORK_CONNECTION": NotNow.DROPPED,
+}
+#: By the status of an answer: of those without a body, as to HEAD, no client knows more.
+STATUSES: Final = {
+    "429": NotNow.THROTTLED,
+    "500": NotNow.FAILED,
+    "502": NotNow.FAILED,
+    "503": NotNow.THROTTLED,
+    "504": NotNow.FAILED,
+}
+#: No name server knows the host, or nothing listens there.
+_UNREACHED: Final = ("6", "7")
+
+
+def answer_of(
+    request: Callable[[], _T],
+    *,
+    tries_to_reach: int = TRIES,
+    why_not_now: Callable[[OSError], NotNow | None] | None = None,
+) -> _T:
+    """What a store answers to a request, which is made again until it is answered, with pauses that grow.
+
+    Args:
+        request: may be made twice: what it did before its answer was lost, it does once more.
+        tries_to_reach: as often it is made where the store is not reached at all.
+        why_not_now: says of an error why there is no answer now; None where the answer would be the same the next time.
+            By default as Arrow's client says it.
+
+    Raises:
+        OSError: the answer would be the same the next time; or there was none in `TRIES` tries.
+    """
+    tries = 1
+    while True:
+        try:
+            return request()
+        except OSError as error:
+            why = (why_not_now or _why_not_now)(error)
+            if why is None or tries >= (tries_to_reach if why is NotNow.UNREACHED else TRIES):
+                raise _given_up(error, why, tries) from error
+        time.sleep(_pause_seconds(tries))
+        count_again()
+        tries += 1
+
+
+def answer_in_parts(request: Callable[[], _T]) -> _T:
+    """What a store answers to a call of a client that makes many requests, and each of them `TRIES` times itself.
+
+    Raises:
+        OSError: one was answered with an error, or was not answered.
+    """
+    try:
+        return request()
+    except OSError as error:
+        raise _given_up(error, _why_not_now(error), TRIES) from error
+
+
+def is_momentary(error: OSError) -> bool:
+    """Whether another answer is to be expected the next time."""
+    return _why_not_now(error) is not None
+
+
+def _why_not_now(error: OSError) -> NotNow | None:
+    if (found := _ANSWER.search(str(error))) is None:
+        return None
+    if found["curl"] in _UNREACHED:
+        return NotNow.UNREACHED
+    return _CODES.get(found["code"]) or STATUSES.get(found["status"])
+
+
+def _given_up(error: OSError, why: NotNow | None, tries: int) -> OSError:
+    return error if why is None else OSError(f"{str(error).strip()}; asked {tries} times: {why.value}")
+
+
+def _pause_seconds(tries: int) -> float:
+    """How long to wait after so many tries. Who was refused at the same moment does not come back at the same one."""
+    longest = min(_PAUSE_MAX_SECONDS, _PAUSE_FIRST_SECONDS * 2 ** (tries - 1))
+    return random.uniform(longest / 2, longest)

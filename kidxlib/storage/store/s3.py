@@ -1,0 +1,352 @@
+"""Objects of an S3 store, as paths (`ObjectPath`): listed, read, written and removed here and nowhere else.
+
+Objects go through pyarrow's S3 file system. Credentials, region and profile are found as AWS' own tools find them, and
+the endpoint of another object store in `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; so none of them is ever in a path,
+a table or a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fnmatch
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.storage.store.at_once import AT_ONCE
+from kidxlib.storage.store.requests import Kind, count, count_again, pages_of
+from kidxlib.storage.store.retries import TRIES, TRIES_TO_REACH, answer_in_parts, answer_of, is_momentary
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+    from pyarrow.fs import FileInfo, FileSelector, S3FileSystem
+
+
+SCHEME: Final = "s3://"
+
+_T = TypeVar("_T")
+
+#: Of so many bytes on Arrow writes an object in parts.
+PARTS_FROM_BYTES: Final = 10 * 1024 * 1024
+
+_NS_PER_S: Final = 1_000_000_000
+#: The store's answer to a GET is no bytes of the object, and longer than those that were asked for: what it is nobody
+#: knows. To a HEAD it is the same, without a body.
+_DOES_NOT_FIT: Final = "Failed to flush response stream"
+#: Differs from try to try.
+_REQUEST_ID: Final = re.compile(r" \(Request ID: [^)]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStatus:
+    """What an object store reports of an object, under the names that `os.stat_result` has for it.
+
+    Attributes:
+        st_mtime_ns, st_ctime_ns: when it was written, in whole seconds; an object is not renamed.
+        etag: what identifies its content; empty in a listing, and where the store has none.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+    etag: str = ""
+
+    @property
+    def st_ctime_ns(self) -> int:
+        return self.st_mtime_ns
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """`s3://<bucket>/<key>`: an object, or the directory that keys with this beginning are said to lie in. What is
+    here of `Path`'s interface means the same.
+
+    Attributes:
+        key: the bucket and the object's key, with a slash between them.
+        listed: what the listing said that it comes from, of an object; None of others.
+    """
+
+    key: str
+    listed: ObjectStatus | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, path: str) -> ObjectPath:
+        """The object that a path names, one that `is_object`."""
+        return cls(path.removeprefix(SCHEME).rstrip("/"))
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.key}"
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(f"{self.key}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> ObjectPath:
+        """The directory above; of a bucket itself."""
+        return ObjectPath(self.key.rpartition("/")[0] or self.key)
+
+    def stat(self) -> ObjectStatus:
+        return self.listed or open_object(self)[1]
+
+    def exists(self) -> bool:
+        return self._info().type.name != "NotFound"
+
+    def is_file(self) -> bool:
+        return self.listed is not None or self._info().type.name == "File"
+
+    def iterdir(self) -> Iterator[ObjectPath]:
+        """In the order of names. One request for a thousand of them.
+
+        Raises:
+            FileNotFoundError: no object lies in it.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        found = _listed(self, FileSelector(self.key))
+        for info in sorted(found, key=lambda info: info.base_name):
+            listed = None if info.type == FileType.Directory else ObjectStatus(info.size or 0, info.mtime_ns or 0)
+            yield ObjectPath(f"{self.key}/{info.base_name}", listed)
+
+    def glob(self, pattern: str) -> Iterator[ObjectPath]:
+        """What lies right in it; nothing where it does not exist."""
+        try:
+            yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
+        except FileNotFoundError:
+            return
+
+    def read_bytes(self) -> bytes:
+        file, status = open_object(self)
+        return read_object(file, self, 0, status.st_size)
+
+    def _info(self) -> FileInfo:
+        with _in_plain_words(self):
+            return answer_of(lambda: _info_now(self.key), tries_to_reach=TRIES_TO_REACH)
+
+
+def is_object(path: str) -> bool:
+    """Whether a path is one of an object store."""
+    return path.startswith(SCHEME)
+
+
+def open_object(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
+    """An object to read, as it is now. One request.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        OSError: it may not be read, or the object store cannot be reached.
+    """
+    with _in_plain_words(path):
+        return answer_of(lambda: _opened_now(path))
+
+
+def input_file(path: ObjectPath) -> NativeFile:
+    """An object for others to read. Errors are those of `open_object`, also of its own functions."""
+    with _in_plain_words(path):
+        return answer_in_parts(lambda: _store(TRIES).open_input_file(path.key))
+
+
+def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) -> bytes:
+    """Bytes of an object that was opened; fewer where it has become shorter. One request, none for no bytes.
+
+    Raises:
+        FileNotFoundError: it is there no longer.
+        OSError: it cannot be read.
+    """
+    if size == 0:
+        return b""
+    return _read_from(
+        path,
+        position,
+        lambda: bytes(file.read_at(size, position)),  # type: ignore[call-arg]  # the stubs lack the position
+        b"",
+    )
+
+
+def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: NDArray[np.uint8]) -> int:
+    """Fill a piece of memory with the bytes of an open object from a position on. Errors are those of `read_object`.
+
+    Returns:
+        How many bytes there were.
+    """
+    return _read_from(path, position, lambda: int(file.get_stream(position, len(room)).readinto(room.data)), 0)
+
+
+def put_object(path: ObjectPath, content: bytes) -> None:
+    """Write an object as a whole: with one request below 10 MiB, else in parts that appear together.
+
+    Raises:
+        OSError: it was not written; what was there is untouched.
+    """
+    if len(content) >= PARTS_FROM_BYTES:
+        count(Kind.PUT, 2 + -(-len(content) // PARTS_FROM_BYTES))  # it begins, has parts, and ends
+        with object_written(path) as stream, _in_plain_words(path):
+            answer_in_parts(lambda: stream.write(content))
+        return
+
+    def put() -> None:
+        count(Kind.PUT)
+        stream = _store().open_output_stream(path.key, compression=None)
+        stream.write(content)
+        stream.close()
+
+    with _in_plain_words(path):
+        answer_of(put)
+
+
+@contextlib.contextmanager
+def object_written(path: ObjectPath) -> Iterator[NativeFile]:
+    """A new object, to be written piece by piece. It appears when the context ends; where that ends with an error, it
+    never does.
+
+    Raises:
+        OSError: it cannot be written; what was there is untouched.
+    """
+    with _in_plain_words(path):
+        stream = answer_in_parts(lambda: _store(TRIES).open_output_stream(path.key, compression=None))
+    try:
+        yield stream
+        with _in_plain_words(path):
+            answer_in_parts(stream.close)
+    except BaseException:
+        # Arrow closes a stream before it takes it apart: what was written so far would appear as the object.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+        raise
+
+
+def delete_object(path: ObjectPath) -> None:
+    """Remove an object, if it is there.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with _in_plain_words(path), contextlib.suppress(FileNotFoundError):
+        answer_of(lambda: _delete_now(path.key))
+
+
+def endpoint() -> str | None:
+    """The URL of another object store than AWS' own; None where the environment names none."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+
+
+def region() -> str | None:
+    """The region that the environment names; None where the clients find it themselves."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+
+
+def _store(tries: int = 1) -> S3FileSystem:
+    """
+    Args:
+        tries: of each request by the client itself.
+    """
+    return _connected(endpoint(), region(), tries)
+
+
+@functools.cache
+def _connected(url: str | None, region: str | None, tries: int) -> S3FileSystem:
+    # Who has no objects does not wait for the import.
+    import pyarrow
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    if pyarrow.io_thread_count() < AT_ONCE:  # listings and writes go through these
+        pyarrow.set_io_thread_count(AT_ONCE)
+    return S3FileSystem(
+        endpoint_override=url,
+        region=region,
+        # A small object is then one request and not three. Of a large one whose first request fails Arrow would make an
+        # empty object.
+        allow_delayed_open=tries == 1,  # type: ignore[call-arg]  # the stubs do not know it
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=tries),
+    )
+
+
+def _listed(path: ObjectPath, selector: FileSelector) -> list[FileInfo]:
+    with _in_plain_words(path):
+        try:
+            found = _store().get_file_info(selector)
+        except OSError as error:
+            count(Kind.LIST)
+            if not is_momentary(error):
+                raise
+            # Of many pages one might fail each time: now each of them is asked for again by itself.
+            count_again()
+            found = answer_in_parts(lambda: _store(TRIES).get_file_info(selector))
+    count(Kind.LIST, pages_of(len(found)))
+    return found
+
+
+def _delete_now(key: str) -> None:
+    count(Kind.HEAD)
+    _store().delete_file(key)
+    count(Kind.DELETE)
+    count(Kind.PUT)  # Arrow leaves an empty object for the directory
+
+
+def _info_now(key: str) -> FileInfo:
+    count(Kind.HEAD)
+    info = _store().get_file_info(key)
+    if info.type.name != "File":  # then Arrow lists what begins like it
+        count(Kind.LIST)
+    return info
+
+
+def _opened_now(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
+    count(Kind.HEAD)
+    file = _store().open_input_file(path.key)
+    metadata = file.metadata()
+    written = datetime.fromisoformat(metadata["Last-Modified"].decode())
+    # The stubs take its keys for bytes.
+    etag = metadata["ETag"].decode() if "ETag" in metadata else ""  # type: ignore[comparison-overlap]
+    return file, ObjectStatus(file.size(), int(written.timestamp()) * _NS_PER_S, etag)
+
+
+def _read_from(path: ObjectPath, position: int, read: Callable[[], _T], nothing: _T) -> _T:
+    """
+    Args:
+        nothing: the answer where the object has become so short that no byte is there.
+    """
+
+    def read_now() -> _T:
+        count(Kind.GET)
+        try:
+            return read()
+        except OSError as error:
+            if is_momentary(error) and _DOES_NOT_FIT not in str(error):
+                raise
+            if _opened_now(path)[1].st_size <= position:
+                return nothing
+            raise
+
+    with _in_plain_words(path):
+        return answer_of(read_now)
+
+
+@contextlib.contextmanager
+def _in_plain_words(path: ObjectPath) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _plain(error, path) from error
+
+
+def _plain(error: OSError, path: ObjectPath) -> OSError:
+    """An object store's error in the words that are the same each time."""
+    if error.filename is not None:
+        return error  # it is in these words
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(errno.ENOENT, "no such object", str(path))
+    return OSError(errno.EIO, _REQUEST_ID.sub("", str(error)).strip(), str(path))
