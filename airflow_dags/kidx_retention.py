@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -35,6 +36,17 @@ def _to_apply(params: dict[str, Any], dag_run: Any) -> bool:
     return bool(params["apply"]) and dag_run.run_type == "manual"
 
 
+#: What says where a cluster's metadata is. A plan is applied by the same.
+_OF_METADATA = ("--cluster-metadata", "--server-properties", "--metadata-high-watermark")
+
+
+def _said_of_metadata(options: list[str]) -> list[str]:
+    """What a plan's options say of metadata, which its application needs, too."""
+    joined = [option for option in options if option.partition("=")[0] in _OF_METADATA and "=" in option]
+    apart = [pair for pair in pairwise(options) if pair[0] in _OF_METADATA]
+    return [*joined, *(word for pair in apart for word in pair)]
+
+
 def _apply_options(catalog: Catalog, context: Context) -> list[str]:
     """The plan that was approved is the one of this run, and no other; it may be as old as approval and tasks take."""
     max_age = timedelta(hours=catalog.approval_hours + catalog.timeout_hours)
@@ -43,7 +55,9 @@ def _apply_options(catalog: Catalog, context: Context) -> list[str]:
     if len(plans) != 1:
         raise AirflowFailException(f"the task plan named {len(plans)} plans, expected one; it said: {lines}")
     age = ["--max-plan-age", f"{max_age // timedelta(minutes=1)}m"]
-    return ["--apply", "--plan", plans[0], *age, *context["params"]["apply_options"]]
+    params = context["params"]
+    of_metadata = _said_of_metadata(params["retention_options"])
+    return ["--apply", "--plan", plans[0], *age, *of_metadata, *params["apply_options"]]
 
 
 def retention_dag(catalog: Catalog) -> DAG:
@@ -66,7 +80,7 @@ def retention_dag(catalog: Catalog) -> DAG:
             - **audited** goes on if an audit has updated the asset `{catalog.asset.name}` since the last run, or if the
               run was started by hand.
             - **plan** records the plan in the table `retention_plans`. Nothing is deleted. Topics whose configuration
-              the `--policy` file in `retention_options` does not state are not decided on.
+              neither the `--policy` file in `retention_options` nor the cluster's metadata states are not decided on.
             - **to_apply** goes on only in runs started by hand with the param `apply`.
             - **approve** waits for a person, {catalog.approval_hours:g} hours at most, and shows what the plan says.
             - **apply** applies this very plan, as far as it holds by then: policy, offsets and files are looked at

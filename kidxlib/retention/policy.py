@@ -6,7 +6,7 @@ import enum
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kidxlib.errors import UsageError
@@ -40,7 +40,7 @@ class Origin(enum.StrEnum):
     """Who set a value of a topic's configuration."""
 
     TOPIC = "topic"  # it was said of this very topic
-    BROKER = "broker"  # the topic's broker, of this very topic
+    BROKER = "broker"  # the topic's broker, or all brokers, for topics without a value of their own
     PATTERN = "pattern"  # for all topics whose names match
     DEFAULT = "default"  # for all topics of the file
     OPTION = "option"  # for all topics, on the command line
@@ -78,6 +78,17 @@ class TopicConfig:
     def assumes_delete(self) -> bool:
         """Whether segments are deleted by a `cleanup.policy` that was set not for this topic alone, but for several."""
         return Cleanup.DELETE in self.policy.cleanup and self.origins["cleanup.policy"] not in _OF_ONE_TOPIC
+
+    def completed(self, other: TopicConfig) -> TopicConfig:
+        """This configuration, with what another says for values that nobody set."""
+        names = [
+            name
+            for name in DECIDING_CONFIGS
+            if self.origins[name] is Origin.KAFKA and other.origins[name] is not Origin.KAFKA
+        ]
+        values = {_FIELDS[name]: getattr(other.policy, _FIELDS[name]) for name in names}
+        origins = {**self.origins, **{name: other.origins[name] for name in names}}
+        return TopicConfig(replace(self.policy, **values), origins)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
     """
     text = read_text(path)
     if is_described(path, text):
-        described = {topic: _described(path, topic, configs) for topic, configs in read_described(path, text).items()}
+        found = read_described(path, text)
+        described = {topic: config_of_described(path, topic, configs) for topic, configs in found.items()}
         return (Policy(described=described, where=str(path)),)
     file = checked(path, text, _File)
     shared = file.values()
@@ -122,7 +123,15 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
     )
 
 
-def _described(path: Path, topic: str, configs: Mapping[str, ConfigEntry]) -> TopicConfig:
+def config_of_described(where: object, topic: str, configs: Mapping[str, ConfigEntry]) -> TopicConfig:
+    """A topic's configuration from what was described of it; nobody has set what was not.
+
+    Args:
+        where: what says so, for an error: a file or a directory.
+
+    Raises:
+        UsageError: a value is none that Kafka takes.
+    """
     try:
         table = _TopicTable.model_validate({name: _value(config.value) for name, config in configs.items()})
     except ValidationError as error:
@@ -130,7 +139,7 @@ def _described(path: Path, topic: str, configs: Mapping[str, ConfigEntry]) -> To
         name = str(first["loc"][0])
         line = f"line {configs[name].line}: " if configs[name].line else ""
         wrong = f"{name}={configs[name].value}; {first['ctx']['error']}"
-        raise UsageError(f"{path}: {line}topic {topic}: {wrong}") from error
+        raise UsageError(f"{where}: {line}topic {topic}: {wrong}") from error
     origins = {name: Origin.TOPIC if config.of_topic else Origin.BROKER for name, config in configs.items()}
     return TopicConfig(TopicPolicy(**table.values()), {**dict.fromkeys(DECIDING_CONFIGS, Origin.KAFKA), **origins})
 

@@ -12,7 +12,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.errors import UsageError
 from kidxlib.storage.log_dir import why_not_to_build_in
-from kidxlib.storage.s3 import SCHEME, ObjectPath, is_object
+from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
 from kidxlib.tables.commit_lock import LOCK_FILE
 
 STAGING: Final = "_staging"

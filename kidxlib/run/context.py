@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from kidxlib.errors import UsageError
 from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
 from kidxlib.run.options import parse_option
+from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.times import parse_time
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class RunContext:
         event_log_dir: absolute path or URL of a directory; None where no logs are wanted.
         commits: who commits, of a job.
         driver_rows_max: how many rows a commit by the driver of a job may be about.
+        asked_before: of object stores, by this process, for something else.
     """
 
     catalog: str | None
@@ -41,6 +43,7 @@ class RunContext:
     event_log_dir: str | None
     commits: Committer = Committer.DELTA_RS
     driver_rows_max: int = 0
+    asked_before: Requests = field(default_factory=requests_made, compare=False)
 
     @classmethod
     def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
@@ -69,6 +72,14 @@ class RunContext:
     def has_catalog(self) -> bool:
         """Whether there is one."""
         return self.catalog is not None or self.database is not None
+
+    def asked(self, by_workers: Requests) -> Requests:
+        """How many requests of object stores the run has made so far.
+
+        Args:
+            by_workers: in processes of their own.
+        """
+        return requests_made() - self.asked_before + by_workers
 
     def run_id(self, digits: str = "") -> str:
         """What a run is called in the catalog: its time, and eight hexadecimal digits; random ones, or the first given.

@@ -49,6 +49,7 @@ def write_json_line(where: str, job: str, began_at: datetime, seconds: float, re
         "exit_code": int(result.code),
         "bytes": result.bytes,
         "counts": dict(result.counts),
+        **({"requests": result.requests.as_json()} if result.requests else {}),
         **({"error": error} if error else {}),
     }
     if where == STANDARD_ERROR:

@@ -58,6 +58,10 @@ def write_metrics(path: Path, job: str, seconds: float, result: RunResult) -> No
     counted = Gauge("kidx_run_count", "What the last run dealt with.", ["job", "what"], registry=registry)
     for what, count in result.counts.items():
         counted.labels(job, what).set(count)
+    if result.requests:
+        made = Gauge("kidx_run_requests", "Requests of object stores.", ["job", "kind"], registry=registry)
+        for kind, count in result.requests.as_json().items():
+            made.labels(job, kind).set(count)
     try:
         before = _samples(path, job)
         last_done = now if done else before.get((_LAST_DONE, "", ""))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -21,6 +21,9 @@ from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.progress import end_phases
 from kidxlib.terminal.signals import Interrupted
 
+#: The name by which a run reports, by its options.
+NameOf: TypeAlias = Callable[[dict[str, Any]], str]
+
 
 def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
     """Make a command of a job, to stand below its options: it has `--metrics-file`, `--json-line` and `--verbose`, and
@@ -29,14 +32,17 @@ def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
     return reports_run_of(job.__name__)(job)
 
 
-def reports_run_of(name: str) -> Callable[[Callable[..., RunResult]], Callable[..., ExitCode]]:
+def reports_run_of(name: str | NameOf) -> Callable[[Callable[..., RunResult]], Callable[..., ExitCode]]:
     """Do what `reports_run` does, for a command that reports by the name of a job: who watches asks for that one,
     whichever engine did it.
+
+    Args:
+        name: it, or what gives it for the options of a run, where one command does different things.
     """
-    return functools.partial(_reporting, name=name)
+    return functools.partial(_reporting, name_of=name if callable(name) else lambda _: name)
 
 
-def _reporting(job: Callable[..., RunResult], name: str) -> Callable[..., ExitCode]:
+def _reporting(job: Callable[..., RunResult], name_of: NameOf) -> Callable[..., ExitCode]:
     @shared_options.verbose
     @click.option(
         "--json-line",
@@ -61,6 +67,7 @@ def _reporting(job: Callable[..., RunResult], name: str) -> Callable[..., ExitCo
             ensure_collected(metrics_file)
         if json_line not in (None, STANDARD_ERROR):
             ensure_parent_exists("--json-line", Path(json_line))
+        name = name_of(options)
         began_at, start = datetime.now(UTC), time.monotonic()
         result, error = RunResult(code=ExitCode.FAILED, counts={}, bytes=0), ""
         try:

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
 from kidxlib.run.context import Committer
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.toml_file import TomlTable, checked, pattern, read_text
@@ -40,8 +39,8 @@ class BuildSettings(TomlTable):
     index_dir: Place = "var/index"
     catalog: Place = "var/catalog"
     topics: Pattern = ".*"
-    interval_bytes: IntervalBytes = INTERVAL_BYTES_DEFAULT
-    max_index_bytes: MaxIndexBytes = MAX_INDEX_BYTES_DEFAULT
+    interval_bytes: IntervalBytes | None = None  # each topic's own, where that is known, else Kafka's default
+    max_index_bytes: MaxIndexBytes | None = None
     verify_crc: bool = True
     snapshots: bool = False
     epochs: bool = False
@@ -70,10 +69,19 @@ class SparkSettings(TomlTable):
     driver_rows_max: Annotated[int, Field(ge=0, le=2**63 - 1)] = 2_000_000
 
 
+class TablesSettings(TomlTable):
+    """`[tables]`: the catalog's tables after a build."""
+
+    optimize: bool = True
+    small_files_max: Annotated[int, Field(ge=1, le=100_000)] = 20
+    optimize_bytes_max: Annotated[int, Field(ge=1, le=2**63 - 1)] = 1024**3
+
+
 class Settings(TomlTable):
     """The whole file."""
 
     build: BuildSettings = BuildSettings()
+    tables: TablesSettings = TablesSettings()
     spark: SparkSettings = SparkSettings()
     topic: tuple[TopicSettings, ...] = Field(default=(), strict=False)
 

@@ -1,25 +1,39 @@
-"""What a topic's indexes are built with, by options and settings."""
+"""What a topic's indexes are built with: by options, by settings, and by its cluster's own metadata."""
 
 from __future__ import annotations
 
 import re
 
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.build.source import PartitionDirectory
+from kidxlib.recovery.options import OptionsOfTopic
+from kidxlib.run.index_options import options_of_topic
+from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.settings import Settings, TopicSettings
 
 
 def recover_options(
-    settings: Settings, topic: str, interval_bytes: int | None, max_index_bytes: int | None = None
-) -> RecoverOptions:
-    """What a topic's indexes are like: the option, else the first matching [[topic]], else [build]."""
-    build = settings.build
+    settings: Settings,
+    known: KnownTopics,
+    partition: PartitionDirectory,
+    interval_bytes: int | None,
+    max_index_bytes: int | None = None,
+    *,
+    verify_crc: bool = True,
+) -> OptionsOfTopic:
+    """What a partition's indexes are like: by the option, else by the first matching [[topic]], else by [build], else
+    by the topic's own configuration, else as Kafka's defaults are.
+    """
+    topic, build = partition.topic_partition.topic, settings.build
     matching = (entry for entry in settings.topic if re.fullmatch(entry.match, topic))
     own = next(matching, TopicSettings(match=""))
-
-    def choose(*values: int | None) -> int:
-        return next(value for value in values if value is not None)
-
-    return RecoverOptions(
-        interval_bytes=choose(interval_bytes, own.interval_bytes, build.interval_bytes),
-        max_index_bytes=choose(max_index_bytes, own.max_index_bytes, build.max_index_bytes),
+    return options_of_topic(
+        known,
+        partition,
+        interval_bytes=_first(interval_bytes, own.interval_bytes, build.interval_bytes),
+        max_index_bytes=_first(max_index_bytes, own.max_index_bytes, build.max_index_bytes),
+        verify_crc=verify_crc,
     )
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)

@@ -192,7 +192,11 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
         "applied by hand",
         "kidx_flaky_retention",
         run_after=RUN_AFTER,
-        run_conf={"apply": True, "apply_options": ["--delete-delay", "1s"]},
+        run_conf={
+            "apply": True,
+            "retention_options": ["--policy", "/p.toml", "--server-properties", "/s"],
+            "apply_options": ["--delete-delay", "1s"],
+        },
         mark_success_pattern="^approve$",
     )
     scenarios.run("maintained", "kidx_flaky_tables", run_after=RUN_AFTER)
@@ -437,7 +441,9 @@ def test_a_plan_is_applied_by_hand_once_it_is_approved(scenarios: Scenarios, end
     assert not any("--now" in call for call in calls), "a plan for a time that was given is never applied"
     settings = f"--settings {scenarios.home('flaky')}/conf/kidx.toml"
     described = f"{settings} --json-line --apply --plan {PLAN}"
-    assert re.search(rf"{described} --max-plan-age [0-9]+m --delete-delay 1s$", calls[3]), calls[3]
+    assert re.search(rf"{described} --max-plan-age [0-9]+m --server-properties /s --delete-delay 1s$", calls[3]), calls[
+        3
+    ]
 
 
 def test_tables_are_maintained(ended: dict[str, Run]) -> None:

@@ -56,9 +56,10 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> list[SegmentResult]:
             stack.enter_context(locked(log_dir))
         now_ms = to_ms(request.context.now)
         then = partitions_then(plan, [deletion.key for deletion in deletions])
+        configs.ensure_recent(then, request.max_metadata_lag)
         remover = stack.enter_context(Remover())
         again = [
-            reconsidered(remover, deletion, then[deletion.key], configs[deletion.key[1]].policy, now_ms)
+            reconsidered(remover, deletion, then[deletion.key], configs.of_topics[deletion.key[1]].policy, now_ms)
             for deletion in deletions
         ]
         return apply_deletions(again, record, wait)

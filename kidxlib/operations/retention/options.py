@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.run import options as shared_options
+from kidxlib.run.known_topics import metadata_options
 from kidxlib.terminal.options.integer_range import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -24,6 +25,7 @@ _OPTIONS: Final = (
         help="What kafka-configs --describe --all prints of topics, or a file of policies (TOML); several are "
         "compared.",
     ),
+    metadata_options,
     click.option("--retention-ms", metavar="MS", type=_LIMIT, help="retention.ms of all topics; -1: no limit."),
     click.option(
         "--retention-bytes", metavar="BYTES", type=_LIMIT, help="retention.bytes of all topics; -1: no limit."
@@ -45,6 +47,11 @@ _OPTIONS: Final = (
     click.option("--plan", "plan_id", metavar="ID", help="The plan to apply."),
     click.option("--delete-delay", metavar="TIME", help="Time from renaming files to removing them. [default: 60s]"),
     click.option("--max-plan-age", metavar="TIME", help="Refuse a plan that is older. [default: 1h]"),
+    click.option(
+        "--max-metadata-lag",
+        metavar="TIME",
+        help="Refuse cluster metadata that ends so long before a partition's last record. [default: 2h]",
+    ),
     shared_options.settings_file,
     click.option(
         "--now",

@@ -16,7 +16,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.delete_records import write_delete_records
 from kidxlib.operations.retention.plan_options import Configs
 from kidxlib.operations.retention.plan_work import plan_partitions
-from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics
+from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics, source_paths
 from kidxlib.operations.retention.report import print_report, segments_as_json
 from kidxlib.operations.retention.request import PlanRequest
 from kidxlib.operations.retention.summary import RetentionReport, report
@@ -28,9 +28,10 @@ from kidxlib.operations.retention.topics import (
     topics_that_look_compacted,
 )
 from kidxlib.run.result import RunResult
+from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import print_json, print_line
+from kidxlib.terminal.console import print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 
@@ -44,12 +45,14 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     tables = backend.catalog.tables
     known = present_topics(tables)
     sources = sources_in_catalog(request.sources, known)
-    configs = request.configs_of(set().union(*(known[source] for source in sources)))
-    if not configs:
+    own = request.configs_of(set().union(*(known[source] for source in sources)))
+    if not own:
         raise UsageError(f"{tables.path}: no segment of a topic that matches {request.topics.pattern}")
     plan_id = request.context.run_id()
     begin_phase("planning")
-    segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(configs))
+    segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
+    configured = _configured(request, segments)
+    configs = configured.complete(own)
     staged = _staged(backend, request, segments, configs, plan_id)
     found = report(staged, configs)
     begin_phase("recording in the catalog")
@@ -63,11 +66,28 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     if request.delete_records_json is not None:
         write_delete_records(staged, request.delete_records_json)
     if as_json:
-        print_json({**_as_json(plan_id, request, found), "segments": segments_as_json(staged)})
+        of_metadata = {"cluster_metadata": configured.as_json(own)}
+        print_json({**_as_json(plan_id, request, found), **of_metadata, "segments": segments_as_json(staged)})
     else:
         print_report(plan_id, found, what_if=request.options.what_if)
+        for line in configured.lines(own):
+            print_line(line)
         print_line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
     return _result(plan_id, found)
+
+
+def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:
+    """What the clusters of the sources say of their topics.
+
+    Raises:
+        UsageError: as `ConfiguredTopics.read`.
+    """
+    paths = source_paths(segments.tables)
+    places = {name: paths[name] for name in segments.sources if name in paths}
+    configured = ConfiguredTopics.read(request.metadata, places, lambda: segments.read(["topic_id"]))
+    for warning in configured.known.warnings:
+        warn(warning)
+    return configured
 
 
 def _staged(

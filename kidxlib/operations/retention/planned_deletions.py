@@ -22,7 +22,7 @@ from kidxlib.recovery.outcome import ABSENT, USABLE, Status
 from kidxlib.retention.plan import PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
 from kidxlib.retention.reasons import Decision, Reason
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.scope import scope_of
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,10 +14,15 @@ from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.retention.planned import policy_in_plan
+from kidxlib.operations.retention.recorded import source_paths
 from kidxlib.operations.retention.request import ApplyRequest
-from kidxlib.retention.policy import TopicConfig
+from kidxlib.retention.plan import PartitionThen
+from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import Tables
 from kidxlib.times import show_time, to_ms
 
@@ -86,31 +91,74 @@ def ensure_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -
         )
 
 
-def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> dict[str, TopicConfig]:
+@dataclass(frozen=True, slots=True)
+class CurrentConfigs:
+    """What topics' configurations say when a plan is applied.
+
+    Attributes:
+        of_topics: by topic.
+        configured: what clusters say.
+        completed: topics of which clusters say something that nobody else does.
+    """
+
+    of_topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    configured: ConfiguredTopics = field(default_factory=lambda: ConfiguredTopics(KnownTopics()))
+    completed: Collection[str] = ()
+
+    def ensure_recent(self, then: Mapping[PartitionKey, PartitionThen], limit: timedelta) -> None:
+        """Refuse what clusters say where it may have changed since, see `ConfiguredTopics.ensure_recent`.
+
+        Args:
+            then: the partitions of the plan.
+
+        Raises:
+            UsageError: it may.
+        """
+        self.configured.ensure_recent({key: then[key] for key in then if key[1] in self.completed}, limit)
+
+
+def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
     """What topics' configurations say now, which is what they said when it was planned.
 
     Raises:
-        UsageError: the file of then cannot be read, or says something else.
+        UsageError: the file of then or a cluster's metadata cannot be read, or something else is said.
     """
     if not topics:
-        return {}
+        return CurrentConfigs()
     file = request.policy_file or (None if plan.policy_file is None else Path(plan.policy_file))
-    if file is None:
-        raise UsageError(f"--plan {request.plan_id}: made without a file of policies; plan again with --policy")
-    policies = {policy.name: policy for policy in read_policies(file)}
+    policies = {policy.name: policy for policy in (read_policies(file) if file is not None else (Policy(),))}
     if plan.policy not in policies:
         raise UsageError(f"{file}: no policy {plan.policy}, by which {request.plan_id} was planned; plan again")
-    configs = {}
+    configured = _configured(request, plan, topics)
+    if file is None and not configured.values:
+        raise UsageError(
+            f"--plan {request.plan_id}: made without a file of policies, and no cluster's metadata says what its "
+            "topics are configured to; plan again with --policy or --cluster-metadata"
+        )
+    own = {topic: policies[plan.policy].of_topic(topic) for topic in sorted(topics)}
+    completed = configured.complete({topic: {plan.policy: config} for topic, config in own.items()})
+    current = {topic: configs[plan.policy] for topic, configs in completed.items()}
+    told_by = " and ".join(str(each) for each in (file, configured.known.as_of) if each is not None)
     for topic, planned in sorted(_policies_then(plan, topics).items()):
-        configs[topic] = policies[plan.policy].of_topic(topic)
-        current = policy_in_plan(plan.policy, configs[topic])
-        for name, called in _CALLED.items():
-            before, now = getattr(planned, name), getattr(current, name)
-            if now != before:
-                raise UsageError(
-                    f"{file}: topic {topic}: {called} is {_shown(now)} now, planned with {_shown(before)}; plan again"
-                )
-    return configs
+        _ensure_same(told_by, topic, planned, policy_in_plan(plan.policy, current[topic]))
+    return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]])
+
+
+def _configured(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:
+    ids = plan.read(["source", "topic", "topic_id"], [Among("topic", topics)])
+    sources = set(ids["source"].to_pylist())
+    paths = {name: path for name, path in source_paths(plan.tables).items() if name in sources}
+    return ConfiguredTopics.read(request.metadata, paths, lambda: ids)
+
+
+def _ensure_same(told_by: str, topic: str, planned: PolicyInPlan, current: PolicyInPlan) -> None:
+    for name, called in _CALLED.items():
+        before, now = getattr(planned, name), getattr(current, name)
+        if now != before:
+            raise UsageError(
+                f"{told_by}: topic {topic}: {called} is {_shown(now)} now, planned with {_shown(before)}; plan again, "
+                "or give --policy, --cluster-metadata and --server-properties as then"
+            )
 
 
 #: What a plan says of a topic's policy, and how a message calls it.

@@ -76,7 +76,7 @@ def _not_decided(found: RetentionReport) -> str:
     return (
         f"not decided: {segments:,} segments of {len(topics):,} topics (the first: {topics[0]}): nobody "
         f"said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
-        "--all --entity-type topics prints, or ask --what-if"
+        "--all --entity-type topics prints, or --cluster-metadata and --server-properties, or ask --what-if"
     )
 
 

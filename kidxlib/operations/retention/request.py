@@ -13,6 +13,7 @@ from kidxlib.operations.retention.plan_options import Configs, PlanOptions
 from kidxlib.retention.policy import Origin, Policy
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.context import RunContext
+from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.options import DELETE_DELAY, ensure_parent_exists, parse_option
 from kidxlib.run.settings import read_settings
 from kidxlib.terminal.options.sources import parse_topics
@@ -38,6 +39,8 @@ class RetentionOptions:
     plan_id: str | None
     delete_delay: str | None
     max_plan_age: str | None
+    max_metadata_lag: str | None
+    metadata: MetadataOptions
     settings_file: Path
     now: str | None
 
@@ -49,6 +52,7 @@ class PlanRequest:
     Attributes:
         sources: by name; empty for all.
         policy_file: where the policies stand; None where options say all.
+        metadata: where clusters say what nobody else says of their topics.
         delete_records_json: the file to write for `kafka-delete-records`; None for none.
     """
 
@@ -57,6 +61,7 @@ class PlanRequest:
     topics: re.Pattern[str]
     policies: tuple[Policy, ...]
     policy_file: Path | None
+    metadata: MetadataOptions
     options: PlanOptions
     delete_records_json: Path | None
 
@@ -77,13 +82,17 @@ class ApplyRequest:
     Attributes:
         context: its time is the machine's clock.
         policy_file: what is to say the same as when it was planned; None for the file of then.
+        metadata: where clusters are to say the same.
+        max_metadata_lag: how long before a partition's last record the metadata may end.
     """
 
     context: RunContext
     plan_id: str
     policy_file: Path | None
+    metadata: MetadataOptions
     delete_delay: timedelta
     max_plan_age: timedelta
+    max_metadata_lag: timedelta
 
 
 def retention_request(options: RetentionOptions) -> PlanRequest | ApplyRequest:
@@ -118,8 +127,10 @@ def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyReque
         context=context.with_catalog(),
         plan_id=options.plan_id,
         policy_file=options.policy,
+        metadata=options.metadata,
         delete_delay=parse_option("--delete-delay", parse_duration, options.delete_delay or DELETE_DELAY),
         max_plan_age=parse_option("--max-plan-age", parse_duration, options.max_plan_age or "1h"),
+        max_metadata_lag=parse_option("--max-metadata-lag", parse_duration, options.max_metadata_lag or "2h"),
     )
 
 
@@ -128,6 +139,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
         "--plan": options.plan_id,
         "--delete-delay": options.delete_delay,
         "--max-plan-age": options.max_plan_age,
+        "--max-metadata-lag": options.max_metadata_lag,
     }
     _ensure_not_given("without --apply nothing is deleted", of_apply)
     limits = {"retention_ms": options.retention_ms, "retention_bytes": options.retention_bytes}
@@ -155,6 +167,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
         policies=policies,
         # Not where a symlink leads: it may lead elsewhere when the plan is applied, and that is to be read.
         policy_file=None if options.policy is None else options.policy.absolute(),
+        metadata=options.metadata,
         options=PlanOptions(
             now_ms=to_ms(context.now),
             from_files=options.from_files,

@@ -54,7 +54,14 @@ def test_a_build_logs_a_line_and_writes_metrics_and_an_event_log(tmp_path: Path)
     line = last_line(built.err)
     assert line.pop("seconds") > 0 and line.pop("began_at") < built.json["started_at"][:11] + "24"
     counts = {"partitions": 1, "segments": 1, "unchanged": 0, "gone": 0, "rows_changed": 1}
-    counts |= {"partitions_gone": 0, "partitions_cut_off": 0, "not_well": 0, "damaged": 0, "accepted": 0}
+    counts |= {
+        "partitions_gone": 0,
+        "partitions_cut_off": 0,
+        "unlistable": 0,
+        "not_well": 0,
+        "damaged": 0,
+        "accepted": 0,
+    }
     size = (tmp_path / "log-dir" / "topic-0" / segment_file(0, LOG_SUFFIX)).stat().st_size
     assert line == {
         "job": "build_index",

@@ -1,0 +1,118 @@
+"""Topics and configs as the records of `__cluster_metadata` leave them.
+
+Sources: `MetadataDelta`, `TopicsDelta`, `ConfigurationsDelta`, `MetadataBatchLoader`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from kidxlib.errors import ClusterMetadataError, UnreadableMessageError
+from kidxlib.log.cluster_metadata.replica import MetadataBatch
+from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
+from kidxlib.records.record import Record
+
+#: `ConfigResource.Type`.
+_TOPIC: Final = 2
+_BROKER: Final = 4
+
+_CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord")
+_TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
+
+
+def is_wanted(record: Record) -> bool:
+    """Whether an image looks at a record: also at one that is none of metadata, to say so."""
+    return record.value is None or record.value[:1] != b"\1" or record.value[:2] in _wanted()
+
+
+@functools.cache
+def _wanted() -> frozenset[bytes]:
+    """Frame version and record type of what is read: both are varints of one byte."""
+    messages = messages_of(CLUSTER_METADATA)
+    api_keys = (messages[name].api_key for name in (*_CHANGES, *_TRANSACTION_MARKS))
+    return frozenset(bytes([1, api_key]) for api_key in api_keys if api_key is not None)
+
+
+class Image:
+    """What batches have left so far.
+
+    Attributes:
+        topics: by name, the id.
+        topic_configs: by topic, what was set for it.
+        broker_configs: by node id, what was set for it; by "", what was set for all brokers.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, str] = {}
+        self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._names: dict[str, str] = {}
+        self._open: list[FramedMessage] | None = None
+
+    def apply(self, batches: Iterable[MetadataBatch]) -> None:
+        """Take batches into account. What a transaction changes counts when that has ended.
+
+        Raises:
+            ClusterMetadataError: a record is none of metadata, or of a version that Kafka does not know.
+        """
+        for batch in batches:
+            for record in batch.records:
+                self._apply(_read(record))
+
+    def _apply(self, change: FramedMessage) -> None:
+        match change.message.name:
+            case "BeginTransactionRecord":
+                self._open = []
+            case "AbortTransactionRecord":
+                self._open = None
+            case "EndTransactionRecord":
+                ended, self._open = self._open or [], None
+                for each in ended:
+                    self._change(each)
+            case _ if self._open is not None:
+                self._open.append(change)
+            case _:
+                self._change(change)
+
+    def _change(self, change: FramedMessage) -> None:
+        values = change.values
+        match change.message.name:
+            case "TopicRecord":
+                self.topics[values["name"]] = values["topicId"]
+                self._names[values["topicId"]] = values["name"]
+            case "RemoveTopicRecord":
+                name = self._names.pop(values["topicId"], None)
+                if name is not None:
+                    self.topics.pop(name, None)
+                    self.topic_configs.pop(name, None)
+            case _:
+                self._configure(values["resourceType"], values["resourceName"], values["name"], values["value"])
+
+    def _configure(self, kind: int, resource: str, name: str, value: str | None) -> None:
+        if kind not in (_TOPIC, _BROKER):
+            return
+        configs = (self.topic_configs if kind == _TOPIC else self.broker_configs)[resource]
+        if value is None:
+            configs.pop(name, None)
+        else:
+            configs[name] = value
+
+
+def _read(record: Record) -> FramedMessage:
+    try:
+        framed = read_framed(record.value, CLUSTER_METADATA)
+    except UnreadableMessageError as error:
+        raise ClusterMetadataError(
+            f"record at offset {record.offset}: found {record.value!r}, expected {error.expected}"
+        ) from error
+    if framed.version not in framed.message.versions:
+        versions = framed.message.versions
+        raise ClusterMetadataError(
+            f"record at offset {record.offset}: {framed.message.name} of version {framed.version}, expected "
+            f"{versions.lowest} to {versions.highest}; it is of a newer Kafka"
+        )
+    return framed

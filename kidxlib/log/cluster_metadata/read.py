@@ -1,0 +1,88 @@
+"""Reads what a node has of the cluster's metadata: topics, their ids and configs, and as of when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kidxlib.log.cluster_metadata.image import Image, is_wanted
+from kidxlib.log.cluster_metadata.replica import Replica, read_replica
+from kidxlib.storage.location import Location
+from kidxlib.times import show_time
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """How far metadata was read.
+
+    Attributes:
+        offset: the first that was not read: all below it counts, and is committed.
+        timestamp_ms: of the last record below it, in ms since the epoch; None where there is none.
+    """
+
+    offset: int
+    timestamp_ms: int | None
+
+    def __str__(self) -> str:
+        time = "no time" if self.timestamp_ms is None else show_time(self.timestamp_ms)
+        return f"offset {self.offset}, {time}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What a cluster says of its topics and brokers.
+
+    Attributes:
+        directory: that of the copy that was read.
+        as_of: how far.
+        end_offset: where the copy ends; what lies from `as_of` on may not be committed.
+        topics: by name, the id, as `partition.metadata` has it.
+        topic_configs: by topic, what was set for it.
+        broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
+    """
+
+    directory: Location
+    as_of: AsOf
+    end_offset: int
+    topics: Mapping[str, str]
+    topic_configs: Mapping[str, Mapping[str, str]]
+    broker_configs: Mapping[str, Mapping[str, str]]
+
+
+def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
+    """Read a copy of `__cluster_metadata` up to where it is known to be committed: to the end of its snapshot; to the
+    end of the log where the quorum has one voter, who commits what it writes; and to a high watermark that is given.
+
+    Args:
+        directory: that of `__cluster_metadata-0`.
+        high_watermark: the quorum's, as `kafka-metadata-quorum describe --status` prints it. No file holds it.
+
+    Raises:
+        ClusterMetadataError: the files are not what a node writes.
+        OSError: one cannot be read.
+    """
+    replica = read_replica(directory, is_wanted)
+    end = _committed(replica, high_watermark)
+    committed = [batch for batch in replica.log if batch.last_offset < end]
+    image = Image()
+    image.apply(replica.snapshot)
+    image.apply(committed)
+    offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
+    if committed:
+        offset = committed[-1].last_offset + 1
+        timestamp_ms = max(batch.timestamp_ms for batch in committed)
+    return ClusterMetadata(
+        directory=directory,
+        as_of=AsOf(offset, timestamp_ms),
+        end_offset=replica.end_offset,
+        topics=image.topics,
+        topic_configs=dict(image.topic_configs),
+        broker_configs=dict(image.broker_configs),
+    )
+
+
+def _committed(replica: Replica, high_watermark: int | None) -> int:
+    """The offset below which all is committed."""
+    if replica.one_decides:
+        return replica.end_offset
+    return max(replica.snapshot_end, high_watermark or 0)

@@ -1,0 +1,195 @@
+"""The files of one node's copy of `__cluster_metadata`: its latest snapshot, and the log behind that, batch by batch.
+
+Sources: `KafkaRaftLog`, `RecordsSnapshotReader`, `FileQuorumStateStore`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
+from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.records.checksum import is_crc_valid
+from kidxlib.records.control import read_control_record
+from kidxlib.records.header_walk import batches
+from kidxlib.records.reader import records
+from kidxlib.records.record import Record
+from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.small_files import small_file
+
+#: The directory of a log dir that holds a copy.
+METADATA_DIRECTORY: Final = "__cluster_metadata-0"
+
+_QUORUM_STATE: Final = "quorum-state"
+_HEADER: Final = "SNAPSHOT_HEADER"
+_FOOTER: Final = "SNAPSHOT_FOOTER"
+_WITH_VOTERS: Final = ("LEADER_CHANGE", "KRAFT_VOTERS")
+#: While files are read a node may delete those of an older snapshot, and has a later one then.
+_TRIES: Final = 3
+
+_Controls: TypeAlias = Sequence[tuple[str, Mapping[str, Any]]]
+#: Which records of data are wanted.
+Wanted: TypeAlias = Callable[[Record], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """The records of a batch that are wanted.
+
+    Attributes:
+        last_offset: of the batch.
+        timestamp_ms: the largest of all its records; −1 is none.
+    """
+
+    last_offset: int
+    timestamp_ms: int
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What a copy holds.
+
+    Attributes:
+        snapshot_end: what lies below this offset is in the snapshot; 0 where there is none.
+        snapshot_ms: the timestamp of the last record that the snapshot covers; None where there is none.
+        snapshot: the batches of the snapshot.
+        log: the batches of the log from `snapshot_end` on, up to the first that is not whole.
+        one_decides: the quorum has one voter, as far as snapshot, log and `quorum-state` say, and they say it.
+    """
+
+    snapshot_end: int
+    snapshot_ms: int | None
+    snapshot: Sequence[MetadataBatch]
+    log: Sequence[MetadataBatch]
+    one_decides: bool
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last record."""
+        return self.log[-1].last_offset + 1 if self.log else self.snapshot_end
+
+
+def read_replica(directory: Location, wanted: Wanted) -> Replica:
+    """Read a copy.
+
+    Args:
+        directory: that of `__cluster_metadata-0`. A node may go on writing to it.
+
+    Raises:
+        ClusterMetadataError: its files are not what a node writes, or the log does not begin where the snapshot ends.
+        OSError: a file cannot be read.
+    """
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return _Copy(directory, wanted).read()
+    return _Copy(directory, wanted).read()
+
+
+@dataclass(slots=True)
+class _Copy:
+    directory: Location
+    wanted: Wanted
+    voters: list[frozenset[int]] = field(default_factory=list)
+
+    def read(self) -> Replica:
+        files = files_in(self.directory)
+        latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files)), default=None)
+        snapshot: list[MetadataBatch] = []
+        snapshot_ms = None
+        if latest is not None:
+            snapshot, snapshot_ms = self._snapshot(files[kraft_snapshots.snapshot_file(latest)])
+        start = 0 if latest is None else latest.end_offset
+        log = list(self._log(files, start))
+        if not self.voters and _QUORUM_STATE in files:
+            self._add_voters(_quorum_state(files[_QUORUM_STATE]), "currentVoters")
+        one_decides = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
+        return Replica(start, snapshot_ms, snapshot, log, one_decides)
+
+    def _snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
+        """Its batches, and the timestamp of the last record that it covers."""
+        found: list[MetadataBatch] = []
+        timestamp_ms, is_complete = None, False
+        with contextlib.closing(LogFile(str(path))) as log:
+            for batch, controls in self._whole_batches(path, log, 0):
+                for name, fields in controls:
+                    if name == _HEADER:
+                        timestamp_ms = int(fields["lastContainedLogTimestamp"])
+                    is_complete = name == _FOOTER
+                found.append(batch)
+        if timestamp_ms is None or not is_complete:
+            raise ClusterMetadataError(
+                f"{path}: no whole snapshot, expected one from its header to its footer; copy the directory again"
+            )
+        return found, timestamp_ms
+
+    def _log(self, files: Mapping[str, Location], start: int) -> Iterator[MetadataBatch]:
+        """The batches from an offset on."""
+        bases = sorted(base for name in files if (base := segment_files.parse_segment_log(name)) is not None)
+        if bases and bases[0] > start:
+            before = "there is no snapshot" if start == 0 else f"the latest snapshot ends at {start}"
+            raise ClusterMetadataError(
+                f"{self.directory}: its log begins at offset {bases[0]}, and {before}; copy the directory again"
+            )
+        end = start
+        for base, next_base in zip(bases, [*bases[1:], None], strict=True):
+            if next_base is not None and next_base <= start:
+                continue
+            if base > end:  # the log before ended in a torn batch
+                return
+            path = files[segment_files.segment_file(base, segment_files.LOG_SUFFIX)]
+            with contextlib.closing(LogFile(str(path))) as log:
+                for batch, _ in self._whole_batches(path, log, _position_of(log, start) if base < start else 0):
+                    if batch.last_offset >= end:
+                        yield batch
+                        end = batch.last_offset + 1
+
+    def _whole_batches(self, path: Location, log: LogBytes, position: int) -> Iterator[tuple[MetadataBatch, _Controls]]:
+        """The batches from a position up to the first that is torn, each with its control records, by name."""
+        try:
+            for batch in batches(log, position):
+                if not is_crc_valid(log, batch):
+                    return
+                controls: list[tuple[str, Mapping[str, Any]]] = []
+                data: list[Record] = []
+                for record in records(log, batch):
+                    if not batch.is_control:
+                        data += [record] if self.wanted(record) else []
+                    elif (control := read_control_record(record)).name is not None and control.fields is not None:
+                        controls.append((control.name, control.fields))
+                for name, fields in controls:
+                    if name in _WITH_VOTERS:
+                        self._add_voters(fields, "voters")
+                yield MetadataBatch(batch.last_offset, batch.max_timestamp, data), controls
+        except (MalformedError, MalformedRecordsError) as error:
+            raise ClusterMetadataError(f"{path}: {error}; copy the directory again") from error
+
+    def _add_voters(self, fields: Mapping[str, Any], name: str) -> None:
+        self.voters.append(frozenset(voter["voterId"] for voter in fields.get(name, ())))
+
+
+def _position_of(log: LogBytes, offset: int) -> int:
+    """Where the batch with an offset begins, or the next one; the end where all batches lie below."""
+    from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, walk  # compiled loops
+
+    walks = new_walks(np.array([offset], np.int64), np.array([0], np.int64))
+    walk(log, walks, step_to_offsets)
+    return int(walks["position"][0]) if walks["outcome"][0] == SearchOutcome.FOUND else log.size
+
+
+def _quorum_state(path: Location) -> Mapping[str, Any]:
+    try:
+        state = json.loads(small_file(path))
+    except ValueError as error:
+        raise ClusterMetadataError(f"{path}: no JSON: {error}; copy it again") from error
+    if not isinstance(state, dict):
+        raise ClusterMetadataError(f"{path}: {state!r}; expected an object, as a node writes it")
+    return state

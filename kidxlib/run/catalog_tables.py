@@ -1,0 +1,48 @@
+"""The tables of a catalog that a user names, on a local disk or in an S3 store, through delta-rs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import UsageError
+from kidxlib.run.catalog_place import absolute, no_catalog
+from kidxlib.storage.store.s3 import SCHEME, is_object
+from kidxlib.terminal.extras import needing_packages
+
+if TYPE_CHECKING:  # who names no catalog may not have delta-rs, and does not wait for it
+    from kidxlib.tables.delta_tables import DeltaTables
+
+
+def tables_at(option: str, place: str) -> DeltaTables:
+    """The tables of a catalog, or of one that is to be made.
+
+    Args:
+        option: that names it.
+
+    Raises:
+        UsageError: it is where Spark alone reaches it, or a package of `kidx[catalog]` is missing.
+    """
+    path = absolute(place)
+    if "://" in path and not is_object(path):
+        raise UsageError(
+            f"{option} {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; the jobs of "
+            "./spark-submit.sh keep them at others, too"
+        )
+    with needing_packages(option):
+        from kidxlib.tables.delta_tables import DeltaTables
+    return DeltaTables(path)
+
+
+def existing_tables(option: str, place: str) -> DeltaTables:
+    """The tables of a catalog that is there.
+
+    Raises:
+        UsageError: as `tables_at`, or there is none.
+        CatalogError: an older release made it, or it cannot be read.
+    """
+    tables = tables_at(option, place)
+    if tables.catalog_version(SEGMENTS) is None:
+        raise no_catalog(f"{option} {place}")
+    tables.make(SEGMENTS)  # it is there: this refuses one of an older release
+    return tables

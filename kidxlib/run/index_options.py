@@ -1,0 +1,123 @@
+"""What a topic's indexes are built with, where its cluster's own metadata says it, and nobody else does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from kidxlib.build.plan import Plan
+from kidxlib.build.source import PartitionDirectory
+from kidxlib.format import layouts as formats
+from kidxlib.java import parse_integer
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.topic_configs import ConfigValue
+from kidxlib.recovery.options import (
+    INTERVAL,
+    INTERVAL_BYTES_DEFAULT,
+    MAX_INDEX,
+    MAX_INDEX_BYTES_DEFAULT,
+    OptionsOfTopic,
+    RecoverOptions,
+)
+from kidxlib.run.known_topics import KnownTopics, counted_by_origin, metadata_as_json
+
+#: What a partition's indexes depend on.
+OptionsFor: TypeAlias = Callable[[PartitionDirectory], OptionsOfTopic]
+
+#: The least that an index can do with.
+_LEAST: Final = {INTERVAL: 0, MAX_INDEX: formats.TIME_INDEX_ENTRY.itemsize}
+
+
+def options_of_topic(
+    known: KnownTopics,
+    partition: PartitionDirectory,
+    *,
+    interval_bytes: int | None,
+    max_index_bytes: int | None,
+    verify_crc: bool = True,
+) -> OptionsOfTopic:
+    """What the indexes of a partition depend on: what is not given is what the metadata says of its topic, and Kafka's
+    default where that says nothing.
+
+    Args:
+        interval_bytes, max_index_bytes: what an option or a setting says of this topic, which wins; None for neither.
+    """
+    source, topic = partition.source.name, partition.topic_partition.topic
+    otherwise = RecoverOptions(
+        interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes,
+        max_index_bytes=MAX_INDEX_BYTES_DEFAULT if max_index_bytes is None else max_index_bytes,
+        verify_crc=verify_crc,
+    )
+    by_user = {INTERVAL: interval_bytes, MAX_INDEX: max_index_bytes}
+    given = frozenset(name for name, number in by_user.items() if number is not None)
+    own: dict[str, int] = {}
+    origins: dict[str, str] = {}
+    for name in by_user.keys() - given:
+        config = known.config(source, topic, name)
+        if config is not None and (number := _number(name, config)) is not None:
+            own[name], origins[name] = number, config.origin.value
+    if not own:
+        return OptionsOfTopic(otherwise, given=given)
+    of_topic = replace(
+        otherwise,
+        interval_bytes=own.get(INTERVAL, otherwise.interval_bytes),
+        max_index_bytes=own.get(MAX_INDEX, otherwise.max_index_bytes),
+    )
+    return OptionsOfTopic(otherwise, known.topic_id(source, topic), of_topic, tuple(sorted(origins.items())), given)
+
+
+def _number(name: str, config: ConfigValue) -> int | None:
+    """What a setting says, if it is what a broker would take."""
+    number = parse_integer(config.value, 32)
+    return None if number is None or number < _LEAST[name] else number
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one copy of metadata has said of the topics of a run.
+
+    Attributes:
+        topics: how many there are.
+        by_origin: by setting and who has set it, of how many topics that was taken.
+    """
+
+    metadata: ClusterMetadata
+    topics: int
+    by_origin: Mapping[str, Mapping[str, int]]
+
+
+def _told(known: KnownTopics, plan: Plan) -> Iterator[_Told]:
+    for metadata in known.read():
+        sources = {name for name, of_source in known.of_sources.items() if of_source.metadata is metadata}
+        partitions = [partition for partition in plan.partitions if partition.key[0] in sources]
+        taken = {
+            (partition.key[:2], *taken)
+            for partition in partitions
+            for taken in partition.choice.known_of(partition.topic_id).items()
+        }
+        counts = {name: Counter(origin for _, setting, origin in taken if setting == name) for name in _LEAST}
+        yield _Told(metadata, len({partition.key[:2] for partition in partitions}), counts)
+
+
+def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
+    """How far metadata was read, and for how many topics it said what their indexes are like, and who has set that; a
+    line for each copy.
+    """
+    lines = []
+    for told in _told(known, plan):
+        metadata = told.metadata
+        says = ", ".join(f"{name} of {counted_by_origin(origins)}" for name, origins in told.by_origin.items())
+        line = (
+            f"{metadata.directory} as of {metadata.as_of}: {says}, of {told.topics:,} topics; options and settings win"
+        )
+        if metadata.end_offset > metadata.as_of.offset:
+            line += f"; what it has up to offset {metadata.end_offset} may not be committed (--metadata-high-watermark)"
+        lines.append(line)
+    return lines
+
+
+def known_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
+    """What `lines_of_known` says, as JSON."""
+    return [metadata_as_json(told.metadata, told.topics, told.by_origin) for told in _told(known, plan)]

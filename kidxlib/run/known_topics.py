@@ -1,0 +1,281 @@
+"""What the sources' own clusters say of their topics: which metadata each source has, and how far it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce, wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from kidxlib.build.source import Source
+from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
+from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
+from kidxlib.storage.java_properties import parse_properties
+from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.log_dir import MetaProperties, node_id_of, read_meta_properties
+from kidxlib.storage.small_files import small_file
+from kidxlib.terminal.options.integer_range import IntegerRange
+
+_Result = TypeVar("_Result")
+
+_OPTIONS: Final = (
+    click.option(
+        "--cluster-metadata",
+        metavar="DIR",
+        help="A node's __cluster_metadata-0, for what topics are configured to. [default: each source's own, where it "
+        "has one]",
+    ),
+    click.option(
+        "--server-properties",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="What the source's broker is started with, for what nobody has set for a topic.",
+    ),
+    click.option(
+        "--metadata-high-watermark",
+        metavar="OFFSET",
+        type=IntegerRange(0, 2**63 - 1),
+        help="The quorum's, as kafka-metadata-quorum describe --status prints it. [default: the end of the latest "
+        "snapshot; with one voter that of the log]",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """The options as they were given; None where they were not."""
+
+    cluster_metadata: str | None = None
+    server_properties: Path | None = None
+    metadata_high_watermark: int | None = None
+
+
+def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """The options of `MetadataOptions`, which the command gets as its parameter `metadata`."""
+
+    @wraps(command)
+    def with_metadata(
+        *arguments: Any,
+        cluster_metadata: str | None,
+        server_properties: Path | None,
+        metadata_high_watermark: int | None,
+        **options: Any,
+    ) -> _Result:
+        metadata = MetadataOptions(
+            cluster_metadata=cluster_metadata,
+            server_properties=server_properties,
+            metadata_high_watermark=metadata_high_watermark,
+        )
+        return command(*arguments, metadata=metadata, **options)
+
+    return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), with_metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsOfSource:
+    """What the cluster of a source says, and the broker whose log dir the source is."""
+
+    metadata: ClusterMetadata
+    broker: BrokerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopics:
+    """What the clusters of sources say of their topics.
+
+    Attributes:
+        of_sources: by the source's name; sources without metadata are not there.
+        warnings: why a source's own metadata was not read.
+    """
+
+    of_sources: Mapping[str, TopicsOfSource] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    def topic_id(self, source: str, topic: str) -> str | None:
+        """The id of a topic in its source's cluster; None where that has no such topic, or is not known."""
+        known = self.of_sources.get(source)
+        return None if known is None else known.metadata.topics.get(topic)
+
+    def config(self, source: str, topic: str, name: str) -> ConfigValue | None:
+        """The value of a setting that the topic of that name has, if it is the one with `topic_id`; None where nobody
+        knows it.
+
+        Args:
+            name: one of `TOPIC_CONFIGS`.
+        """
+        known = self.of_sources.get(source)
+        if known is None or topic not in known.metadata.topics:
+            return None
+        return topic_config(known.metadata, known.broker, topic, name)
+
+    def read(self) -> list[ClusterMetadata]:
+        """The metadata that was read, each once."""
+        return list({str(each.metadata.directory): each.metadata for each in self.of_sources.values()}.values())
+
+    @property
+    def as_of(self) -> str | None:
+        """Which metadata was read and how far, in one line; None where none was."""
+        return "; ".join(f"{each.directory} as of {each.as_of}" for each in self.read()) or None
+
+
+def read_known_topics(options: MetadataOptions, sources: Iterable[Source]) -> KnownTopics:
+    """Read what there is to know of the topics in sources.
+
+    Raises:
+        UsageError: a directory or file that an option names cannot be read, is not what it should be, or is of another
+            cluster than a source.
+    """
+    static = _server_properties(options.server_properties)
+    static_node = None if static is None else _node_id(static, str(options.server_properties))
+    reader = _Reader(options.metadata_high_watermark)
+    given = None if options.cluster_metadata is None else _given(options.cluster_metadata)
+    found: dict[str, TopicsOfSource] = {}
+    for source in sources:
+        log_dir = source.path if parse_partition_directory(source.path.name) is None else source.path.parent
+        metadata = reader.optional(log_dir) if given is None else reader.required(given)
+        if metadata is None:
+            continue
+        own = reader.own(log_dir)
+        if given is not None:
+            reader.ensure_of_cluster(given, log_dir, own)
+        is_of_node = None in (static_node, own.node_id) or static_node == own.node_id
+        found[source.name] = TopicsOfSource(metadata, BrokerSettings(own.node_id, static if is_of_node else None))
+    known = KnownTopics(found, reader.warnings)
+    if not known.warnings:
+        _ensure_of_use(options, known)
+    return known
+
+
+def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
+    """Who gives an option means that it says something."""
+    needing = {
+        "--server-properties": options.server_properties,
+        "--metadata-high-watermark": options.metadata_high_watermark,
+    }
+    for option, value in needing.items():
+        if value is not None and not known.of_sources:
+            raise UsageError(
+                f"{option} {value}: no source has {METADATA_DIRECTORY} beside its partitions; name it with "
+                "--cluster-metadata"
+            )
+    brokers = [of_source.broker for of_source in known.of_sources.values()]
+    if options.server_properties is not None and all(broker.server_properties is None for broker in brokers):
+        nodes = ", ".join(sorted({str(broker.node_id) for broker in brokers}))
+        raise UsageError(
+            f"--server-properties {options.server_properties}: its node.id is none of the sources' ({nodes})"
+        )
+
+
+@dataclass(slots=True)
+class _Reader:
+    high_watermark: int | None
+    warnings: list[str] = field(default_factory=list)
+    _read: dict[str, ClusterMetadata] = field(default_factory=dict)
+
+    def own(self, log_dir: Location) -> MetaProperties:
+        try:
+            return read_meta_properties(log_dir)
+        except (CheckpointError, OSError) as error:
+            self.warnings.append(f"{describe_error(error)}; it is not known whose log dir that is")
+            return MetaProperties(None, None)
+
+    def optional(self, log_dir: Location) -> ClusterMetadata | None:
+        """The metadata in a source's log dir, if it can be read."""
+        directory = log_dir / METADATA_DIRECTORY
+        try:
+            return self._of(directory) if _is_directory(directory) else None
+        except (ClusterMetadataError, OSError) as error:
+            self.warnings.append(f"{describe_error(error)}; what its topics are configured to is not known")
+            return None
+
+    def required(self, directory: Location) -> ClusterMetadata:
+        """The metadata that an option names."""
+        try:
+            return self._of(directory)
+        except (ClusterMetadataError, OSError) as error:
+            raise _unreadable(directory, error) from error
+
+    def ensure_of_cluster(self, directory: Location, log_dir: Location, own: MetaProperties) -> None:
+        """Refuse a directory that an option names if it is of another cluster, as far as that is known."""
+        try:
+            of_metadata = read_meta_properties(directory.parent)
+        except (CheckpointError, OSError) as error:
+            raise _unreadable(directory, error) from error
+        if None not in (own.cluster_id, of_metadata.cluster_id) and own.cluster_id != of_metadata.cluster_id:
+            raise UsageError(
+                f"--cluster-metadata {directory}: of cluster {of_metadata.cluster_id}, and {log_dir} is of cluster "
+                f"{own.cluster_id}"
+            )
+
+    def _of(self, directory: Location) -> ClusterMetadata:
+        name = str(directory)
+        if name not in self._read:
+            self._read[name] = read_cluster_metadata(directory, self.high_watermark)
+        return self._read[name]
+
+
+def _given(text: str) -> Location:
+    """A directory that an option names: the one with the files, or the log dir that has it."""
+    place = given_location("--cluster-metadata ", text) or Path(text)
+    try:
+        for directory in (place / METADATA_DIRECTORY, place):
+            if _is_directory(directory):
+                return directory
+    except OSError as error:
+        raise _unreadable(place, error) from error
+    raise UsageError(f"--cluster-metadata {text}: no such directory")
+
+
+def _unreadable(directory: Location, error: KidxError | OSError) -> UsageError:
+    return UsageError(f"--cluster-metadata {directory}: {describe_error(error)}")
+
+
+def _is_directory(place: Location) -> bool:
+    if isinstance(place, Path):
+        return place.is_dir()
+    return any(True for _ in place.glob("*"))
+
+
+def _server_properties(file: Path | None) -> Mapping[str, str] | None:
+    if file is None:
+        return None
+    try:
+        return parse_properties(small_file(file))
+    except OSError as error:
+        raise UsageError(f"--server-properties {describe_error(error)}") from error
+
+
+def _node_id(static: Mapping[str, str], where: str) -> int | None:
+    try:
+        return node_id_of(static, where)
+    except CheckpointError as error:
+        raise UsageError(f"--server-properties {error}") from error
+
+
+def counted_by_origin(origins: Mapping[str, int]) -> str:
+    """How many topics metadata said something of, and who had set it there."""
+    by_origin = ", ".join(f"{origin} {count:,}" for origin, count in sorted(origins.items()))
+    return f"{sum(origins.values()):,} ({by_origin})" if by_origin else "0"
+
+
+def metadata_as_json(metadata: ClusterMetadata, topics: int, taken: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Which copy was read and how far, and what was taken from it.
+
+    Args:
+        topics: how many there are.
+        taken: by setting and who has set it, of how many topics.
+    """
+    return {
+        "directory": str(metadata.directory),
+        "offset": metadata.as_of.offset,
+        "timestamp_ms": metadata.as_of.timestamp_ms,
+        "end_offset": metadata.end_offset,
+        "topics": topics,
+        "taken": {name: dict(sorted(origins.items())) for name, origins in taken.items()},
+    }

@@ -1,0 +1,183 @@
+"""What of a topic's configuration a deletion rests on, where its cluster's metadata says it and nobody else does."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, Self, TypeAlias
+
+import pyarrow as pa
+
+from kidxlib.build.source import Source
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
+from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
+from kidxlib.retention.described_topic import ConfigEntry
+from kidxlib.retention.plan import PartitionThen
+from kidxlib.retention.policy import Origin, TopicConfig
+from kidxlib.retention.policy_file import config_of_described
+from kidxlib.retention.topic_policy import DECIDING_CONFIGS
+from kidxlib.run.known_topics import (
+    KnownTopics,
+    MetadataOptions,
+    counted_by_origin,
+    metadata_as_json,
+    read_known_topics,
+)
+from kidxlib.storage.location import location
+from kidxlib.times import NS_PER_MS, show_time
+
+#: By topic, what its configuration says by each policy's name.
+Configs: TypeAlias = Mapping[str, Mapping[str, TopicConfig]]
+
+#: So many topics of which metadata says nothing are named.
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredTopics:
+    """What clusters say of topics.
+
+    Attributes:
+        values: by topic, the values that a deletion rests on, by Kafka's names. What is not the same in all its sources
+            is not there.
+        unknown: why others are not believed, by topic.
+    """
+
+    known: KnownTopics
+    values: Mapping[str, Mapping[str, ConfigValue]] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, options: MetadataOptions, paths: Mapping[str, str], read_ids: Callable[[], pa.Table]) -> Self:
+        """Read the metadata of some sources.
+
+        Args:
+            paths: of the sources, by name.
+            read_ids: gives `source`, `topic` and `topic_id` of segments; asked where there is metadata.
+
+        Raises:
+            UsageError: as `read_known_topics`.
+        """
+        known = read_known_topics(options, [Source(name, location(path)) for name, path in paths.items()])
+        if not known.of_sources:
+            return cls(known)
+        names = ["topic", "source", "topic_id"]
+        of_topics: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
+        found = read_ids().group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
+        for topic, source, topic_id in zip(*(found[name].to_pylist() for name in names), strict=True):
+            of_topics[topic].append((source, topic_id))
+        unknown = {topic: why for topic, ids in of_topics.items() if (why := _why_unknown(known, topic, ids))}
+        values = {topic: _agreed(known, topic, ids) for topic, ids in of_topics.items() if topic not in unknown}
+        return cls(known, values, unknown)
+
+    def complete(self, configs: Configs) -> dict[str, dict[str, TopicConfig]]:
+        """Configurations, with what clusters say for values that nobody set.
+
+        Raises:
+            UsageError: a cluster's value is none that Kafka takes.
+        """
+        completed = {}
+        for topic, by_policy in configs.items():
+            own = self._config(topic)
+            completed[topic] = {name: config.completed(own) for name, config in by_policy.items()}
+        return completed
+
+    def lines(self, configs: Configs) -> list[str]:
+        """How far metadata was read, of how many topics it gave each value, and of which it says nothing.
+
+        Args:
+            configs: as they were before.
+        """
+        if self.known.as_of is None:
+            return []
+        taken = ", ".join(f"{name} of {counted_by_origin(origins)}" for name, origins in self._taken(configs).items())
+        lines = [f"{self.known.as_of}: {taken}, of {len(configs):,} topics; options and policies win"]
+        needed = [topic for topic in sorted(self.unknown) if topic != METADATA_TOPIC and _is_open(configs, topic)]
+        lines += [self.unknown[topic] for topic in needed[:_NAMED]]
+        if len(needed) > _NAMED:
+            lines.append(f"… and {len(needed) - _NAMED:,} more topics of which it says nothing")
+        return lines
+
+    def as_json(self, configs: Configs) -> list[dict[str, Any]]:
+        """What `lines` says, as JSON; an object for each copy of metadata."""
+        taken = self._taken(configs)
+        return [metadata_as_json(metadata, len(configs), taken) for metadata in self.known.read()]
+
+    def ensure_recent(self, then: Mapping[PartitionKey, PartitionThen], limit: timedelta) -> None:
+        """Refuse metadata that ends long before a partition does: its topic may have been configured anew since.
+
+        Args:
+            then: partitions of topics whose configurations were completed.
+
+        Raises:
+            UsageError: it does, or no record in it has a time.
+        """
+        for (source, topic, number), partition in then.items():
+            metadata = self.known.of_sources[source].metadata
+            last_ms, read_to_ms = _last_ms(partition), metadata.as_of.timestamp_ms
+            if read_to_ms is None or last_ms - read_to_ms > limit / timedelta(milliseconds=1):
+                raise UsageError(
+                    f"{metadata.directory} as of {metadata.as_of}: {TopicPartition(topic, number).directory} goes on "
+                    f"to {show_time(last_ms)}, expected {limit} later at most: its topic may have been configured anew "
+                    "since. Name a newer copy with --cluster-metadata, give --metadata-high-watermark, or a longer "
+                    "--max-metadata-lag"
+                )
+
+    def _config(self, topic: str) -> TopicConfig:
+        entries = {
+            name: ConfigEntry(value.value, of_topic=value.origin is ConfigOrigin.TOPIC, line=0)
+            for name, value in self.values.get(topic, {}).items()
+        }
+        return config_of_described(self.known.as_of, topic, entries)
+
+    def _taken(self, configs: Configs) -> dict[str, Counter[str]]:
+        """For how many topics each value was taken, by who has set it."""
+        taken: dict[str, Counter[str]] = {name: Counter() for name in DECIDING_CONFIGS}
+        for topic, by_policy in configs.items():
+            for name, value in self.values.get(topic, {}).items():
+                if any(config.origins[name] is Origin.KAFKA for config in by_policy.values()):
+                    taken[name][value.origin.value] += 1
+        return taken
+
+
+def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | None]]) -> str | None:
+    """Why metadata says nothing of a topic's segments; None where it does."""
+    for source, topic_id in ids:
+        of_source = known.of_sources.get(source)
+        if of_source is None:
+            return f"topic {topic}: source {source} has no cluster metadata that was read, so it counts in none"
+        if topic_id is None:
+            return f"topic {topic}: source {source} has no partition.metadata of it, so nobody knows which topic it is"
+        in_cluster = known.topic_id(source, topic)
+        if in_cluster != topic_id:
+            found = "no such topic" if in_cluster is None else f"the topic id {in_cluster}"
+            return (
+                f"topic {topic}: its topic id is {topic_id} in source {source}, and "
+                f"{of_source.metadata.directory} has {found}"
+            )
+    return None
+
+
+def _agreed(known: KnownTopics, topic: str, ids: Sequence[tuple[str, str | None]]) -> dict[str, ConfigValue]:
+    """The values that a topic has in all of its sources."""
+    agreed = {}
+    for name in DECIDING_CONFIGS:
+        values = [known.config(source, topic, name) for source, _ in ids]
+        first = values[0]
+        if first is not None and all(value is not None and value.value == first.value for value in values):
+            agreed[name] = first
+    return agreed
+
+
+def _is_open(configs: Configs, topic: str) -> bool:
+    return any(config.unknown for config in configs.get(topic, {}).values())
+
+
+def _last_ms(partition: PartitionThen) -> int:
+    """The time of a partition's last record, in ms since the epoch; where none has one, when its log was written."""
+    times = [segment.max_timestamp_ms for segment in partition.segments]
+    written = [(segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in partition.segments]
+    return max(times) if max(times) >= 0 else max(written)

@@ -1,0 +1,285 @@
+"""What a live broker's log dir says of its topics is what the broker itself says of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from kidxlib.format.kraft_snapshots import parse_snapshot
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.cluster_metadata.topic_configs import (
+    TOPIC_CONFIGS,
+    BrokerSettings,
+    ConfigOrigin,
+    ConfigValue,
+    topic_config,
+)
+from kidxlib.storage.java_properties import parse_properties
+from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.processes import kidx
+from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.kafka.broker import Broker
+from tests.support.spark.jobs import Ended, kidx_build_here, kidx_retention_here
+
+#: What the broker is started with: of each pair of synonyms one that wins, and one that loses.
+_SETTINGS: Final[Mapping[str, Any]] = {
+    "log.retention.minutes": 90,
+    "log.retention.hours": 48,
+    "log.message.timestamp.type": "LogAppendTime",
+    "metadata.log.max.snapshot.interval.ms": 300,
+    "log.initial.task.delay.ms": 3_600_000,  # before it deletes what is old itself
+}
+_OF_THEIR_OWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "dense": {"index.interval.bytes": "512", "segment.index.bytes": "65536"},
+    "compacted": {"cleanup.policy": "compact,delete", "retention.ms": "1000", "local.retention.ms": "1000"},
+    "by-size": {"retention.bytes": "5000000", "retention.ms": "-1", "message.timestamp.type": "CreateTime"},
+    "short": {
+        "retention.ms": "1",
+        "retention.bytes": "-1",
+        "cleanup.policy": "delete",
+        "internal.segment.bytes": "2048",
+    },
+}
+#: Kafka's `ConfigSource`, as a client has it.
+_ORIGINS: Final = {
+    1: ConfigOrigin.TOPIC,
+    2: ConfigOrigin.BROKER,
+    3: ConfigOrigin.BROKERS,
+    4: ConfigOrigin.FILE,
+    5: ConfigOrigin.KAFKA,
+}
+_BY_FILE: Final = (ConfigOrigin.FILE, ConfigOrigin.KAFKA)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A broker after its work: its files, and what it said of each topic's settings while it ran.
+
+    Attributes:
+        printed: what `kafka-configs` printed.
+        early: a copy of its metadata from before topics were configured anew, and one was made again.
+    """
+
+    broker: Broker
+    configs: Mapping[str, Mapping[str, ConfigValue]]
+    read_live: ClusterMetadata
+    printed: Path
+    early: Path
+
+    @property
+    def metadata_directory(self) -> Path:
+        return self.broker.log_dir / METADATA_DIRECTORY
+
+    @property
+    def server_properties(self) -> dict[str, str]:
+        return parse_properties((self.broker.directory / "server.properties").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
+    broker = Broker(tmp_path_factory.mktemp("metadata") / "broker", _SETTINGS)
+    with broker.running():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        _create(admin, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}})
+        early = shutil.copytree(broker.log_dir / METADATA_DIRECTORY, broker.directory / METADATA_DIRECTORY)
+        admin.delete_topics(["made-again"])["made-again"].result(TIMEOUT_SECONDS)
+        _create(admin, {"made-again": {"retention.bytes": "7"}})
+        admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
+        _alter(admin, ResourceType.TOPIC, "by-size", "retention.ms", None)
+        _alter(admin, ResourceType.TOPIC, "short", "retention.bytes", "1000000")
+        _alter(admin, ResourceType.BROKER, "1", "log.retention.bytes", "123456789")
+        broker.run_tool(
+            *("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--broker-defaults", "--alter"),
+            *("--add-config", "log.index.interval.bytes=2048,log.retention.bytes=5"),
+        )
+        _create(admin, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
+        configs = {topic: _describe(admin, topic) for topic in ("as-the-broker", *_OF_THEIR_OWN, "made-again")}
+        _write(broker.bootstrap)
+        live = read_cluster_metadata(broker.log_dir / METADATA_DIRECTORY)
+        of_topics = ("--bootstrap-server", broker.bootstrap, "--describe", "--all", "--entity-type", "topics")
+        printed = broker.directory / "topics.txt"
+        printed.write_text(broker.run_tool("kafka.admin.ConfigCommand", *of_topics))
+    return Described(broker, configs, live, printed, early)
+
+
+def _create(admin: AdminClient, topics: Mapping[str, Mapping[str, str]]) -> None:
+    new = [NewTopic(topic, 1, 1, config=dict(configs)) for topic, configs in topics.items()]
+    for created in admin.create_topics(new).values():
+        created.result(TIMEOUT_SECONDS)
+
+
+def _write(bootstrap: str) -> None:
+    """Enough for entries of different intervals."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "batch.num.messages": 1})
+    for _ in range(40):
+        for topic in ("as-the-broker", "dense", "short"):
+            producer.produce(topic, bytes(700))
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+
+
+def _alter(admin: AdminClient, kind: ResourceType, resource: str, name: str, value: str | None) -> None:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(name, value, incremental_operation=operation)
+    [altered] = admin.incremental_alter_configs([ConfigResource(kind, resource, incremental_configs=[entry])]).values()
+    altered.result(TIMEOUT_SECONDS)
+
+
+def _describe(admin: AdminClient, topic: str) -> dict[str, ConfigValue]:
+    """What `kafka-configs --describe --all` asks for."""
+    [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    entries = described.result(TIMEOUT_SECONDS)
+    return {name: ConfigValue(entries[name].value, _ORIGINS[int(entries[name].source)]) for name in TOPIC_CONFIGS}
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_settings_of_topics_are_those_of_the_broker(described: Described, is_live: bool) -> None:
+    """Each value, and who set it; while the broker runs, and after it has stopped."""
+    metadata = described.read_live if is_live else read_cluster_metadata(described.metadata_directory)
+    broker = BrokerSettings(1, described.server_properties)
+    for topic, configs in described.configs.items():
+        for name, expected in configs.items():
+            found = topic_config(metadata, broker, topic, name)
+            if name == "retention.ms" and expected.origin is ConfigOrigin.KAFKA:
+                # Of three synonyms a broker tells the origin of the first alone; the file has the second.
+                expected = ConfigValue(str(_SETTINGS["log.retention.minutes"] * 60_000), ConfigOrigin.FILE)
+                assert configs[name].value == expected.value
+            assert found == expected, (topic, name)
+    assert {value.origin for configs in described.configs.values() for value in configs.values()} == set(ConfigOrigin)
+
+
+def test_what_only_the_file_says_is_unknown_without_it(described: Described) -> None:
+    metadata = described.read_live
+    for topic, configs in described.configs.items():
+        for name, expected in configs.items():
+            is_known = expected.origin not in _BY_FILE or name == "remote.storage.enable"  # which no broker has
+            found = topic_config(metadata, BrokerSettings(1, None), topic, name)
+            assert found == (expected if is_known else None), (topic, name)
+    # Of a broker that nobody knows, what was set for one broker may hold or not.
+    for topic in ("as-the-broker", "dense"):
+        assert topic_config(metadata, BrokerSettings(None, None), topic, "retention.bytes") is None
+        assert topic_config(metadata, BrokerSettings(2, None), topic, "retention.bytes") == ConfigValue(
+            "5", ConfigOrigin.BROKERS
+        )
+
+
+def test_topics_have_the_ids_of_their_directories(described: Described) -> None:
+    """One that was deleted is not there; one that was made again has its new id, and nothing of the old one's."""
+    metadata = read_cluster_metadata(described.metadata_directory)
+    assert described.configs.keys() == {topic for topic in metadata.topics if not topic.startswith("__")}
+    for topic in described.configs:
+        assert metadata.topics[topic] == read_topic_id(described.broker.log_dir / f"{topic}-0")
+    assert dict(metadata.topic_configs["made-again"]) == {"retention.bytes": "7"}
+
+
+def test_each_snapshot_and_the_log_behind_it_say_the_same(described: Described, tmp_path: Path) -> None:
+    """And so does the log alone."""
+    expected = read_cluster_metadata(described.metadata_directory)
+    snapshots = [path for path in described.metadata_directory.iterdir() if parse_snapshot(path.name) is not None]
+    assert len(snapshots) > 2
+    for kept in (None, *snapshots):
+        copy = tmp_path / METADATA_DIRECTORY
+        shutil.copytree(described.metadata_directory, copy)
+        for path in snapshots:
+            if path != kept:
+                (copy / path.name).unlink()
+        found = read_cluster_metadata(copy)
+        assert (found.topics, found.topic_configs) == (expected.topics, expected.topic_configs), kept
+        assert (found.broker_configs, found.as_of) == (expected.broker_configs, expected.as_of)
+        shutil.rmtree(copy)
+
+
+def test_a_build_makes_the_indexes_that_the_broker_has(described: Described, tmp_path: Path) -> None:
+    """Of one topic with an interval of its own, and of one with that of all brokers, and nobody types them."""
+    log_dir = described.broker.log_dir
+    built = kidx("build", log_dir, "--index-dir", tmp_path / "index", "--topics", "dense|as-the-broker")
+    assert f"{METADATA_DIRECTORY} as of offset " in built.out
+    sizes = set()
+    for path in _offset_indexes(log_dir):
+        made = tmp_path / "index" / path.parent.name / path.name
+        assert made.read_bytes() == path.read_bytes(), path
+        sizes.add(made.stat().st_size)
+    assert len(sizes) == 2
+
+
+def _offset_indexes(log_dir: Path) -> Iterator[Path]:
+    for topic in ("dense", "as-the-broker"):
+        yield from (log_dir / f"{topic}-0").glob("*.index")
+
+
+def test_a_plan_of_retention_is_that_of_what_kafkas_tools_print(described: Described, tmp_path: Path) -> None:
+    """Of each segment the decision and the reason, and of each topic the values and who has set them. Without the file
+    that the broker was started with, topics without values of their own are not decided on; and one that was made again
+    is not decided on by what was said of the other.
+    """
+    archive = _Archive(described, tmp_path)
+    printed = archive.plan("--policy", described.printed)
+    told = archive.plan("--server-properties", archive.server_properties)
+    assert told["segments"] == printed["segments"] and not told["unknown_policies"]
+    assert {s["decision"] for s in told["segments"]} == {"delete", "keep"}
+    [read] = told["cluster_metadata"]
+    assert read["taken"]["retention.ms"] == {"topic": 2, "server.properties": 4}
+
+    alone = archive.plan()
+    assert alone["unknown_policies"].keys() == described.configs.keys() - {"short", "compacted"}
+    assert _of_topic(alone, "short") == _of_topic(told, "short")
+
+    early = archive.retention("--cluster-metadata", described.early, "--server-properties", archive.server_properties)
+    line = f"topic made-again: its topic id is {read_topic_id(archive.log_dir / 'made-again-0')} in source b, and "
+    assert line in early.out and "not decided: 2 segments of 2 topics (the first: as-the-broker)" in early.out
+
+
+def test_a_plan_is_applied_by_what_metadata_says_then(described: Described, tmp_path: Path) -> None:
+    """Not where a topic is configured otherwise by now, and not where that cannot be known."""
+    archive = _Archive(described, tmp_path)
+    by_file = ("--server-properties", archive.server_properties)
+    early = ("--cluster-metadata", described.early, *by_file)
+    for options, then, parts in (
+        (early, by_file, ("topic short: retention.bytes is 1000000 now, planned with -1; plan again",)),
+        (early, (*early, "--max-metadata-lag", "1ms"), (METADATA_DIRECTORY, ": short-0 goes on to ", "0:00:00.001000")),
+        (("--retention-ms", "0", *by_file), by_file, ("retention.ms is 5400000 now, planned with 0",)),
+    ):
+        refused = archive.apply(archive.plan(*options)["plan_id"], *then)
+        assert refused.code == ExitCode.USAGE and [part for part in parts if part not in refused.err] == [], refused
+    plan = archive.plan(*by_file)
+    applied = archive.apply(plan["plan_id"], *by_file)
+    assert applied.code == 0, applied
+    going = [s for s in plan["segments"] if s["decision"] == "delete"]
+    assert applied.json["by_outcome"] == {"deleted": len(going) - 1, "last": 1} and len(going) > 5
+
+
+def _of_topic(plan: Mapping[str, Any], topic: str) -> list[Any]:
+    return [segment for segment in plan["segments"] if segment["topic"] == topic]
+
+
+class _Archive:
+    """A copy of the broker's log dir, with a catalog."""
+
+    def __init__(self, described: Described, directory: Path) -> None:
+        self.log_dir, self._catalog = directory / "data", directory / "catalog"
+        self.server_properties = described.broker.directory / "server.properties"
+        shutil.copytree(described.broker.log_dir, self.log_dir)
+        built = kidx_build_here(
+            "--source", f"b={self.log_dir}", "--index-dir", directory / "i", "--catalog", self._catalog
+        )
+        assert built.code in (0, 3), built.err  # the controller's log is never stopped cleanly
+
+    def plan(self, *options: str | Path) -> dict[str, Any]:
+        return self.retention(*options, "--json").json
+
+    def apply(self, plan_id: str, *options: str | Path) -> Ended:
+        return self.retention("--apply", "--plan", plan_id, "--delete-delay", "0s", *options, "--json")
+
+    def retention(self, *options: str | Path) -> Ended:
+        return kidx_retention_here("--catalog", self._catalog, *options)

@@ -1,0 +1,106 @@
+"""A topic's own interval comes from its cluster's metadata into builds and audits, and goes by the topic's id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow.compute as pc
+
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.plan import Plan
+from kidxlib.build.source import Source
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.cli.main import kidx
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.recovery.options import INTERVAL, MAX_INDEX, RecoverOptions
+from kidxlib.run.index_options import known_as_json, lines_of_known, options_of_topic
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.terminal.options.sources import parse_topics
+from tests.support.cluster_metadata import OTHER_ID, log_dir_of_t
+from tests.support.spark.jobs import run_here
+
+_AS_OF: Final = "as of offset 6, 1970-01-01T00:00:01.000Z"
+_WINS: Final = "of 1 topics; options and settings win"
+
+
+def _plan(source: Source, known: KnownTopics, interval_bytes: int | None = None) -> Plan:
+    return find_segments(
+        (source,),
+        parse_topics("t"),
+        Target(index_dir=Path("/i"), by_source=False),
+        lambda partition: options_of_topic(known, partition, interval_bytes=interval_bytes, max_index_bytes=None),
+    )
+
+
+def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
+    """Of another topic of the name, or one whose id nobody knows, nothing is known."""
+    source = Source("s", log_dir_of_t(tmp_path))
+    known = read_known_topics(MetadataOptions(), (source,))
+    plan = _plan(source, known)
+    assert plan.partitions[0].options == RecoverOptions(interval_bytes=512)  # no index can do with 4 bytes
+    assert _plan(source, known, 100).partitions[0].options == RecoverOptions(interval_bytes=100)
+    where = f"{tmp_path / METADATA_DIRECTORY} {_AS_OF}"
+    assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} of 1 (topic 1), {MAX_INDEX} of 0, {_WINS}"]
+    taken = {INTERVAL: {"topic": 1}, MAX_INDEX: {}}
+    of_copy = {"directory": str(tmp_path / METADATA_DIRECTORY), "offset": 6, "timestamp_ms": 1_000, "end_offset": 6}
+    assert known_as_json(known, plan) == [{**of_copy, "topics": 1, "taken": taken}]
+
+    for other in (f"version: 0\ntopic_id: {OTHER_ID}\n", None):
+        metadata = tmp_path / "t-0" / "partition.metadata"
+        metadata.unlink() if other is None else metadata.write_text(other)
+        plan = _plan(source, known)
+        assert plan.partitions[0].options == RecoverOptions()
+        assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} of 0, {MAX_INDEX} of 0, {_WINS}"]
+
+
+def test_builds_and_audits_take_what_a_topic_is_configured_to(tmp_path: Path) -> None:
+    """A build reads again what was built with another value; what an option or a setting says wins."""
+    log_dir, catalog, settings = log_dir_of_t(tmp_path / "logs"), tmp_path / "catalog", tmp_path / "kidx.toml"
+    to_index = "--index-dir", tmp_path / "index"
+    offset_index = tmp_path / "index" / "t-0" / "00000000000000000000.index"
+    settings.write_text("[build]\ninterval_bytes = 4096\n")
+
+    def build(*options: str | Path) -> tuple[int, int, int]:
+        """How many segments it read, for how many topics it took their own interval, and the entries of the index."""
+        ended = run_here(kidx, "build", log_dir, *to_index, "--catalog", catalog, "--topics", "t", "--json", *options)
+        assert ended.code == 0, ended.err
+        [told] = ended.json["cluster_metadata"]
+        own = told["taken"][INTERVAL].get("topic", 0)
+        return ended.json["segments"], own, offset_index.stat().st_size // 8
+
+    assert build("--settings", settings) == (1, 0, 3)
+    assert build() == (1, 1, 19)
+    assert build() == (0, 1, 19)
+    assert build("--interval-bytes", "4096") == (1, 0, 3)
+    assert build() == (1, 1, 19)
+    recorded = DeltaTables(str(catalog)).read(BUILDS, ["options"])["options"].combine_chunks()
+    as_of = pc.map_lookup(recorded, "cluster_metadata", "first").unique().to_pylist()
+    assert as_of == [f"{log_dir / METADATA_DIRECTORY} {_AS_OF}"]
+
+    # Where it cannot be read, or is away, what it once said stays, until somebody says otherwise.
+    metadata = log_dir / METADATA_DIRECTORY
+    log = metadata / "00000000000000000000.log"
+    content = log.read_bytes()
+    log.write_bytes(content[:40])
+
+    def segments_read(*options: str) -> int:
+        ended = run_here(kidx, "build", log_dir, *to_index, "--catalog", catalog, "--topics", "t", "--json", *options)
+        assert ended.code == 0, ended.err
+        return int(ended.json["segments"])
+
+    assert segments_read() == 0
+    metadata.rename(tmp_path / "away")
+    assert segments_read() == 0 and offset_index.stat().st_size == 19 * 8
+    assert segments_read("--interval-bytes", "4096") == 1 and offset_index.stat().st_size == 3 * 8
+    (tmp_path / "away").rename(metadata)
+    log.write_bytes(content)
+    assert build() == (1, 1, 19)
+
+    def verdicts(*options: str) -> list[str]:
+        ended = run_here(kidx, "verify", log_dir, *to_index, "--json", *options)
+        return [each["verdict"] for each in ended.json["files"] if each["path"] == str(offset_index)]
+
+    assert (verdicts(), verdicts("--interval-bytes", "4096")) == (["identical"], ["safe"])

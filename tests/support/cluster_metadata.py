@@ -1,0 +1,113 @@
+"""Copies of `__cluster_metadata` that no broker wrote: records, snapshots, quorums of any size; a log dir with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib.format import layouts as formats
+from kidxlib.format import segment_files
+from kidxlib.format.kraft_snapshots import SnapshotId, snapshot_file
+from kidxlib.format.segment_files import segment_file
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.framed import CLUSTER_METADATA
+from kidxlib.records.record import Record
+from kidxlib.recovery.options import INTERVAL, MAX_INDEX
+from tests.support.logs import encoded
+from tests.support.messages import encoded as message_bytes
+from tests.support.messages import varint
+
+_LEADER_CHANGE: Final = 2
+_SNAPSHOT_HEADER: Final = 3
+_SNAPSHOT_FOOTER: Final = 4
+
+TOPIC: Final = 2
+BROKER: Final = 4
+
+
+def change(message_name: str, /, **values: Any) -> bytes:
+    """The value of a record of metadata of version 0, by its fields."""
+    message = messages_of(CLUSTER_METADATA)[message_name]
+    assert message.api_key is not None
+    return varint(1) + varint(message.api_key) + varint(0) + message_bytes(message, values, 0)
+
+
+def topic(name: str, topic_id: str) -> bytes:
+    return change("TopicRecord", name=name, topicId=topic_id)
+
+
+def config(resource: str, name: str, value: str | None, kind: int = TOPIC) -> bytes:
+    return change("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=value)
+
+
+def topic_id(letter: str) -> str:
+    """An id that one letter tells from others."""
+    return letter * 21 + "A"
+
+
+def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0) -> bytes:
+    """A batch of records."""
+    records = [Record(base_offset + number, timestamp_ms, None, value) for number, value in enumerate(values)]
+    return encoded.batch_v2(records)
+
+
+def leader_change(offset: int, voters: Iterable[int]) -> bytes:
+    """A control batch that names the voters."""
+    return _control(offset, _LEADER_CHANGE, "LeaderChangeMessage", leaderId=1, voters=_ids(voters), grantingVoters=[])
+
+
+def _ids(voters: Iterable[int]) -> list[dict[str, Any]]:
+    return [{"voterId": voter} for voter in voters]
+
+
+def _control(offset: int, kind: int, message_name: str, /, **values: Any) -> bytes:
+    message = messages_of("kafka-clients")[message_name]
+    value = message_bytes(message, {"version": 0, **values}, 0)
+    key = (0).to_bytes(2) + kind.to_bytes(2)
+    return encoded.batch_v2([Record(offset, 0, key, value)], attributes=formats.ATTRIBUTE_CONTROL)
+
+
+def snapshot(values: Sequence[bytes], last_timestamp_ms: int) -> bytes:
+    """The content of a snapshot."""
+    header = _control(0, _SNAPSHOT_HEADER, "SnapshotHeaderRecord", lastContainedLogTimestamp=last_timestamp_ms)
+    footer = _control(len(values) + 1, _SNAPSHOT_FOOTER, "SnapshotFooterRecord")
+    return header + (data(1, values) if values else b"") + footer
+
+
+def write_copy(directory: Path, logs: dict[int, bytes], snapshots: dict[tuple[int, int], bytes] | None = None) -> Path:
+    """A copy with these files.
+
+    Args:
+        logs: by base offset.
+        snapshots: by end offset and epoch.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for base_offset, content in logs.items():
+        (directory / segment_file(base_offset, segment_files.LOG_SUFFIX)).write_bytes(content)
+    for (end_offset, epoch), content in (snapshots or {}).items():
+        (directory / snapshot_file(SnapshotId(end_offset, epoch))).write_bytes(content)
+    return directory
+
+
+#: Of topic t, and of another one.
+ID_OF_T: Final = topic_id("a")
+OTHER_ID: Final = topic_id("b")
+
+
+def log_dir_of_t(directory: Path, node_id: int = 1, cluster_id: str = "c", *, has_metadata: bool = True) -> Path:
+    """A log dir of one partition of topic t, with an interval of its own and an index size that no broker takes."""
+    partition = directory / "t-0"
+    partition.mkdir(parents=True)
+    (directory / "meta.properties").write_text(f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\n")
+    (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {ID_OF_T}\n")
+    batches = (encoded.batch_v2([Record(offset, 1, b"k", bytes(700))]) for offset in range(20))
+    (partition / "00000000000000000000.log").write_bytes(b"".join(batches))
+    if has_metadata:
+        values = [
+            *(topic("t", ID_OF_T), config("t", INTERVAL, "512"), topic("u", OTHER_ID)),
+            *(config("1", "log.retention.ms", "5", BROKER), config("t", MAX_INDEX, "4")),
+        ]
+        write_copy(directory / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values, 1_000)})
+    return directory
