@@ -7,26 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from importlib import metadata
 from typing import Final
 
 import google_crc32c
 
-from kidxlib.errors import MissingLibraryError
+from kidxlib.format.c_library import c_library
 
-
-def _isal() -> ctypes.CDLL:
-    """The extension module of `isal` that takes least time to load, and has all of ISA-L's checksums in it."""
-    for file in metadata.files("isal") or ():
-        if file.name.startswith("igzip_lib.") and hasattr(library := ctypes.CDLL(str(file.locate())), "crc32_iscsi"):
-            return library
-    raise MissingLibraryError(
-        "no crc32_iscsi in the files of isal; expected its binary wheel (Linux glibc or macOS): reinstall it with pip, "
-        "without --no-binary"
-    )
-
-
-_ISAL: Final = _isal()
+#: The extension module of `isal` that takes least time to load, and has all of ISA-L's checksums in it.
+_ISAL: Final = c_library("isal", "igzip_lib", "crc32_iscsi")
 #: `unsigned int crc32_iscsi(unsigned char *buffer, int len, unsigned int init_crc)`: CRC-32C, not inverted at its start
 #: nor at its end, as protocols do it.
 CRC32C: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_iscsi

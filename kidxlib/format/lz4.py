@@ -17,8 +17,8 @@ def plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[byte
     whatever follows the end mark. What Kafka refuses is refused here.
     """
     head = compressed.take(6)
-    if len(head) < 6 or not head.startswith(_MAGIC):
-        raise MalformedError(f"an lz4 frame that starts {head.hex()}", f"{_MAGIC.hex()} and two bytes more")
+    if len(head) < 6 or not head.startswith(MAGIC):
+        raise MalformedError(f"an lz4 frame that starts {head.hex()}", f"{MAGIC.hex()} and two bytes more")
     flags, block_size_code = head[4], head[5]
     if flags & _FLAGS_FIXED != _FLAGS_KAFKA:
         raise MalformedError(f"lz4 frame flags {flags:#04x}", "version 1, independent blocks, no dictionary")
@@ -29,11 +29,11 @@ def plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[byte
     if not checksum or (verify_header and checksum[0] != header_checksum(descriptor)):
         raise MalformedError(f"lz4 header checksum {checksum.hex() or 'missing'}", f"{header_checksum(descriptor):02x}")
     descriptor = bytes([flags & ~_CONTENT_SIZE & ~_CONTENT_CHECKSUM, block_size_code])
-    yield _MAGIC + descriptor + bytes([header_checksum(descriptor)])
+    yield MAGIC + descriptor + bytes([header_checksum(descriptor)])
     block_bytes_max = 1 << 8 + 2 * (block_size_code >> 4)
     while True:
         mark = compressed.take(4)
-        size = int.from_bytes(mark, "little") & ~_BLOCK_STORED
+        size = int.from_bytes(mark, "little") & ~BLOCK_STORED
         if size == 0 and len(mark) == 4:
             yield bytes(4)
             return
@@ -46,13 +46,13 @@ def plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[byte
         yield mark + block
 
 
-_MAGIC: Final = b"\x04\x22\x4d\x18"
+MAGIC: Final = b"\x04\x22\x4d\x18"
 _FLAGS_FIXED: Final = 0b1110_0011  # version, independent blocks, reserved (one of them a dictionary by now)
 _FLAGS_KAFKA: Final = 0b0110_0000
 _BLOCK_CHECKSUM: Final = 0b0001_0000
 _CONTENT_SIZE: Final = 0b0000_1000
 _CONTENT_CHECKSUM: Final = 0b0000_0100
-_BLOCK_STORED: Final = 1 << 31
+BLOCK_STORED: Final = 1 << 31
 
 
 #: The primes of xxHash32, by the numbers that its specification gives them.

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 def unsnappy(compressed: ByteStream) -> Iterator[bytes]:
     """Snappy-java's frame (`SnappyInputStream`): a header, then blocks, each after its size; without one, a block."""
-    head = compressed.take(_XERIAL_HEAD_BYTES)
-    if len(head) < _XERIAL_HEAD_BYTES or not head.startswith(_XERIAL_MAGIC):
+    head = compressed.take(XERIAL_HEAD_BYTES)
+    if len(head) < XERIAL_HEAD_BYTES or not head.startswith(XERIAL_MAGIC):
         yield _snappy_block(head + b"".join(chunks_of(compressed)))
         return
     while len(head := compressed.take(4)) == 4:
-        if _XERIAL_MAGIC.startswith(head):  # frames one after the other
-            head += compressed.take(_XERIAL_HEAD_BYTES - len(head))
+        if XERIAL_MAGIC.startswith(head):  # frames one after the other
+            head += compressed.take(XERIAL_HEAD_BYTES - len(head))
             version = int.from_bytes(head[8:12], signed=True)
             # As snappy-java: the first frame may be of any version, and the others may call themselves anything.
-            if len(head) < _XERIAL_HEAD_BYTES or (head.startswith(_XERIAL_MAGIC) and version < 1):
+            if len(head) < XERIAL_HEAD_BYTES or (head.startswith(XERIAL_MAGIC) and version < 1):
                 raise MalformedError(f"a snappy frame's header {head.hex()}", "16 bytes, a version from 1 on")
             continue
         size = int.from_bytes(head, signed=True)
@@ -34,10 +34,10 @@ def unsnappy(compressed: ByteStream) -> Iterator[bytes]:
         yield _snappy_block(block)
 
 
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
-_XERIAL_HEAD_BYTES: Final = len(_XERIAL_MAGIC) + 4 + 4  # version and the oldest compatible one
+XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+XERIAL_HEAD_BYTES: Final = len(XERIAL_MAGIC) + 4 + 4  # version and the oldest compatible one
 #: No snappy block is smaller than its content by more: two or three bytes copy at most 64.
-_SNAPPY_RATIO_MAX: Final = 32
+SNAPPY_RATIO_MAX: Final = 32
 
 
 @functools.cache
@@ -55,10 +55,10 @@ def _snappy_block(block: bytes) -> bytes:
             break
     else:
         raise MalformedError(f"a snappy block that starts {block[:5].hex()}", "the size of its content")
-    if size > _SNAPPY_RATIO_MAX * len(block):
+    if size > SNAPPY_RATIO_MAX * len(block):
         raise MalformedError(
             f"a snappy block of {len(block)} bytes that says it holds {size}",
-            f"at most {_SNAPPY_RATIO_MAX} times as many",
+            f"at most {SNAPPY_RATIO_MAX} times as many",
         )
     try:
         content = _snappy().decompress(block, decompressed_size=size, asbytes=True)

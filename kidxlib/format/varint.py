@@ -59,6 +59,7 @@ def varint(data, at, end):
         value |= (byte & np.uint32(127)) << np.uint32(7 * number)
         if byte < 128:
             break
+    value = np.uint32(value)  # of the fifth byte four bits count, as in Java; the compiler keeps more
     return np.int64(np.int32((value >> np.uint32(1)) ^ (np.uint32(0) - (value & np.uint32(1))))), np.int64(at)
 
 

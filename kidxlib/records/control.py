@@ -1,17 +1,20 @@
 """What the records of control batches say: the markers of transactions, and those of KRaft's own log.
 
-Sources: `ControlRecordType`, `EndTransactionMarker`, which are read as version 0, whatever version they give.
+Sources: `ControlRecordType`, `ControlRecordUtils`, `EndTransactionMarker`, which read all values as version 0, whatever
+version they give.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kidxlib.errors import MalformedError, UnreadableMessageError
 from kidxlib.format import layouts as formats
-from kidxlib.records.accessor import Accessor, accessor_of, check_version
-from kidxlib.records.kraft import kraft_version, kraft_voters, leader_change, snapshot_footer, snapshot_header
+from kidxlib.messages.definitions import Message, messages_of
+from kidxlib.messages.json_objects import json_object
+from kidxlib.messages.readable import Readable
+from kidxlib.messages.reading import read_message
 from kidxlib.records.record import Record
 
 
@@ -22,7 +25,7 @@ class ControlRecord:
     Attributes:
         type_id: as its key gives it.
         name: of that type; None where Kafka knows none.
-        fields: of its value, by the names of Kafka's message; None where the type is not known.
+        fields: of its value, as Kafka's JSON has them; None where the type is not known.
     """
 
     type_id: int
@@ -35,28 +38,63 @@ def read_control_record(record: Record) -> ControlRecord:
     Raises:
         MalformedError: Kafka throws, too: key or value are null, too short, or of a version below 0.
     """
-    key = accessor_of(record.key, "key of a control record")
-    if len(key.data) < formats.CONTROL_KEY_BYTES:
-        key.fail(f"{formats.CONTROL_KEY_BYTES} bytes or more")
-    check_version(key)
-    type_id = key.number(2)
+    type_id = _type_id(_bytes(record.key, "key of a control record"))
     if type_id not in _TYPES:
         return ControlRecord(type_id, None, None)
-    name, read = _TYPES[type_id]
-    return ControlRecord(type_id, name, read(accessor_of(record.value, f"value of a control record {name}")))
+    name, message_name = _TYPES[type_id]
+    what = f"value of a control record {name}"
+    value, message = _bytes(record.value, what), messages_of("kafka-clients")[message_name]
+    try:
+        return ControlRecord(type_id, name, _fields(message, value))
+    except UnreadableMessageError as error:
+        raise _malformed(value, what, error.expected) from error
 
 
-def _end_of_transaction(value: Accessor) -> dict[str, Any]:
-    check_version(value)
-    return {"coordinatorEpoch": value.number(4)}
+def _type_id(key: bytes) -> int:
+    what = "key of a control record"
+    if len(key) < formats.CONTROL_KEY_BYTES:
+        raise _malformed(key, what, f"{formats.CONTROL_KEY_BYTES} bytes or more")
+    readable = Readable(key)
+    try:
+        _check_version(readable)
+    except UnreadableMessageError as error:
+        raise _malformed(key, what, error.expected) from error
+    return readable.number(2)
 
 
-_TYPES: Final[dict[int, tuple[str, Callable[[Accessor], dict[str, Any]]]]] = {
-    formats.CONTROL_TYPE_ABORT: ("ABORT", _end_of_transaction),
-    formats.CONTROL_TYPE_COMMIT: ("COMMIT", _end_of_transaction),
-    2: ("LEADER_CHANGE", leader_change),
-    3: ("SNAPSHOT_HEADER", snapshot_header),
-    4: ("SNAPSHOT_FOOTER", snapshot_footer),
-    5: ("KRAFT_VERSION", kraft_version),
-    6: ("KRAFT_VOTERS", kraft_voters),
+def _fields(message: Message, value: bytes) -> dict[str, Any]:
+    readable = Readable(value)
+    if message.name == _END_OF_TRANSACTION:
+        _check_version(readable)
+        return json_object(message, read_message(message, readable, 0), 0)
+    values = read_message(message, readable, 0)
+    return json_object(message, values, values["version"])
+
+
+def _check_version(readable: Readable) -> None:
+    version = readable.number(2)
+    if version < 0:
+        raise UnreadableMessageError(f"a version from 0 on, not {version}", None)
+
+
+def _bytes(data: bytes | None, what: str) -> bytes:
+    if data is None:
+        raise MalformedError(f"null as {what}", "bytes")
+    return data
+
+
+def _malformed(data: bytes, what: str, expected: str) -> MalformedError:
+    return MalformedError(f"{data.hex() or 'nothing'} as {what}", expected)
+
+
+_END_OF_TRANSACTION: Final = "EndTxnMarker"
+#: The name of each type, and the message in its value.
+_TYPES: Final = {
+    formats.CONTROL_TYPE_ABORT: ("ABORT", _END_OF_TRANSACTION),
+    formats.CONTROL_TYPE_COMMIT: ("COMMIT", _END_OF_TRANSACTION),
+    2: ("LEADER_CHANGE", "LeaderChangeMessage"),
+    3: ("SNAPSHOT_HEADER", "SnapshotHeaderRecord"),
+    4: ("SNAPSHOT_FOOTER", "SnapshotFooterRecord"),
+    5: ("KRAFT_VERSION", "KRaftVersionRecord"),
+    6: ("KRAFT_VOTERS", "VotersRecord"),
 }

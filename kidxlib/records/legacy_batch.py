@@ -27,26 +27,18 @@ def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
     """`AbstractLegacyRecordBatch.DeepRecordsIterator`. The offsets in a wrapper of magic 1 count from its own, which is
     that of the last record: so such a wrapper is decompressed twice, where Kafka keeps all that it holds.
     """
-    if batch.magic < 0:
-        raise MalformedError(f"magic {batch.magic}", "0 or 1")
-    if batch.codec == formats.CODEC_ZSTD:
-        raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
-    start, end = _value_of_wrapper(log, batch)
-
-    def content() -> ByteStream:
-        return decompress(batch.codec, stream_of(log, start, end), batch.magic)
-
     base = 0
+    stream = wrapper_content(log, batch)
     if batch.magic == 1 and batch.offset_field != 0:  # old librdkafka left it at 0
-        last_inner_offset = _last_inner_offset(content())
+        last_inner_offset = _last_inner_offset(stream)
         if batch.offset_field < last_inner_offset:
             raise MalformedError(
                 f"a wrapper with offset {batch.offset_field} of records up to {last_inner_offset}",
                 "its offset not below the last record's, or 0",
             )
         base = as_long(batch.offset_field - last_inner_offset)
+        stream = wrapper_content(log, batch)
     append_time = batch.max_timestamp if batch.is_log_append_time else None
-    stream = content()
     empty = True
     while (entry := _next_entry(stream)) is not None:
         inner_offset, size = entry
@@ -57,6 +49,21 @@ def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
         empty = False
     if empty:
         _wrapper_empty()
+
+
+def wrapper_content(log: LogBytes, batch: Batch) -> ByteStream:
+    """What a wrapper holds: messages one after the other, decompressed as they are taken.
+
+    Raises:
+        MalformedError: at once or while they are taken: its codec is none that a wrapper may have, it has no value, or
+            compressed bytes are not what its codec writes.
+    """
+    if batch.magic < 0:
+        raise MalformedError(f"magic {batch.magic}", "0 or 1")
+    if batch.codec == formats.CODEC_ZSTD:
+        raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
+    start, end = _value_of_wrapper(log, batch)
+    return decompress(batch.codec, stream_of(log, start, end), batch.magic)
 
 
 def _last_inner_offset(stream: ByteStream) -> int:

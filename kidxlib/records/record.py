@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +34,3 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
-
-
-def text_of(data: bytes) -> str:
-    """UTF-8 as Java reads it: U+FFFD for what is none, and one for a surrogate, of which Python makes three."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
-
-
-_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")

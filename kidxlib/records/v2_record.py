@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 
 from kidxlib.errors import MalformedError
-from kidxlib.java import as_long
-from kidxlib.records.record import Header, Record, text_of
+from kidxlib.java import as_long, text_of
+from kidxlib.records.record import Header, Record
 
 
 def parse_record(body: bytes, base_offset: int, base_timestamp: int, append_time: int | None) -> Record:

@@ -32,7 +32,8 @@ class SegmentFacts:
         offsets_increase: each batch's last offset is above that of the batch before it. Kafka looks only from one
             indexed batch to the next.
         log_crc32c: CRC-32C of the whole file, its invalid tail too; None where checksums were not verified, where a
-            batch is of magic 0 or 1, or where more than `log_checksum.TAIL_BYTES_MAX` bytes are invalid.
+            batch is of magic 0 or 1, or of one that `magics` has as −1, or where more than
+            `log_checksum.TAIL_BYTES_MAX` bytes are invalid.
         log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None where all bytes were not read for it.
         offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
         smallest_timestamp_ms: the smallest timestamp of a record, −1 where one has none or there is no record; None

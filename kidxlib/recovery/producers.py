@@ -95,6 +95,14 @@ class Producers:
         return first_offsets
 
     @property
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """The producers of the ongoing transactions, each with the transaction's first offset."""
+        found: list[tuple[int, int]] = list(
+            zip(self._ongoing["producer_id"].tolist(), self._ongoing["first_offset"].tolist(), strict=True)
+        )
+        return found
+
+    @property
     def are_told_by_snapshot(self) -> bool:
         """Whether `from_snapshot` makes the same of `snapshot`. It does not where transactions of two producers began
         at the same offset, of which Kafka keeps one in memory (`ProducerStateManager.ongoingTxns`).

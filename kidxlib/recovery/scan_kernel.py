@@ -39,18 +39,18 @@ from kidxlib.format.batch_header import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
+from kidxlib.format.checksum_kernel import checksum, stored_checksum
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch
 from kidxlib.recovery.event_kernel import note_producer
-from kidxlib.recovery.log_facts.checksum_kernel import checksum, stored_checksum
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 from kidxlib.recovery.log_facts.header_facts_kernel import (
     HEADER_FACTS,
     HOUR,
     HOUR_MS,
-    NO_RECORD,
     STRETCH,
+    TIMESTAMP_MAX,
     digest_of,
     enter_cell,
     leave_cell,
@@ -169,7 +169,7 @@ def scan(
     chunk_end = chunk_position + len(chunk)
     address = np.int64(chunk.ctypes.data)
     end = EndReason.NEEDS_BYTES
-    digest, smallest = np.uint64(0), np.int64(NO_RECORD)
+    digest, smallest, has_timestamp = np.uint64(0), np.int64(TIMESTAMP_MAX), False
     hour_records = certain_records = np.int64(0)
     cell_range, range_shift, cell_hour = facts.range, facts.range_shift, facts.hour
     cell_end = (facts.stretch + 1) << facts.stretch_shift
@@ -344,9 +344,9 @@ def scan(
             or position >= cell_end
             or np.uint64(timestamp - cell_hour) >= np.uint64(HOUR_MS)
         ):
-            leave_cell(facts, digests, stretches, hours, digest, smallest, hour_records, certain_records)
+            leave_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, hour_records, certain_records)
             enter_cell(facts, digests, stretches, hours, position, offset, timestamp)
-            digest, smallest = np.uint64(0), np.int64(NO_RECORD)
+            digest, smallest, has_timestamp = np.uint64(0), np.int64(TIMESTAMP_MAX), False
             hour_records = certain_records = np.int64(0)
             cell_range, range_shift, cell_hour = facts.range, facts.range_shift, facts.hour
             cell_end = (facts.stretch + 1) << facts.stretch_shift
@@ -355,7 +355,7 @@ def scan(
         if is_certain:
             certain_records += records
             if records > 0:
-                smallest = min(smallest, max_timestamp)
+                smallest, has_timestamp = min(smallest, max_timestamp), True
         else:
             uncertain_batches += 1
         if magic >= MAGIC_V2 and not is_trusted:
@@ -365,7 +365,7 @@ def scan(
             end = EndReason.INVALID_CONTROL_RECORD
             break
 
-    leave_cell(facts, digests, stretches, hours, digest, smallest, hour_records, certain_records)
+    leave_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, hour_records, certain_records)
     facts.log_crc32c, facts.uncertain_batches = log_crc32c, uncertain_batches
     # The entry that closing a segment writes (skipFullCheck); Kafka fails here too where offsets went back.
     reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW

@@ -26,7 +26,8 @@ from kidxlib.storage.log_bytes import LogBytes
 
 #: Producer events and leader epochs for which a scan has room at first.
 _FIRST_ROOM: Final = 256
-#: Bits of the formats whose checksum is no CRC-32C: magic 0 and 1, and those below 0, which are read as 1.
+#: Bits of the formats whose checksum is no CRC-32C: magic 0 and 1, and those below 0, which are read as 1. These share
+#: theirs with those above 62, whose is one: no Kafka writes either, so nothing is said of a log that has any.
 _OTHER_MAGICS: Final = np.uint64(1 << 0 | 1 << 1 | 1 << 63)
 
 

@@ -80,13 +80,20 @@ def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_off
     header_bytes = formats.BATCH_V2_BYTES_MIN if magic[0] >= formats.MAGIC_V2 else SMALLEST
     if left >= header_bytes and batch_checksum(log, position, left) == _stored_checksum(log, position, magic[0]):
         return True
-    for start in range(position + 1, log.size, _PIECE_BYTES):
+    return next_whole_batch(log, position + 1, least_offset, most_offset) is not None
+
+
+def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> int | None:
+    """Where the first whole batch starts, from a position on, that has one of these offsets in its first field and the
+    right checksum; None where there is none.
+    """
+    for start in range(position, log.size, _PIECE_BYTES):
         data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)
         found, more = -1, (log.size - start, least_offset, most_offset)
         while (found := check_kernel.find_whole_batch(data, found + 1, _PIECE_BYTES, *more)) >= 0:
             if _is_whole(log, start + found):
-                return True
-    return False
+                return int(start + found)
+    return None
 
 
 def _is_whole(log: LogBytes, position: int) -> bool:

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
+from kidxlib.java import text_of
 from kidxlib.records import header_walk, reader
-from kidxlib.records.record import Header, Record, text_of
+from kidxlib.records.arrow.records import record_rows
+from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.record import Header, Record
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
@@ -55,11 +60,27 @@ def _read(log: LogBytes) -> tuple[list[KafkaBatch], list[Record], MalformedRecor
     return batches, read, None
 
 
+def _read_in_bulk(log: LogBytes) -> tuple[list[Record], str | None]:
+    """All records by the compiled loops, and what error there is."""
+    schema = records_schema(["offset", "timestamp_ms", "key", "value", "headers"])
+    read = []
+    try:
+        for rows in record_rows(BatchWalk(log, 0, Wanted()).tables(), 0, schema, Wanted()):
+            rows.validate(full=True)
+            for row in rows.to_pylist():
+                headers = tuple(Header(**header) for header in row["headers"])
+                read.append(Record(row["offset"], row["timestamp_ms"], row["key"], row["value"], headers))
+    except MalformedRecordsError as error:
+        return read, str(error)
+    return read, None
+
+
 def _assert_as_kafka(kafka: Kafka, data: bytes, scratch: Path) -> MalformedRecordsError | None:
     """Batches and records are Kafka's, up to the batch that Kafka throws at too; that error of ours."""
     path = scratch / "a.log"
     path.write_bytes(data)
     batches, read, error = _read(_log(data))
+    assert _read_in_bulk(_log(data)) == (read, None if error is None else str(error))
     if error is not None:
         assert _throws(kafka, path), error
         size = formats.LOG_OVERHEAD + int.from_bytes(data[error.position + 8 : error.position + 12], signed=True)

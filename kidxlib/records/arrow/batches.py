@@ -6,14 +6,23 @@ whole numbers stays one in pandas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
-from kidxlib.java import as_int, incremented_sequence
-from kidxlib.records.batch import Batch
+from kidxlib.records.arrow.arrays import (
+    Array,
+    flags,
+    has_attribute,
+    incremented_sequences,
+    numbers,
+    timestamp_type_ids,
+    timestamp_types,
+    words,
+)
 
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("segment_base_offset", pa.int64(), nullable=False),
@@ -37,48 +46,67 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("crc", pa.uint32(), nullable=False),
 ]
 BATCHES: Final = pa.schema(_FIELDS)
+#: Batches of a log dir: with their partitions, and with what is known beyond their headers' words.
+_LISTED_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    *_FIELDS,
+    pa.field("attributes", pa.int16(), nullable=False),  # all bits of it; of magic 0 and 1 a byte
+    pa.field("crc_is_right", pa.bool_(), nullable=False),
+]
+LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
 
 
-def batch_rows(segment_base_offset: int, batches: Iterable[Batch]) -> pa.RecordBatch:
-    """Rows of `BATCHES` for batches of one segment."""
-    rows = [_row(segment_base_offset, batch) for batch in batches]
-    columns = zip(*rows, strict=True) if rows else [()] * len(_FIELDS)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _FIELDS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=BATCHES)
+def batch_rows(
+    segment_base_offset: int, batches: NDArray[np.void], schema: pa.Schema = BATCHES, place: tuple[str, int] = ("", 0)
+) -> pa.RecordBatch:
+    """Rows for batches of one segment.
+
+    Args:
+        batches: of dtype `BATCH`.
+        schema: columns of `LISTED_BATCHES`.
+        place: topic and partition.
+    """
+    columns = _columns(segment_base_offset, batches, *place)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def timestamp_type(batch: Batch) -> str:
-    """Who gave the records of a batch their timestamps, in Kafka's words (`TimestampType`)."""
-    if batch.magic == 0:
-        return "NoTimestampType"
-    return "LogAppendTime" if batch.is_log_append_time else "CreateTime"
+def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, partition: int) -> dict[str, Array]:
+    count, codecs = batches["records_count"], batches["attributes"] & formats.ATTRIBUTE_CODEC
+    is_told = (batches["magic"] >= formats.MAGIC_V2) | (codecs == formats.CODEC_NONE)
+    has_horizon = has_attribute(batches, formats.ATTRIBUTE_DELETE_HORIZON)
+    columns = {
+        "topic": words([topic], np.zeros(len(batches), np.int32)),
+        "partition": numbers(pa.int32(), np.full(len(batches), partition)),
+        "segment_base_offset": numbers(pa.int64(), np.full(len(batches), segment_base_offset)),
+        "base_offset": numbers(pa.int64(), batches["offset_field"], is_told),
+        "records": numbers(pa.int32(), count, is_told),
+        "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
+        "codec": words(formats.CODECS, codecs),
+        "last_sequence": incremented_sequences(
+            batches["base_sequence"], batches["last_offset"] - batches["offset_field"]
+        ),
+        "transactional": flags(has_attribute(batches, formats.ATTRIBUTE_TRANSACTIONAL)),
+        "control": flags(has_attribute(batches, formats.ATTRIBUTE_CONTROL)),
+        "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),
+        "crc_is_right": flags(batches["crc_is_right"] == 1),
+    }
+    for name, field in _AS_IN_HEADER.items():
+        columns[name] = numbers(LISTED_BATCHES.field(name).type, batches[field])
+    return columns
 
 
-def _row(segment_base_offset: int, batch: Batch) -> tuple[Any, ...]:
-    return (
-        segment_base_offset,
-        batch.position,
-        batch.size,
-        batch.magic,
-        None if batch.records_count is None else batch.offset_field,
-        batch.last_offset,
-        batch.records_count,
-        timestamp_type(batch),
-        batch.max_timestamp,
-        formats.CODECS[batch.codec],
-        batch.partition_leader_epoch,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        _last_sequence(batch),
-        batch.is_transactional,
-        batch.is_control,
-        batch.delete_horizon_ms,
-        batch.crc,
-    )
-
-
-def _last_sequence(batch: Batch) -> int:
-    if batch.base_sequence == formats.NO_SEQUENCE:
-        return formats.NO_SEQUENCE
-    return incremented_sequence(batch.base_sequence, as_int(batch.last_offset - batch.offset_field))
+#: Columns that are fields of `BATCH`.
+_AS_IN_HEADER: Final = {
+    "position": "position",
+    "bytes": "size",
+    "magic": "magic",
+    "last_offset": "last_offset",
+    "max_timestamp_ms": "max_timestamp",
+    "leader_epoch": "partition_leader_epoch",
+    "producer_id": "producer_id",
+    "producer_epoch": "producer_epoch",
+    "base_sequence": "base_sequence",
+    "crc": "crc",
+    "attributes": "attributes",
+}

@@ -1,11 +1,9 @@
-"""Records that were taken apart, as the columns of a table."""
+"""Records as the columns of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,102 +11,134 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
-from kidxlib.records.arrow.batches import timestamp_type
-from kidxlib.records.arrow.parts import Part
-from kidxlib.records.arrow.schema import HEADER, HEADERS
-from kidxlib.records.batch import Batch
-from kidxlib.records.record import Record
+from kidxlib.java import text_of
+from kidxlib.records.arrow.arrays import (
+    Array,
+    flags,
+    has_attribute,
+    incremented_sequences,
+    numbers,
+    timestamp_type_ids,
+    timestamp_types,
+)
+from kidxlib.records.arrow.schema import CONSUMED, HEADER, HEADERS
+from kidxlib.records.bulk.fill_kernel import fill_data, fill_ends, fill_header_ends, fill_headers
+from kidxlib.records.bulk.placed import PlacedRecords
 
-_Longs: TypeAlias = NDArray[np.int64]
-_Array: TypeAlias = "pa.Array[Any]"
+_Column: TypeAlias = Callable[[PlacedRecords], Array]
 
 
-@dataclass(slots=True)
-class Rows:
-    """Records that are given out at once.
+def record_batch(placed: PlacedRecords, schema: pa.Schema, others: Mapping[str, Array]) -> pa.RecordBatch:
+    """Records as rows.
 
-    Attributes:
-        count: how many they are.
-        bytes: of their keys, values and headers.
+    Args:
+        others: the columns that batches and records do not tell, as far as the schema has them.
     """
-
-    segment_base_offset: int
-    parts: list[Part] = field(default_factory=list)
-    count: int = 0
-    bytes: int = 0
-
-    def add(self, part: Part) -> None:
-        self.parts.append(part)
-        self.count += part.count
-        self.bytes += part.bytes
-
-    def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
-        arrays = [self._column(name).cast(schema.field(name).type) for name in schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _column(self, name: str) -> _Array:
-        if name in _PER_BATCH:
-            values = pa.array([_PER_BATCH[name](part.batch) for part in self.parts])
-            number_of_each = np.repeat(np.arange(len(values)), [part.count for part in self.parts])
-            of_records: _Array = values.take(pa.array(number_of_each))
-            return of_records
-        if name in _PER_PART:
-            of_parts: _Array = pa.array(np.concatenate([_PER_PART[name](part) for part in self.parts]))
-            return of_parts
-        if name in _PER_RECORD:
-            return _PER_RECORD[name]([record for part in self.parts for record in part.records])
-        if name == "control_type":
-            no_types = [[None] * part.count for part in self.parts]
-            types = [part.control_types or none for part, none in zip(self.parts, no_types, strict=True)]
-            return pa.array([type_ for of_part in types for type_ in of_part], pa.string())
-        return pa.array(np.full(self.count, self.segment_base_offset, np.int64))
+    return pa.RecordBatch.from_arrays([_column(placed, field, others) for field in schema], schema=schema)
 
 
-def _headers(found: Sequence[Record]) -> _Array:
-    flat = [header for record in found for header in record.headers]
-    starts = list(accumulate((len(record.headers) for record in found), initial=0))
-    keys: _Array = pa.array([header.key for header in flat], pa.string())
-    values: _Array = pa.array([header.value for header in flat], pa.binary())
-    return pa.ListArray.from_arrays(
-        pa.array(starts, pa.int32()), pa.StructArray.from_arrays([keys, values], fields=HEADER), type=HEADERS
-    )
+def _column(placed: PlacedRecords, field: pa.Field[Any], others: Mapping[str, Array]) -> Array:
+    if field.name == "headers":
+        return _headers(placed, none_is_null=field.nullable)
+    return others[field.name] if field.name in others else _COLUMNS[field.name](placed)
 
 
-def _sequences(part: Part) -> _Longs:
-    """`java.incremented_sequence` from the batch's own on, for each record; −1 where it has none."""
-    first = part.batch.base_sequence
-    if first < 0:
-        return np.full(part.count, formats.NO_SEQUENCE, np.int64)
-    deltas = _as_ints(part.offsets - part.batch.offset_field)
-    goes_round = first > _as_ints(_INT_MAX - deltas)
-    return np.where(goes_round, _as_ints(deltas - (_INT_MAX - first) - 1), _as_ints(deltas + first))
+def pieces(placed: PlacedRecords, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
+    """Records, as many of them at once as are wanted, and as many bytes of keys and values; one that has more comes by
+    itself.
+    """
+    sizes = np.maximum(placed.places["key_bytes"], 0) + np.maximum(placed.places["value_bytes"], 0)
+    if len(sizes) <= rows_max and int(sizes.sum()) <= bytes_max:
+        yield placed
+        return
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start]) - int(sizes[start])
+        end = min(int(np.searchsorted(ends, before + bytes_max, "right")), start + rows_max)
+        end = max(end, start + 1)
+        yield PlacedRecords(placed.batches, placed.places[start:end])
+        start = end
 
 
-_INT_MAX: Final = 2**31 - 1
+def _of_places(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
+    return numbers(kind, placed.places[field])
 
 
-def _as_ints(values: _Longs) -> _Longs:
-    """Numbers as Java's 32-bit arithmetic gives them."""
-    return values.astype(np.int32).astype(np.int64)
+def _of_batches(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
+    return numbers(kind, placed.of_batches(field))
 
 
-#: Columns that are the same for all records of a batch; that are there as arrays; and that are read record by record.
-_PER_BATCH: Final[Mapping[str, Callable[[Batch], Any]]] = {
-    "timestamp_type": timestamp_type,
-    "leader_epoch": attrgetter("partition_leader_epoch"),
-    "producer_id": attrgetter("producer_id"),
-    "producer_epoch": attrgetter("producer_epoch"),
-    "transactional": attrgetter("is_transactional"),
-    "control": attrgetter("is_control"),
-    "batch_position": attrgetter("position"),
-}
-_PER_PART: Final[Mapping[str, Callable[[Part], _Longs]]] = {
-    "offset": attrgetter("offsets"),
-    "timestamp_ms": attrgetter("timestamps"),
+def _flags(bit: int, placed: PlacedRecords) -> Array:
+    return flags(has_attribute(placed.batches, bit)[placed.places["batch"]])
+
+
+def _timestamp_type(placed: PlacedRecords) -> Array:
+    return timestamp_types(timestamp_type_ids(placed.batches)[placed.places["batch"]])
+
+
+def _timestamp_type_id(placed: PlacedRecords) -> Array:
+    return numbers(pa.int32(), timestamp_type_ids(placed.batches)[placed.places["batch"]])
+
+
+def _sequences(placed: PlacedRecords) -> Array:
+    deltas = placed.places["offset"] - placed.of_batches("offset_field")
+    return incremented_sequences(placed.of_batches("base_sequence"), deltas)
+
+
+def _binary(what: str, placed: PlacedRecords) -> Array:
+    return _binary_array(placed.places[f"{what}_at"], placed.places[f"{what}_bytes"])
+
+
+def _binary_array(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> Array:
+    """What lies at some addresses in memory; sizes below 0 are null."""
+    rows = len(sizes)
+    ends, filled = np.empty(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
+    size, nulls = fill_ends(sizes, ends, filled)
+    data = np.empty(size, np.uint8)
+    fill_data(addresses, sizes, data)
+    buffers = [pa.py_buffer(filled.data) if nulls else None, pa.py_buffer(ends.data), pa.py_buffer(data.data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
+
+
+def _headers(placed: PlacedRecords, *, none_is_null: bool) -> Array:
+    rows = len(placed.places)
+    ends, filled = np.empty(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
+    count = fill_header_ends(placed.places, ends, filled)
+    key_at, key_bytes, value_at, value_bytes = (np.empty(count, np.int64) for _ in range(4))
+    fill_headers(placed.places, key_at, key_bytes, value_at, value_bytes)
+    keys, values = _texts(_binary_array(key_at, key_bytes)), _binary_array(value_at, value_bytes)
+    inside = pa.StructArray.from_arrays([keys, values], fields=HEADER)
+    buffers = [pa.py_buffer(filled.data) if none_is_null else None, pa.py_buffer(ends.data)]
+    return pa.Array.from_buffers(HEADERS, rows, buffers, children=[inside])
+
+
+def _texts(keys: Array) -> Array:
+    """UTF-8 as Java reads it."""
+    try:
+        texts: Array = keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        seen = keys.dictionary_encode()
+        assert isinstance(seen, pa.DictionaryArray)
+        texts = pa.array([text_of(key) for key in seen.dictionary.to_pylist() if key is not None], pa.string()).take(
+            seen.indices
+        )
+    return texts
+
+
+_COLUMNS: Final[Mapping[str, _Column]] = {
+    "offset": partial(_of_places, pa.int64(), "offset"),
+    "timestamp": partial(_of_places, CONSUMED.field("timestamp").type, "timestamp"),
+    "timestampType": _timestamp_type_id,
+    "timestamp_ms": partial(_of_places, pa.int64(), "timestamp"),
+    "timestamp_type": _timestamp_type,
+    "key": partial(_binary, "key"),
+    "value": partial(_binary, "value"),
+    "leader_epoch": partial(_of_batches, pa.int32(), "partition_leader_epoch"),
+    "producer_id": partial(_of_batches, pa.int64(), "producer_id"),
+    "producer_epoch": partial(_of_batches, pa.int16(), "producer_epoch"),
     "sequence": _sequences,
-}
-_PER_RECORD: Final[Mapping[str, Callable[[Sequence[Record]], _Array]]] = {
-    "key": lambda found: pa.array([record.key for record in found], pa.binary()),
-    "value": lambda found: pa.array([record.value for record in found], pa.binary()),
-    "headers": _headers,
+    "transactional": partial(_flags, formats.ATTRIBUTE_TRANSACTIONAL),
+    "control": partial(_flags, formats.ATTRIBUTE_CONTROL),
+    "batch_position": partial(_of_batches, pa.int64(), "position"),
 }

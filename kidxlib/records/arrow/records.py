@@ -1,37 +1,40 @@
 """The records of a log as Arrow tables, a row for each: markers of transactions too, and what was aborted.
 
 The names of the columns are those of `kidx dump --json`, and −1 is none, as in `kidxlib.records.arrow.batches`.
-
-Who asks for no key, value or header gets the rest from the compiled loop (`kidxlib.records.columns`). Else each record
-is read in Python, some ten thousand a second: enough to look into a log, and no replacement for a consumer. Checksums
-are not looked at, as on a broker's read path.
+Checksums are not looked at, as on a broker's read path.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from kidxlib.errors import MalformedRecordsError
-from kidxlib.records.arrow.columns import Rows
-from kidxlib.records.arrow.parts import OffsetRange, parts_of
-from kidxlib.records.batch import Batch
-from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.errors import MalformedError, MalformedRecordsError
+from kidxlib.format import layouts as formats
+from kidxlib.records.arrow.arrays import has_attribute, numbers, words
+from kidxlib.records.arrow.columns import pieces, record_batch
+from kidxlib.records.bulk.batch_table import BatchTable
+from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
+from kidxlib.records.bulk.fill_kernel import fill_control_types
+from kidxlib.records.bulk.placed import PlacedRecords
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.control import read_control_record
+from kidxlib.records.record import Record
 
-#: Records that are given out at once, and bytes of their keys, values and headers; one record may have more, and one
-#: batch more records.
-ROWS_MAX: Final = 64 * 1024
-BYTES_MAX: Final = 32 * 1024 * 1024
+#: By the types of control records.
+_MARKERS: Final = ("ABORT", "COMMIT")
 
 
 def record_rows(
-    log: LogBytes,
+    tables: Iterable[BatchTable],
     segment_base_offset: int,
-    batches: Iterable[Batch],
     schema: pa.Schema,
-    wanted: OffsetRange,
+    wanted: Wanted,
     *,
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
@@ -39,22 +42,56 @@ def record_rows(
     """Rows of a schema that `records_schema` gave, for the records of one segment that are wanted.
 
     Args:
-        log: what the batches were found in.
+        tables: its batches.
+        rows_max, bytes_max: of what is given out at once; one record may have more bytes.
 
     Raises:
         MalformedRecordsError: as `kidxlib.records.reader.records`; all batches before that one are given first.
     """
-    rows = Rows(segment_base_offset)
-    try:
-        for batch in batches:
-            for part in parts_of(log, batch, schema, rows_max, bytes_max):
-                if rows.count and (rows.count + part.count > rows_max or rows.bytes + part.bytes > bytes_max):
-                    yield rows.to_arrow(schema)
-                    rows = Rows(segment_base_offset)
-                rows.add(part.within(wanted))
-    except MalformedRecordsError:
-        if rows.count:
-            yield rows.to_arrow(schema)
-        raise
-    if rows.count:
-        yield rows.to_arrow(schema)
+    placer = RecordPlacer(rows_max, bytes_max)
+    for table in tables:
+        for placed in placer.placed(table, wanted):
+            for piece in pieces(placed, rows_max, bytes_max):
+                yield from _rows(piece, segment_base_offset, schema)
+
+
+def _rows(placed: PlacedRecords, segment_base_offset: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    others: dict[str, Any] = {}
+    malformed: MalformedRecordsError | None = None
+    if "control_type" in schema.names:
+        control_types, malformed = _control_types(placed)
+        placed = PlacedRecords(placed.batches, placed.places[: len(control_types)])
+        others["control_type"] = control_types
+    others["segment_base_offset"] = numbers(pa.int64(), np.full(len(placed.places), segment_base_offset))
+    if len(placed.places):
+        yield record_batch(placed, schema, others)
+    if malformed is not None:
+        raise malformed
+
+
+def _control_types(placed: PlacedRecords) -> tuple[pa.Array[Any], MalformedRecordsError | None]:
+    """What markers say that they are; of all records before the first batch with a malformed one, and what that is."""
+    of_places = has_attribute(placed.batches, formats.ATTRIBUTE_CONTROL)[placed.places["batch"]]
+    known = np.empty(len(placed.places), np.int32)
+    if fill_control_types(placed.places, of_places, known) == len(known):
+        return words(_MARKERS, known), None
+    names: list[str | None] = [None] * len(known)
+    for number in np.flatnonzero(of_places).tolist():
+        place = placed.places[number]
+        try:
+            names[number] = read_control_record(_record(place)).name
+        except MalformedError as error:
+            before = int(np.searchsorted(placed.places["batch"], place["batch"], "left"))
+            position = int(placed.batches["position"][place["batch"]])
+            return pa.array(names[:before], pa.string()), MalformedRecordsError(position, error.found, error.expected)
+    return pa.array(names, pa.string()), None
+
+
+def _record(place: NDArray[np.void]) -> Record:
+    """A record without its headers."""
+
+    def data(what: str) -> bytes | None:
+        size = int(place[f"{what}_bytes"])
+        return None if size < 0 else ctypes.string_at(int(place[f"{what}_at"]), size)
+
+    return Record(int(place["offset"]), int(place["timestamp"]), data("key"), data("value"))

@@ -32,8 +32,18 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("batch_position", pa.int64(), nullable=False),
 ]
 RECORDS: Final = pa.schema(_FIELDS)
-#: Those that neither a batch's header nor the compiled loop gives.
-READ_ONE_BY_ONE: Final = frozenset({"key", "value", "headers"})
+#: Records as a consumer gets them, with the columns of Spark's Kafka source, in its order.
+_CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
+    pa.field("timestampType", pa.int32(), nullable=False),  # ids: −1 none, 0 CreateTime, 1 LogAppendTime
+    pa.field("headers", HEADERS),  # null where there are none, as Spark has it
+]
+CONSUMED: Final = pa.schema(_CONSUMED_FIELDS)
 
 
 def records_schema(columns: Iterable[str] | None) -> pa.Schema:

@@ -18,9 +18,9 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from kidxlib.format.batch_header import V2_ATTRIBUTES_AT
+from kidxlib.format.checksum_kernel import extended_crc32c
 from kidxlib.format.varint import uint8
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.log_facts.checksum_kernel import extended_crc32c
 
 _POLYNOMIAL: Final = 0x82F63B78
 _ONE: Final = 1 << 31

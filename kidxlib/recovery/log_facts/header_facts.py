@@ -71,7 +71,7 @@ class HeaderFacts:
         facts["stretch_shift"] = (stretch_bytes - 1).bit_length()
         stretches = np.zeros(kernel.STRETCHES, kernel.STRETCH)
         stretches["position"] = -1
-        stretches["smallest_timestamp"] = kernel.NO_RECORD
+        stretches["smallest_timestamp"] = kernel.TIMESTAMP_MAX
         hours = np.zeros(kernel.HOUR_ROWS + 1, kernel.HOUR)
         return cls(facts, np.zeros(kernel.DIGESTS, np.uint64), stretches, hours)
 
@@ -91,12 +91,11 @@ class HeaderFacts:
     def smallest_timestamps(self) -> tuple[SmallestTimestamp, ...]:
         """The smallest timestamp from the beginning on, and from where on it is larger; nothing where no record is."""
         starts: dict[int, int] = {}  # by the smallest timestamp from there on
-        smallest = kernel.NO_RECORD
-        for position, timestamp in reversed(self.stretches.tolist()):
-            if position >= 0:  # a batch begins in that stretch
-                smallest = min(smallest, timestamp)
+        smallest, any_record = kernel.TIMESTAMP_MAX, False
+        for position, timestamp, has_timestamp in reversed(self.stretches.tolist()):
+            smallest, any_record = min(smallest, timestamp), any_record or has_timestamp
+            if position >= 0 and any_record:  # a batch begins in that stretch
                 starts[smallest] = position
-        starts.pop(kernel.NO_RECORD, None)
         return tuple(SmallestTimestamp(position, timestamp) for timestamp, position in reversed(starts.items()))
 
     def records_by_hour(self) -> tuple[HourRecords, ...]:

@@ -24,8 +24,8 @@ HOUR_MS: Final = 3_600_000
 HOUR_ROWS: Final = 2 * HOURS_MAX
 _ROW_SHIFT: Final = 64 - (HOUR_ROWS.bit_length() - 1)
 
-#: No timestamp is larger.
-NO_RECORD: Final = 2**63 - 1
+#: No timestamp is larger. Some records have it, so it does not say that there is none.
+TIMESTAMP_MAX: Final = 2**63 - 1
 
 HEADER_FACTS: Final = np.dtype(
     [
@@ -46,8 +46,9 @@ HEADER_FACTS: Final = np.dtype(
         ("log_crc32c", "u4"),  # of the batches so far; not of those of magic 0 and 1, nor of those that are trusted
     ]
 )
-#: Of the batches that begin in a stretch of the log: where the first one does, and their smallest timestamp.
-STRETCH: Final = np.dtype([("position", "i8"), ("smallest_timestamp", "i8")])
+#: Of the batches that begin in a stretch of the log: where the first one does, their smallest timestamp, and whether
+#: they have records at all, so far as it is known of what time.
+STRETCH: Final = np.dtype([("position", "i8"), ("smallest_timestamp", "i8"), ("has_timestamp", "i8")])
 #: Records of batches whose largest timestamp is in an hour, and of these the ones that are surely in it themselves.
 HOUR: Final = np.dtype([("start", "i8"), ("used", "i8"), ("records", "i8"), ("certain_records", "i8")])
 
@@ -69,7 +70,9 @@ def _range_of(facts, digests, offset):
     if facts.first_range > facts.last_range:
         facts.first_range = facts.last_range = number
         return number
-    while max(facts.last_range, number) - min(facts.first_range, number) >= DIGESTS:
+    # Offsets of one segment lie up to 2 to the power of 64 apart, more than a signed difference holds: Kafka lets them
+    # wrap, and a batch may say that it ends before it begins.
+    while np.uint64(max(facts.last_range, number)) - np.uint64(min(facts.first_range, number)) >= np.uint64(DIGESTS):
         wider = np.zeros(DIGESTS, np.uint64)
         for narrow in range(facts.first_range, facts.last_range + 1):
             wider[(narrow >> 1) & (DIGESTS - 1)] += digests[narrow & (DIGESTS - 1)]
@@ -101,12 +104,13 @@ def _row_of(facts, hours, start):
 
 
 @njit
-def leave_cell(facts, digests, stretches, hours, digest, smallest, records, certain_records):
+def leave_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, records, certain_records):
     """Add up what was folded of batches that lie in one range, one stretch and one hour: those of the batch before."""
     if facts.stretch < 0:
         return
     digests[facts.range & (DIGESTS - 1)] += digest
     stretches[facts.stretch].smallest_timestamp = min(stretches[facts.stretch].smallest_timestamp, smallest)
+    stretches[facts.stretch].has_timestamp |= has_timestamp
     hours[facts.hour_row].records += records
     hours[facts.hour_row].certain_records += certain_records
 

@@ -50,6 +50,7 @@ def _fold(facts, stretches, hours, position, timestamp, records):
     if records <= 0:
         return
     stretches[stretch].smallest_timestamp = min(stretches[stretch].smallest_timestamp, timestamp)
+    stretches[stretch].has_timestamp = True
     in_hour = max(timestamp, np.int64(NO_TIMESTAMP))
     if np.uint64(in_hour - facts.hour) >= np.uint64(HOUR_MS):
         enter_hour(facts, hours, in_hour)

@@ -60,6 +60,14 @@ def test_a_number_of_too_many_bytes_is_told() -> None:
     assert varlong(array(b"\x80" * 10 + b"\0"), 0, 11) == (0, TOO_LONG)
 
 
+@given(INTS, st.integers(1, 7))
+def test_bits_to_spare_are_passed_over(value: int, spare: int) -> None:
+    """A fifth byte has room for three bits more than an int."""
+    low, number = encoded(value), (value << 1 if value >= 0 else (-value << 1) - 1)
+    padded = bytes([byte | 128 for byte in low.ljust(5, b"\0")[:4]]) + bytes([number >> 28 | spare << 4])
+    assert varint(array(padded), 0, 5) == (value, 5)
+
+
 @given(st.binary(min_size=9, max_size=9))
 def test_big_endian_numbers(data: bytes) -> None:
     assert numbers(array(data)) == tuple(struct.unpack_from(form, data, 1)[0] for form in (">h", ">i", ">q"))

@@ -6,15 +6,18 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kidxlib.format import layouts as formats
 from kidxlib.java import as_long
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.log_facts.header_facts import HourRecords, OffsetDigest
+from kidxlib.recovery.log_facts.header_facts_kernel import DIGESTS
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
+from tests.model import facts as model
+from tests.model.recover import recover_reference
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.logs.guarded import whole
 
@@ -58,6 +61,29 @@ def test_a_batch_that_differs_changes_one_digest(batches: list[Batch], data: st.
     assert sum(one[key] != other[key] for key in one) == 1
 
 
+@given(
+    st.sampled_from([0, 2**62, 2**63 - 2**31, 2**63 - 40]),
+    st.lists(
+        st.builds(
+            Batch,
+            offset_step=st.integers(1, 20),
+            last_offset_delta=st.sampled_from([0, 3, -1, -(2**20), -(2**31), 2**31 - 1]),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+)
+@example(2**63 - 2, [Batch(), Batch(), Batch()])  # the third offset is that of the first, plus 2 and less 2**64
+@example(2**63 - 2**31, [Batch(), Batch(last_offset_delta=-(2**31))])
+def test_digests_of_offsets_that_lie_far_apart(base_offset: int, batches: list[Batch]) -> None:
+    """Offsets wrap as Java's do, and then one segment has some at both ends of 64 bits."""
+    log = b"".join(encode(base_offset, batches))
+    valid = recover_reference(log, base_offset, RecoverOptions()).valid
+    found = facts_of(log, base_offset).offset_digests
+    assert found == model.offset_digests(valid)
+    assert len(found) <= DIGESTS
+
+
 def test_hours_are_bounded() -> None:
     """Timestamps are what producers say. What is in the first 256 hours is told apart, the rest is counted."""
     batches = [Batch(timestamp=number * 7 * _HOUR_MS, records=1) for number in range(300)]
@@ -82,6 +108,15 @@ def test_smallest_timestamps_from_a_position_on() -> None:
     assert disordered is not None
     assert max(timestamp for _, timestamp in disordered) == 1050
     assert Counter(timestamp for _, timestamp in disordered).most_common(1)[0][1] == 1
+
+
+def test_a_record_may_have_the_largest_timestamp_that_there_is() -> None:
+    """It is no sign that there is no record; and one that has no record is none."""
+    without = Batch(timestamp=2**63 - 1, records=0)
+    encoded = encode(0, [without, Batch(timestamp=2**63 - 1, magic=1), without])
+    assert facts_of(b"".join(encoded)).smallest_timestamps == ((0, 2**63 - 1),)
+    assert facts_of(b"".join(encoded)).smallest_timestamp_ms == 2**63 - 1
+    assert facts_of(encoded[0] + encoded[2]).smallest_timestamps == ()
 
 
 def test_what_headers_do_not_say_is_not_known() -> None:

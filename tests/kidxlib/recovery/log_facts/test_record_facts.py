@@ -8,7 +8,7 @@ from dataclasses import replace
 import google_crc32c
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
@@ -45,6 +45,7 @@ def test_golden(golden_segment: GoldenSegment) -> None:
 
 
 @given(segments())
+@example(Segment(log=b"".join(encode(0, [Batch(magic=1, timestamp=2**63 - 1)]))))  # the largest timestamp that there is
 def test_generated_segments(segment: Segment) -> None:
     """Hardly a batch of these has sound records."""
     check(WholeLog(np.frombuffer(segment.log, np.uint8)), segment.log, segment.base_offset, segment.options)

@@ -1,0 +1,179 @@
+"""The compiled loop that decompresses a batch, whatever codec it is in.
+
+It takes what Kafka's clients write. What is odd, as a second gzip member or an lz4 frame with checksums of its blocks,
+it leaves to `kidxlib.format.codecs`, as it leaves what is damaged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.decompression import libraries  # noqa: F401 - knows the symbols
+from kidxlib.format.decompression.snappy_kernel import snappy_block, snappy_size
+from kidxlib.format.lz4 import BLOCK_STORED, header_checksum
+from kidxlib.format.lz4 import MAGIC as LZ4_MAGIC
+from kidxlib.format.snappy import SNAPPY_RATIO_MAX, XERIAL_HEAD_BYTES, XERIAL_MAGIC
+from kidxlib.format.varint import int32, uint8
+from kidxlib.jit.compiler import njit
+from kidxlib.jit.memory_kernel import copy_bytes
+
+#: In place of a size: the content does not fit; or it is left to `codecs.decompress`.
+NO_ROOM: Final = -1
+REFUSED: Final = -2
+
+_SIZE = types.uintp
+_zstd_decompress = types.ExternalFunction(
+    "kidx_zstd_decompress", _SIZE(types.uintp, types.uintp, _SIZE, types.uintp, _SIZE)
+)
+_lz4_decompress = types.ExternalFunction(
+    "kidx_lz4_decompress", types.int32(types.uintp, types.uintp, types.int32, types.int32)
+)
+_gzip_decompress = types.ExternalFunction(
+    "kidx_gzip_decompress",
+    types.int32(types.uintp, types.uintp, _SIZE, types.uintp, _SIZE, types.uintp, types.uintp),
+)
+#: `ZSTD_isError`: a size above this one is an error's number, negated; `ZSTD_error_dstSize_tooSmall`.
+_ZSTD_SIZE_MAX: Final = 2**64 - 121
+_ZSTD_NO_ROOM: Final = 70
+#: `enum libdeflate_result`.
+_DEFLATE_SUCCESS: Final = 0
+_DEFLATE_NO_ROOM: Final = 3
+
+_GZIP: Final = formats.CODECS.index("gzip")
+_SNAPPY: Final = formats.CODECS.index("snappy")
+_LZ4: Final = formats.CODECS.index("lz4")
+_ZSTD: Final = formats.CODECS.index("zstd")
+
+_XERIAL: Final = int.from_bytes(XERIAL_MAGIC[:4], signed=True)
+_XERIAL_REST: Final = int.from_bytes(XERIAL_MAGIC[4:], signed=True)
+_XERIAL_HEAD_BYTES: Final = XERIAL_HEAD_BYTES
+_SNAPPY_RATIO_MAX: Final = SNAPPY_RATIO_MAX
+_LZ4_MAGIC: Final = int.from_bytes(LZ4_MAGIC, signed=True)
+_LZ4_HEAD_BYTES: Final = 7
+_LZ4_STORED: Final = BLOCK_STORED
+_LZ4_FLAGS: Final = 0x60  # version 1, independent blocks, nothing more
+_LZ4_CONTENT_CHECKSUM: Final = 0x04  # Kafka does not look at it
+#: By the size of a frame's blocks, then by whether it has a checksum of its content: that of its header.
+_LZ4_CHECKSUMS: Final = tuple(
+    header_checksum(bytes([_LZ4_FLAGS | checksum, code << 4])) for code in range(4, 8) for checksum in (0, 4)
+)
+
+
+@njit
+def _little_endian(data, at):
+    """A number of four bytes, the lowest first."""
+    value = np.int64(uint8(data, at))
+    for number in range(1, 4):
+        value |= np.int64(uint8(data, at + number)) << (8 * number)
+    return value
+
+
+@njit
+def _unsnappy_block(source, at, end, target, start):
+    content_bytes, elements = snappy_size(source, at, end)
+    if elements < 0 or content_bytes > _SNAPPY_RATIO_MAX * (end - at):
+        return np.int64(REFUSED)
+    if content_bytes > len(target) - start:
+        return np.int64(NO_ROOM)
+    return snappy_block(source, elements, end, content_bytes, target, start)
+
+
+@njit
+def _unsnappy(source, at, end, target, start):
+    """See `snappy.unsnappy`; frames one after the other are left to it."""
+    if end - at < _XERIAL_HEAD_BYTES or int32(source, at) != _XERIAL or int32(source, at + 4) != _XERIAL_REST:
+        return _unsnappy_block(source, at, end, target, start)
+    at += _XERIAL_HEAD_BYTES
+    to = start
+    while at + 4 <= end:
+        size = np.int64(int32(source, at))
+        at += 4
+        if size <= 0 or size > end - at:  # the head of another frame, as a number, is below 0
+            return np.int64(REFUSED)
+        content_bytes = _unsnappy_block(source, at, at + size, target, to)
+        if content_bytes < 0:
+            return content_bytes
+        at += size
+        to += content_bytes
+    return to - start
+
+
+@njit
+def _unlz4(source, at, end, target, start, checks_header):
+    """See `lz4.plain_frame`."""
+    if end - at < _LZ4_HEAD_BYTES or int32(source, at) != _LZ4_MAGIC:
+        return np.int64(REFUSED)
+    flags, code = np.int64(uint8(source, at + 4)), np.int64(uint8(source, at + 5))
+    if (flags & ~_LZ4_CONTENT_CHECKSUM) != _LZ4_FLAGS or (code & 0x8F) != 0 or code < 0x40:
+        return np.int64(REFUSED)
+    number = 2 * ((code >> 4) - 4) + (1 if flags & _LZ4_CONTENT_CHECKSUM else 0)
+    if checks_header and np.int64(uint8(source, at + 6)) != _LZ4_CHECKSUMS[number]:
+        return np.int64(REFUSED)
+    block_bytes_max = np.int64(1) << (8 + 2 * (code >> 4))
+    source_address, target_address = np.int64(source.ctypes.data), np.int64(target.ctypes.data)
+    at += _LZ4_HEAD_BYTES
+    to, room = start, len(target)
+    while at + 4 <= end:
+        mark = _little_endian(source, at)
+        at += 4
+        size = mark & ~_LZ4_STORED
+        if size == 0:
+            return to - start
+        if size > block_bytes_max or size > end - at:
+            return np.int64(REFUSED)
+        here = min(block_bytes_max, room - to)
+        if mark & _LZ4_STORED:
+            if size > here:
+                return np.int64(NO_ROOM)
+            copy_bytes(target_address + to, source_address + at, size)  # type: ignore[call-arg]
+            to += size
+        else:
+            content_bytes = np.int64(
+                _lz4_decompress(
+                    np.uintp(source_address + at), np.uintp(target_address + to), np.int32(size), np.int32(here)
+                )
+            )
+            if content_bytes < 0:
+                return np.int64(NO_ROOM if here < block_bytes_max else REFUSED)
+            to += content_bytes
+        at += size
+    return np.int64(REFUSED)  # no end mark
+
+
+@njit
+def decompress(codec, magic, source, at, end, target, start, zstd, gzip, scratch):
+    """Decompress what a batch holds, from `at` to before `end` of `source`, into `target` from `start` on.
+
+    Args:
+        codec: number of the codec, not that of none.
+        magic: of the batch or message that it is the records of.
+        source: read-only uint8.
+        target: uint8; what follows the content may be changed.
+        zstd, gzip: see `Decompressors`.
+        scratch: two int64, for libdeflate's sizes.
+
+    Returns:
+        The size of the content, `NO_ROOM` or `REFUSED`.
+    """
+    of, to = np.uintp(source.ctypes.data + at), np.uintp(target.ctypes.data + start)
+    size, room = np.uintp(end - at), np.uintp(len(target) - start)
+    if codec == _ZSTD:
+        content_bytes = _zstd_decompress(np.uintp(zstd), to, room, of, size)
+        if content_bytes <= np.uintp(_ZSTD_SIZE_MAX):
+            return np.int64(content_bytes)
+        return np.int64(NO_ROOM if np.int64(0) - np.int64(content_bytes) == _ZSTD_NO_ROOM else REFUSED)
+    if codec == _LZ4:
+        return _unlz4(source, at, end, target, start, magic > 0)
+    if codec == _SNAPPY:
+        return _unsnappy(source, at, end, target, start)
+    if codec == _GZIP:
+        sizes = np.uintp(scratch.ctypes.data)
+        result = _gzip_decompress(np.uintp(gzip), of, size, to, room, sizes, sizes + np.uintp(8))
+        if result == _DEFLATE_SUCCESS and scratch[0] == np.int64(size):
+            return scratch[1]
+        return np.int64(NO_ROOM if result == _DEFLATE_NO_ROOM else REFUSED)
+    return np.int64(REFUSED)

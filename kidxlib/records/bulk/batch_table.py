@@ -1,0 +1,156 @@
+"""The batches of a log as rows of tables, a window of the log at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format import layouts as formats
+from kidxlib.records import header_walk
+from kidxlib.records.batch import Batch, parse_batch
+from kidxlib.records.bulk.batch_table_kernel import BATCH, ENDED, MALFORMED, NO_ROOM, PAST, TABLE_WALK, fill_batches
+from kidxlib.records.bulk.header_reads_kernel import fill_batches_of_file
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
+
+#: Batches that are given out at once: of magic 0 and 1 each record may be one.
+ROWS_MAX: Final = 32 * 1024
+#: Bytes that are read at once where only headers are wanted, and many of them lie close together.
+_HEADERS_BYTES: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTable:
+    """Some batches of a log, and the bytes that they lie in.
+
+    Attributes:
+        window: bytes of the log from `window_position` on; valid until the next table is asked for.
+        rows: of dtype `BATCH`, in the order of the log.
+    """
+
+    window_position: int
+    window: NDArray[np.uint8]
+    rows: NDArray[np.void]
+
+    def only(self, number: int) -> BatchTable:
+        """One of its batches."""
+        return replace(self, rows=self.rows[number : number + 1])
+
+    def first(self, count: int) -> BatchTable:
+        """So many of its batches, the first ones."""
+        return replace(self, rows=self.rows[:count])
+
+    def after(self, number: int) -> BatchTable:
+        """The batches after one of them."""
+        return replace(self, rows=self.rows[number + 1 :])
+
+    def copy(self) -> BatchTable:
+        """A copy in memory of its own, which stays as it is; with no more of the window than the batches take."""
+        if not len(self.rows):
+            return replace(self, window=self.window[:0].copy(), rows=self.rows.copy())
+        start = int(self.rows["position"][0])
+        end = int(self.rows["position"][-1] + self.rows["size"][-1])
+        window = self.window[start - self.window_position : end - self.window_position].copy()
+        window.setflags(write=False)
+        return BatchTable(start, window, self.rows.copy())
+
+    def log_of(self, number: int) -> tuple[LogBytes, Batch]:
+        """One of its batches, as a log that consists of nothing else."""
+        size = int(self.rows["size"][number])
+        at = int(self.rows["position"][number]) - self.window_position
+        content = self.window[at : at + size]
+        return WholeLog(content), parse_batch(0, size, content[: formats.BATCH_V2_BYTES_MIN].tobytes())
+
+    def where(self, kept: NDArray[np.bool_]) -> BatchTable:
+        """Some of its batches."""
+        return self if kept.all() else replace(self, rows=self.rows[kept])
+
+
+class BatchWalk:
+    """A walk over the batches of a log, as `header_walk.batches` finds them.
+
+    Attributes:
+        is_past: it has ended where all that follows begins above what is wanted; else no whole batch follows.
+    """
+
+    def __init__(
+        self,
+        log: LogBytes,
+        position: int,
+        wanted: Wanted,
+        *,
+        whole: bool = True,
+        checks: bool = False,
+        last_offset: int = -1,
+    ) -> None:
+        """
+        Args:
+            position: where it begins, and a batch starts.
+            whole: batches lie in the windows as a whole; else only their headers are read, and windows are of no use.
+            checks: whether to compute checksums, which takes whole batches.
+            last_offset: of the batch before that.
+        """
+        self._log, self._wanted, self._whole, self._checks = log, wanted, whole, checks
+        self._walks = np.zeros(1, TABLE_WALK)
+        self._walks["position"], self._walks["last_offset"] = position, last_offset
+        self.is_past = False
+
+    @property
+    def position(self) -> int:
+        """Where the next batch starts; at the end, the byte after the last one."""
+        return int(self._walks["position"][0])
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the batch before."""
+        return int(self._walks["last_offset"][0])
+
+    def tables(self) -> Iterator[BatchTable]:
+        """The batches, a table for each window of the log. Those that hold nothing wanted are not among them, as far as
+        headers tell, nor is any from the first one on that begins above what is wanted.
+
+        Raises:
+            MalformedRecordsError: a size that no batch can have, or a negative magic; all tables before come first.
+            OSError, LogChangedError: the log cannot be read.
+        """
+        wanted, walks = self._wanted, self._walks
+        limits = wanted.first_offset, wanted.last_offset, wanted.first_ms, wanted.last_ms
+        window_position, window = 0, np.empty(0, np.uint8)
+        window.setflags(write=False)
+        rows = np.empty(ROWS_MAX, BATCH)
+        of_file = self._log if isinstance(self._log, ChunkedLog) and not self._whole else None
+        room = np.empty(0 if of_file is None else _HEADERS_BYTES, np.uint8)
+        while True:
+            if of_file is not None:
+                fill_batches_of_file(of_file.descriptor, room, of_file.size, *limits, walks, rows)
+            else:
+                fill_batches(window, window_position, self._log.size, self._whole, self._checks, *limits, walks, rows)
+            if count := int(walks["rows"][0]):
+                yield BatchTable(window_position, window, rows[:count])
+                walks["rows"] = 0
+            why = int(walks["why"][0])
+            self.is_past = why == PAST
+            if why in (PAST, ENDED):
+                return
+            if why == MALFORMED:
+                list(header_walk.batches(self._log, self.position))  # raises what it is
+                return
+            if why != NO_ROOM and self._whole:
+                window_position, window = _window_of_batch(self._log, self.position)
+            elif why != NO_ROOM:
+                window_position, window = self._log.window(self.position)
+
+
+def _window_of_batch(log: LogBytes, position: int) -> tuple[int, NDArray[np.uint8]]:
+    """A window that holds the whole batch at a position."""
+    start, window = log.window(position)
+    at = position - start
+    head = window[at : at + formats.LOG_OVERHEAD].tobytes()
+    size = formats.LOG_OVERHEAD + int.from_bytes(head[8:], signed=True)
+    if len(window) - at >= min(size, log.size - position) or size < formats.LOG_OVERHEAD:
+        return start, window
+    return position, np.frombuffer(log.read(position, size), np.uint8)

@@ -1,0 +1,293 @@
+"""The compiled loops that find where the parts of records lie, in batches of all formats and codecs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import from_dtype, types
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.batch_header import (
+    ATTRIBUTE_CODEC,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    BATCH_V2_BYTES_MIN,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    V1_ATTRIBUTES_AT,
+    V1_TIMESTAMP_AT,
+)
+from kidxlib.format.decompression.decompress_kernel import NO_ROOM, decompress
+from kidxlib.format.varint import int32, int64, uint8
+from kidxlib.jit.compiler import njit
+from kidxlib.records.bulk.batch_table_kernel import BATCH
+from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS, wrapping_sum
+from kidxlib.records.record_kernel import read_record
+
+#: Where the parts of a record lie: addresses in memory, and sizes, below 0 for null.
+PLACE: Final = np.dtype(
+    [
+        ("offset", "i8"),
+        ("timestamp", "i8"),
+        ("batch", "i8"),  # number of its row in the table of batches
+        ("key_at", "i8"),
+        ("key_bytes", "i8"),
+        ("value_at", "i8"),
+        ("value_bytes", "i8"),
+        ("headers_at", "i8"),  # where their number stands; 0 of a record that can have none
+    ]
+)
+#: How far records have been placed: the next batch, the places in use, the bytes of all content and those of what was
+#: decompressed, and why there are no more; of the next batch how many places it needs.
+PROGRESS: Final = np.dtype(
+    [
+        ("batch", "i8"),
+        ("places", "i8"),
+        ("bytes", "i8"),
+        ("decompressed_bytes", "i8"),
+        ("why", "i8"),
+        ("needed", "i8"),
+    ]
+)
+
+#: In `why`: all batches are placed; the next one needs more places or bytes than are left, or more room for what is
+#: decompressed; it is not taken.
+DONE: Final = 0
+NEEDS_PLACES: Final = 1
+NEEDS_CONTENT: Final = 2
+REFUSED: Final = 3
+
+_CODEC_ZSTD: Final = formats.CODEC_ZSTD
+_ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
+#: Where key sizes stand in a message, from its offset on.
+_KEY_AT_V0: Final = V1_TIMESTAMP_AT
+_KEY_AT_V1: Final = formats.MESSAGE_V1.itemsize
+
+
+@njit(inline="always")
+def _place(place, batch, offset, timestamp, address, key_at, key_bytes, value_at, value_bytes):
+    place.batch, place.offset, place.timestamp = batch, offset, timestamp
+    place.key_at, place.key_bytes = address + key_at, key_bytes
+    place.value_at, place.value_bytes = address + value_at, value_bytes
+
+
+@njit(inline="always")
+def _is_wanted(limits, offset, timestamp):
+    return limits[0] <= offset <= limits[1] and limits[2] <= timestamp <= limits[3]
+
+
+@njit
+def _place_v2(batch, row, content, at, end, limits, places, count):
+    """Place the records of a batch of magic 2, whose content stands from `at` to before `end`: how many places are in
+    use then; −1 where it is malformed.
+    """
+    address = np.int64(content.ctypes.data)
+    append_time = (row.attributes & ATTRIBUTE_LOG_APPEND_TIME) != 0
+    for _ in range(row.records_count):
+        at, timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, headers_at = read_record(
+            content, at, end
+        )
+        if at < 0:
+            return np.int64(-1)
+        offset = wrapping_sum(row.offset_field, offset_delta)
+        timestamp = row.max_timestamp if append_time else wrapping_sum(row.base_timestamp, timestamp_delta)
+        if _is_wanted(limits, offset, timestamp):
+            place = places[count]
+            _place(place, batch, offset, timestamp, address, key_at, key_bytes, value_at, value_bytes)
+            place.headers_at = address + headers_at
+            count += 1
+    return count if at == end else np.int64(-1)
+
+
+@njit
+def _place_message(batch, content, at, end, offset, has_append_time, append_time, limits, places, count):
+    """Place the message of magic 0 or 1 that stands from `at` to before `end`: how many places are in use then; −1
+    where it is malformed.
+
+    Args:
+        has_append_time, append_time: what its wrapper says of a broker's clock.
+    """
+    magic = uint8(content, at + MAGIC_AT)
+    if uint8(content, at + V1_ATTRIBUTES_AT) & ATTRIBUTE_CODEC:
+        return np.int64(-1)
+    key_at = at + (_KEY_AT_V0 if magic == 0 else _KEY_AT_V1) + 4
+    if key_at > end:
+        return np.int64(-1)
+    key_bytes = np.int64(int32(content, key_at - 4))
+    value_at = key_at + max(key_bytes, 0) + 4
+    if value_at > end:
+        return np.int64(-1)
+    value_bytes = np.int64(int32(content, value_at - 4))
+    if value_bytes > end - value_at:
+        return np.int64(-1)
+    timestamp = np.int64(NO_TIMESTAMP)
+    if magic != 0:
+        timestamp = append_time if magic == 1 and has_append_time else int64(content, at + V1_TIMESTAMP_AT)
+    if not _is_wanted(limits, offset, timestamp):
+        return count
+    place = places[count]
+    address = np.int64(content.ctypes.data)
+    _place(place, batch, offset, timestamp, address, key_at, key_bytes, value_at, value_bytes)
+    place.headers_at = 0
+    return np.int64(count + 1)
+
+
+@njit
+def _entry_end(content, at, end):
+    """The byte after the message in a wrapper that starts at a position: −1 where too few bytes are left, as Kafka
+    passes over, and −2 where it is malformed.
+    """
+    if end - at < LOG_OVERHEAD:
+        return np.int64(-1)
+    size = np.int64(int32(content, at + 8))
+    if size < _ENTRY_SIZE_MIN:
+        return np.int64(-2)
+    return np.int64(-1) if size > end - at - LOG_OVERHEAD else at + LOG_OVERHEAD + size
+
+
+@njit
+def _messages_in(content, at, end):
+    """How many messages are in a wrapper, and the offset that the last one has in it; −1 where one is malformed."""
+    messages, offset = np.int64(0), np.int64(0)
+    while True:
+        entry_end = _entry_end(content, at, end)
+        if entry_end < 0:
+            return np.int64(-1) if entry_end == -2 else messages, offset
+        messages += 1
+        offset = int64(content, at)
+        at = entry_end
+
+
+@njit
+def _place_wrapper(batch, row, content, at, end, limits, places, count):
+    """Place the messages in a wrapper (`AbstractLegacyRecordBatch.DeepRecordsIterator`), as `_place_v2`. There are
+    places enough.
+    """
+    _, last_inner_offset = _messages_in(content, at, end)
+    base = np.int64(0)
+    if row.magic == 1 and row.offset_field != 0:  # old librdkafka left it at 0
+        if row.offset_field < last_inner_offset:
+            return np.int64(-1)
+        base = wrapping_sum(row.offset_field, -last_inner_offset)
+    has_append_time = row.magic != 0 and (row.attributes & ATTRIBUTE_LOG_APPEND_TIME) != 0
+    append_time = row.max_timestamp
+    while True:
+        entry_end = _entry_end(content, at, end)
+        if entry_end < 0:
+            return np.int64(count)
+        offset = wrapping_sum(base, int64(content, at))
+        count = _place_message(
+            batch, content, at, entry_end, offset, has_append_time, append_time, limits, places, count
+        )
+        if count < 0:
+            return np.int64(count)
+        at = entry_end
+
+
+@njit
+def _value_of_wrapper(window, at, end, magic):
+    """Where the value of the message from `at` to before `end` starts and ends; −1 where it has none."""
+    value_at = at + (_KEY_AT_V0 if magic == 0 else _KEY_AT_V1) + 4
+    if value_at > end:
+        return np.int64(-1), np.int64(-1)
+    value_at += 4 + max(np.int64(int32(window, value_at - 4)), np.int64(0))
+    if value_at > end:
+        return np.int64(-1), np.int64(-1)
+    size = np.int64(int32(window, value_at - 4))
+    if size < 0 or size > end - value_at:
+        return np.int64(-1), np.int64(-1)
+    return value_at, value_at + size
+
+
+@njit(
+    types.void(
+        types.Array(from_dtype(BATCH), 1, "A", readonly=True),
+        BYTES,
+        types.int64,
+        BYTES,
+        types.Array(types.uint8, 1, "C"),
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+        LONGS,
+        LONGS,
+        types.Array(from_dtype(PLACE), 1, "C"),
+        types.Array(from_dtype(PROGRESS), 1, "C"),
+    ),
+    **OPTIONS,
+)
+def place_records(
+    batches, window, window_position, content, room, given, bytes_max, zstd, gzip, limits, scratch, places, progresses
+):
+    """Place the records of batches, from the progress' `batch` on.
+
+    Args:
+        batches: of dtype `BATCH`.
+        window: bytes of the log from `window_position` on, in which the batches lie.
+        content, room: the same memory, to be read and to be written: of what is decompressed.
+        given: so many bytes of `content`, from its start, are what the next batch holds; −1 where nobody has
+            decompressed that yet.
+        bytes_max: of the content of all batches, but for the first one.
+        zstd, gzip: see `Decompressors`.
+        limits: the four fields of `Wanted`.
+        scratch: two int64.
+        progresses: one, which is moved on.
+    """
+    progress = progresses[0]
+    while progress.batch < len(batches):
+        number = progress.batch
+        row = batches[number]
+        at = row.position - window_position
+        end = at + row.size
+        codec = np.int64(row.attributes & ATTRIBUTE_CODEC)
+        is_v2 = row.magic >= MAGIC_V2
+        if is_v2 and row.records_count == 0:
+            progress.batch += 1
+            continue
+        if is_v2:
+            at += BATCH_V2_BYTES_MIN
+        elif codec != 0:
+            at, end = _value_of_wrapper(window, at, end, row.magic)
+        if at < 0 or (not is_v2 and codec == _CODEC_ZSTD):
+            progress.why = REFUSED
+            return
+        source = window
+        if codec != 0:
+            start = progress.decompressed_bytes
+            size = given
+            if given < 0:
+                size = decompress(codec, row.magic, window, at, end, room, start, zstd, gzip, scratch)
+            if size < 0:
+                progress.why = NEEDS_CONTENT if size == NO_ROOM else REFUSED
+                return
+            source, at, end = content, start, start + size
+        if is_v2:
+            records = np.int64(row.records_count)
+        else:
+            records = _messages_in(source, at, end)[0] if codec != 0 else np.int64(1)
+        if records <= 0 or records > end - at:
+            progress.why = REFUSED
+            return
+        if records > len(places) - progress.places or (progress.bytes > 0 and progress.bytes + end - at > bytes_max):
+            progress.why, progress.needed = NEEDS_PLACES, records
+            return
+        if is_v2:
+            count = _place_v2(number, row, source, at, end, limits, places, progress.places)
+        elif codec != 0:
+            count = _place_wrapper(number, row, source, at, end, limits, places, progress.places)
+        else:
+            offset, none = row.offset_field, np.int64(NO_TIMESTAMP)
+            count = _place_message(number, source, at, end, offset, False, none, limits, places, progress.places)
+        if count < 0:
+            progress.why = REFUSED
+            return
+        progress.places = count
+        progress.bytes += end - at
+        if codec != 0:
+            progress.decompressed_bytes = end
+        given = np.int64(-1)
+        progress.batch += 1
+    progress.why = DONE

@@ -1,0 +1,62 @@
+"""How compiled loops take a record of magic 2 apart (`DefaultRecord.readFrom`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kidxlib.format.varint import UNDERFLOW, skip_headers, varint, varlong
+from kidxlib.jit.compiler import njit
+
+
+@njit(inline="always")
+def _short_varint(data, at, end):
+    """`varint`, quicker where it is a byte or two."""
+    if at + 1 < end:
+        first = np.int64(data[np.uintp(at)])
+        if first < 128:
+            return (first >> 1) ^ -(first & 1), at + 1
+        second = np.int64(data[np.uintp(at + 1)])
+        if second < 128:
+            value = (first & 127) | (second << 7)
+            return (value >> 1) ^ -(value & 1), at + 2
+    return varint(data, at, end)
+
+
+@njit(inline="always")
+def read_record(content, at, end):
+    """The record that starts at a position with its size.
+
+    Args:
+        content: records one after the other, decompressed; they end before `end`.
+
+    Returns:
+        The position after it, or one below 0 where it is malformed; its timestamp and its offset less those of the
+        batch; where its key and its value start, and their sizes, below 0 for null; where its headers start, with
+        their number.
+    """
+    malformed = np.int64(UNDERFLOW)
+    none = np.int64(0)
+    size, at = _short_varint(content, at, end)
+    if at < 0 or size <= 0 or size > end - at:
+        return malformed, none, none, none, none, none, none, none
+    end = at + size
+    # The first byte is attributes, none of which is in use.
+    timestamp_delta, at = varlong(content, at + 1, end)
+    if at < 0:
+        return malformed, none, none, none, none, none, none, none
+    offset_delta, at = _short_varint(content, at, end)
+    if at < 0:
+        return malformed, none, none, none, none, none, none, none
+    key_bytes, key_at = _short_varint(content, at, end)
+    if key_at < 0 or key_bytes > end - key_at:
+        return malformed, none, none, none, none, none, none, none
+    at = key_at + max(key_bytes, 0)
+    value_bytes, value_at = _short_varint(content, at, end)
+    if value_at < 0 or value_bytes > end - value_at:
+        return malformed, none, none, none, none, none, none, none
+    at = value_at + max(value_bytes, 0)
+    if at + 1 == end and content[np.uintp(at)] == 0:  # no headers, as most have
+        return end, timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, at
+    if skip_headers(content, at, end) != end:
+        return malformed, none, none, none, none, none, none, none
+    return end, timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, at
