@@ -17,7 +17,7 @@ from kidxlib.build.source import source_at
 from kidxlib.build.tasks import ScanTask
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.recover_directory import ensure_listable
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -102,10 +102,10 @@ def audit_directory(
     place = None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir))
     target = Target(index_dir=place, by_source=False)
     wanted = parse_topics(topics, "topics")
-    plan = find_segments((source,), wanted, target, lambda topic: like)
+    plan = find_segments((source,), wanted, target, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
     audits, notes = partition_audits(
-        plan, lambda topic: like, clean_shutdown=clean_shutdown, tiering=tiering, topics=wanted
+        plan, lambda _: OptionsOfTopic(like), clean_shutdown=clean_shutdown, tiering=tiering, topics=wanted
     )
     tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
     found = [_audited(audit, tasks.get(key, []), deep) for key, audit in audits.items()]

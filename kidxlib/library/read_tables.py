@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kidxlib.errors import UsageError
+from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.library.segment_log import segment_log
 from kidxlib.log.log import Log
 from kidxlib.records.arrow.batches import BATCHES, batch_rows
-from kidxlib.records.arrow.parts import OffsetRange
 from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import records_schema
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch import parse_batch
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.reader import base_offset
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.log_bytes import LogBytes
@@ -61,7 +66,11 @@ def read_batches(source: LogSource, start_offset: int | None = None, end_offset:
         OSError, KidxError: a file cannot be read, or is not as it should be.
     """
     wanted = _range(source, start_offset, end_offset)
-    rows = [batch_rows(first, found) for _, first, found in _segments(source, wanted)]
+    rows = [
+        batch_rows(first, _before_end(log, table, wanted.last_offset))
+        for log, first, tables in _segments(source, wanted, whole=False)
+        for table in tables
+    ]
     return pa.Table.from_batches(rows, BATCHES)
 
 
@@ -78,8 +87,7 @@ def read_records(
 
     Args:
         source, start_offset, end_offset: as for `read_batches`; here they hold for each record.
-        columns: these alone, in this order; None for all. Without `key`, `value` and `headers` it is several times
-            faster.
+        columns: these alone, in this order; None for all.
 
     Returns:
         A table with a row for each record, in the order of the log. It is in memory as a whole: `stream_records` is
@@ -119,7 +127,7 @@ def stream_records(
         source, start_offset, end_offset, columns: as for `read_records`.
 
     Returns:
-        A reader of record batches with the columns of `read_records`. Each has 65,536 records, or 32 MiB of them, at
+        A reader of record batches with the columns of `read_records`. Each has 65,536 records, or 16 MiB of them, at
         most.
 
     Raises:
@@ -132,44 +140,57 @@ def stream_records(
     return pa.RecordBatchReader.from_batches(schema, _record_rows(source, wanted, schema))
 
 
-def _range(source: LogSource, start_offset: int | None, end_offset: int | None) -> OffsetRange:
+def _range(source: LogSource, start_offset: int | None, end_offset: int | None) -> Wanted:
     start = source.log_start_offset if isinstance(source, Log) and start_offset is None else start_offset
     if start is not None and end_offset is not None and end_offset < start:
         raise UsageError(f"offsets {start} to {end_offset}: expected an end that is not below the start")
-    return OffsetRange(start, end_offset)
+    return Wanted.between(start, end_offset)
 
 
-def _record_rows(source: LogSource, wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for log, first, found in _segments(source, wanted):
-        yield from record_rows(log, first, found, schema, wanted)
+def _record_rows(source: LogSource, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for _, first, tables in _segments(source, wanted, whole=True):
+        yield from record_rows(tables, first, schema, wanted)
 
 
-def _segments(source: LogSource, wanted: OffsetRange) -> Iterator[tuple[LogBytes, int, Iterator[Batch]]]:
-    """The log, the base offset and the wanted batches of each segment, which is closed again after them."""
-    if wanted.start is not None and wanted.start == wanted.end:
+def _segments(
+    source: LogSource, wanted: Wanted, *, whole: bool
+) -> Iterator[tuple[LogBytes, int, Iterator[BatchTable]]]:
+    """The log, the base offset and the wanted batches of each segment, which is closed again after them.
+
+    Args:
+        whole: whether the batches' bytes are wanted, or their headers alone.
+    """
+    if wanted.is_empty:
         return
     if not isinstance(source, Log):
         path, first = segment_log(source)
         file = LogFile(path)
         try:
-            yield file, first, _batches(file, 0, wanted)
+            yield file, first, BatchWalk(file, 0, wanted, whole=whole).tables()
         finally:
             file.close()
         return
-    start = source.log_start_offset if wanted.start is None else wanted.start
-    for segment in source.segments_between(start, OFFSET_MAX if wanted.end is None else wanted.end):
+    for segment in source.segments_between(max(wanted.first_offset, 0), min(wanted.last_offset, OFFSET_MAX - 1) + 1):
         try:
+            start = wanted.first_offset
             position = segment.offset_index.lookup(start).position if start > segment.base_offset else 0
-            yield segment.log, segment.base_offset, _batches(segment.log, position, wanted)
+            with _read_sequentially(segment.log) as log:
+                yield log, segment.base_offset, BatchWalk(log, position, wanted, whole=whole).tables()
         finally:
             segment.release()
 
 
-def _batches(log: LogBytes, position: int, wanted: OffsetRange) -> Iterator[Batch]:
-    for batch in batches(log, position):
-        if wanted.start is not None and batch.last_offset < wanted.start:
-            continue
-        # Where a compressed message begins is within it, so that is asked for only where it may be the end.
-        if wanted.end is not None and batch.last_offset >= wanted.end and base_offset(log, batch) >= wanted.end:
-            return
-        yield batch
+def _read_sequentially(log: LogBytes) -> contextlib.AbstractContextManager[LogBytes]:
+    return log.read_sequentially() if isinstance(log, LogFile) else contextlib.nullcontext(log)
+
+
+def _before_end(log: LogBytes, table: BatchTable, last_offset: int) -> NDArray[np.void]:
+    """The batches of a table that begin at an offset or before it. Where a compressed message begins is within it, so
+    that is asked for only where it may be after that.
+    """
+    rows = table.rows
+    if len(rows) and rows["records_count"][-1] == UNKNOWN_COUNT and rows["last_offset"][-1] > last_offset:
+        position, size = int(rows["position"][-1]), int(rows["size"][-1])
+        if base_offset(log, parse_batch(position, size, log.read(position, BATCH_V2_BYTES_MIN))) > last_offset:
+            return rows[:-1]
+    return rows

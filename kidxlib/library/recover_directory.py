@@ -16,7 +16,7 @@ from kidxlib.build.tasks import BuildTask, SegmentTask
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.recovery.facts import SegmentFacts
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.storage.publisher import Published
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
@@ -117,7 +117,7 @@ def recover_directory(
     ensure_no_overlap(place, None, (source,), option="index_dir")
     like = options or RecoverOptions()
     target = Target(index_dir=place, by_source=False)
-    plan = find_segments((source,), parse_topics(topics, "topics"), target, lambda topic: like)
+    plan = find_segments((source,), parse_topics(topics, "topics"), target, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
     tasks = {
         listed.key: list(listed.build_tasks(rows, publish_truncated=True))
@@ -135,9 +135,8 @@ def ensure_listable(plan: Plan) -> None:
     Raises:
         UsageError: the directory of a partition cannot be listed.
     """
-    for listed in plan.partitions:
-        if listed.key in plan.unlistable:
-            raise UsageError(f"{listed.directory.path}: cannot be listed; leave its topic out, or make it readable")
+    for each in plan.unlistable.values():
+        raise UsageError(f"{each.directory}: cannot be listed: {each.reason}; leave its topic out, or make it readable")
 
 
 def _recovered(

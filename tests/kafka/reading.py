@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 #: The broker is on this machine; what takes longer, hangs.
 TIMEOUT_SECONDS: Final = 60.0
 
 #: How many records of a partition are looked for by their timestamps.
 TIMES: Final = 12
+
+_TRIES: Final = 50
 
 
 class Record(NamedTuple):
@@ -23,6 +25,7 @@ class Record(NamedTuple):
     leader_epoch: int | None
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,26 @@ def read(bootstrap: str, partitions: Sequence[tuple[str, int]], isolation: str) 
     return found
 
 
+def read_until_error(bootstrap: str, topic: str, partition: int) -> int:
+    """Read a partition from its beginning until the broker answers with an error; how far that was.
+
+    Returns:
+        The offset that could not be read.
+    """
+    consumer = _consumer(bootstrap, "read_uncommitted")
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    next_offset = 0
+    while (message := consumer.poll(TIMEOUT_SECONDS)) is not None and message.error() is None:
+        offset = message.offset()
+        assert offset is not None
+        next_offset = offset + 1
+    consumer.close()
+    assert message is not None, f"nothing more came of {topic}-{partition} from offset {next_offset} on"
+    error = message.error()
+    assert error is not None and error.code() != KafkaError._PARTITION_EOF, f"all of {topic}-{partition} was read"
+    return next_offset
+
+
 def read_all(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Seen:
     """Read everything, at both isolation levels, and ask where timestamps lead that are spread over the records."""
     uncommitted = read(bootstrap, partitions, "read_uncommitted")
@@ -93,14 +116,27 @@ def read_all(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Seen:
     consumer = _consumer(bootstrap, "read_uncommitted")
     for asked in zip(*timestamps.values(), strict=True):
         times = dict(zip(timestamps, asked, strict=True))
-        for answer in consumer.offsets_for_times(
-            [TopicPartition(*place, timestamp) for place, timestamp in times.items()], timeout=TIMEOUT_SECONDS
-        ):
-            assert answer.error is None, answer.error
-            place = (answer.topic, answer.partition)
-            offsets[place][times[place]] = answer.offset
+        for place, offset in _offsets_of(consumer, times).items():
+            offsets[place][times[place]] = offset
     consumer.close()
     return Seen(uncommitted, committed, offsets)
+
+
+def _offsets_of(consumer: Consumer, times: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """The offsets to which a timestamp leads in each partition. A broker that has to look into its bucket may answer
+    that the time is over, and is asked again.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for _ in range(_TRIES):
+        asked = [TopicPartition(*place, time) for place, time in times.items() if place not in found]
+        for answer in consumer.offsets_for_times(asked, timeout=TIMEOUT_SECONDS):
+            if answer.error is None:
+                found[answer.topic, answer.partition] = answer.offset
+            else:
+                assert answer.error.code() == KafkaError.REQUEST_TIMED_OUT, answer.error
+        if len(found) == len(times):
+            return found
+    raise AssertionError(f"no offsets for {times} after {_TRIES} tries")
 
 
 def _spread(records: Sequence[Record]) -> list[int]:
@@ -131,6 +167,11 @@ def _consumer(bootstrap: str, isolation: str) -> Consumer:
     )
 
 
+def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    headers: Any = message.headers() or ()
+    return tuple(headers)
+
+
 def _read_partition(consumer: Consumer, topic: str, partition: int) -> PartitionRead:
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     records: list[Record] = []
@@ -140,7 +181,16 @@ def _read_partition(consumer: Consumer, topic: str, partition: int) -> Partition
         error, offset = message.error(), message.offset()
         assert offset is not None
         if error is None:
-            records.append(Record(offset, message.timestamp(), message.leader_epoch(), message.key(), message.value()))
+            records.append(
+                Record(
+                    offset,
+                    message.timestamp(),
+                    message.leader_epoch(),
+                    message.key(),
+                    message.value(),
+                    _headers(message),
+                )
+            )
         elif error.code() == KafkaError._PARTITION_EOF:
             return PartitionRead(records, offset)
         else:

@@ -21,10 +21,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read_tables import read_batches, read_records, stream_records
 from kidxlib.log.log import Log
 from kidxlib.records.arrow.batches import BATCHES
-from kidxlib.records.arrow.parts import OffsetRange
 from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import RECORDS, records_schema
-from kidxlib.records.header_walk import batches
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.record import Header, Record
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
@@ -305,9 +305,9 @@ def test_no_more_is_given_at_once_than_asked_for(sizes: list[list[int]], rows_ma
         data += encoded.batch_v2(found)
         offset += len(found)
         written += found
-    log = whole(data)
+    tables = BatchWalk(whole(data), 0, Wanted()).tables()
     schema = records_schema(["offset", "value"])
-    given_out = list(record_rows(log, 0, batches(log), schema, OffsetRange(), rows_max=rows_max, bytes_max=bytes_max))
+    given_out = list(record_rows(tables, 0, schema, Wanted(), rows_max=rows_max, bytes_max=bytes_max))
     assert [row["offset"] for rows in given_out for row in rows.to_pylist()] == list(range(len(written)))
     for rows in given_out:
         held = [len(value) for value in _column(rows, "value")]

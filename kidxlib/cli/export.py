@@ -1,0 +1,94 @@
+"""`kidx export`: the records of a log dir as files of Parquet, Arrow or JSON, without a broker."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import click
+
+from kidxlib.operations.export.request import export_request
+from kidxlib.operations.export.run import run_export
+from kidxlib.reading.request import ISOLATIONS
+from kidxlib.run.result import RunResult
+from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.console import print_json, print_line, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.options.integer_range import IntegerRange
+
+_THREADS_MAX: Final = 64
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.argument("directory", metavar="DIR")
+@click.option(
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="What is made, and must not exist: FILE.parquet, a directory of Parquet files; or one file, FILE.arrow or "
+    "FILE.jsonl (JSON lines).",
+)
+@shared_options.topics
+@click.option(
+    "--offsets",
+    metavar="START:END",
+    multiple=True,
+    help="Only offsets from START on to below END, each may be left out. With NAME= before it, of the partition NAME "
+    "(<topic>-<partition>), and of no partition that is not named.",
+)
+@click.option(
+    "--times",
+    metavar="START/END",
+    help="Only records with a timestamp from START on to before END, ISO 8601 with a zone or ms; each may be left out.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    default=ISOLATIONS[0],
+    show_default=True,
+    help="Kafka's isolation.level: whether records of open and aborted transactions are exported.",
+)
+@click.option("--include-headers", is_flag=True, help="With a column headers.")
+@click.option("--columns", metavar="NAME,…", help="Only these columns, in this order.")
+@click.option(
+    "--index-dir",
+    metavar="DIR",
+    help="The directory of the index files of DIR. [default: beside the logs, or where --catalog has them]",
+)
+@click.option(
+    "--catalog",
+    metavar="DIR",
+    help="A catalog that has the logs. What it says of those that are still as they were tells what need not be read "
+    "for --times, and what need not be scanned for --isolation read_committed.",
+)
+@click.option("--to-log-end", is_flag=True, help="Also what is beyond the high watermark.")
+@click.option("--skip-damage", is_flag=True, help="Go on after damage, and tell what is lost.")
+@click.option(
+    "--threads",
+    metavar="N",
+    type=IntegerRange(1, _THREADS_MAX),
+    help="Number of threads that read and write. [default: one per core]",
+)
+@shared_options.as_json
+@reports_run_of("export")
+def export(directory: str, *, threads: int | None, as_json: bool, **options: Any) -> RunResult:
+    """Write the records in DIR, a Kafka log dir, one partition's directory or a segment's log, to files: those that a
+    consumer would get, with the columns of Spark's Kafka source.
+
+    The output appears as a whole. Until then, what is finished lies in FILE.kidx-export, and the same command takes it
+    up after it was interrupted or killed.
+
+    Exit codes: 0 exported; 2 wrong options or inputs, nothing done; 3 exported, but for damage that --skip-damage
+    passed over; 1 failed, for damage too.
+    """
+    request = export_request(directory, **options)
+    done = run_export(request, threads or len(os.sched_getaffinity(0)))
+    counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage)}
+    if as_json:
+        print_json({"output": str(request.output), **counts, "bytes": done.log_bytes, "damaged": list(done.damage)})
+    else:
+        segments = f"{done.segments:,} segment{'' if done.segments == 1 else 's'}"
+        print_line(f"{done.rows:,} records of {segments}: {request.output}")
+    warn_of_first(done.damage)
+    return RunResult(code=ExitCode.PROBLEMS_FOUND if done.damage else ExitCode.OK, counts=counts, bytes=done.log_bytes)

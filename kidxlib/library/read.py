@@ -1,0 +1,191 @@
+"""The records of a log dir, a partition or a segment as a consumer gets them: a stream of Arrow record batches."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.errors import UsageError
+from kidxlib.reading.batches import batch_rows_of, count_of
+from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
+from kidxlib.reading.plan import ReadPlan, SegmentRead, plan_reads
+from kidxlib.reading.request import Offsets, Times, ensure_isolation_means_something, read_request, read_schema
+from kidxlib.reading.rows import rows_of
+from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.terminal.options.directories import existing_index_dir
+from kidxlib.terminal.options.sources import parse_topics
+
+_log: Final = logging.getLogger(__name__)
+
+#: More threads take more memory, and are seldom fed by one that walks over batches.
+_THREADS_MAX: Final = 4
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    topics: str = ".*",
+    offsets: Offsets | None = None,
+    times: Times | None = None,
+    isolation: str = "read_uncommitted",
+    mode: str = "records",
+    columns: Iterable[str] | None = None,
+    include_headers: bool = False,
+    index_dir: str | os.PathLike[str] | None = None,
+    catalog: str | os.PathLike[str] | None = None,
+    to_log_end: bool = False,
+    on_damage: OnDamage = "fail",
+    threads: int | None = None,
+) -> pa.RecordBatchReader:
+    """The records of a log dir, one partition or one segment as a consumer gets them, by topic, partition and offset:
+    without markers of transactions, from the log start offset to the high watermark. docs/read.md has more.
+
+    Args:
+        path: a log dir, a partition's directory, or a segment's log in one, here or in `s3://<bucket>/<prefix>`.
+        topics: a regular expression for the full names of topics.
+        offsets: from the first on to below the second, None for no limit; or such a range for each partition by the
+            name of its directory, and then no other partition is read.
+        times: the same of timestamps: ms since the epoch, or ISO 8601 with a zone.
+        isolation: `read_committed` leaves out what was aborted, and what is from the last stable offset on, as for a
+            consumer with that `isolation.level`; logs of the partitions are scanned first.
+        mode: `batches` gives a row for each batch; docs/read.md has its columns.
+        columns: these alone, in this order; None for all but `headers`, or all with `include_headers`.
+        index_dir: the tree with the index files; None for beside the logs, or where the catalog has them.
+        catalog: a catalog that has the logs, a directory or `s3://<bucket>/<prefix>`: what it says of logs that are as
+            they were tells which times need not be read, and which logs need not be scanned for transactions.
+            It needs kidx[catalog].
+        to_log_end: read what is beyond the high watermark, too.
+        on_damage: `fail` ends with an error; `skip` goes on at the next whole batch and warns, by way of `logging`; a
+            function is called with each `Damage`, and it goes on, too.
+        threads: beside the one that asks; None for as many as there are cores, 4 at most.
+
+    Returns:
+        A reader of record batches of at most 65,536 records, or 16 MiB of them. Its columns are those of Spark's Kafka
+        source, in its order, of which `columns` chooses:
+        - `key`, `value`: binary; null is null, and a null value is a tombstone.
+        - `topic`: string. `partition`: int32. `offset`: int64. `timestamp`: timestamp in ms, UTC; −1 ms is none.
+        - `timestampType`: int32; −1 none, 0 CreateTime, 1 LogAppendTime.
+        - `headers`: list of structs of `key` (string) and `value` (binary); null where there are none.
+
+    Raises:
+        UsageError, CheckpointError: an argument is wrong, no segment or no catalog is there, or a checkpoint file is
+            malformed.
+        CatalogError: the catalog cannot be read.
+        DamagedLogError, LogChangedError, OSError: (while it is read, after all records before) a log is damaged, was
+            replaced, cut or rewritten since it was listed, or cannot be read. One that grows is read as it was.
+    """
+    schema = read_schema(mode, columns, include_headers=include_headers)
+    asked = _Asked(path, topics, offsets, times, isolation, index_dir, catalog, to_log_end, on_damage, threads)
+    if mode == "batches":
+        return pa.RecordBatchReader.from_batches(schema, asked.batches(schema))
+    return pa.RecordBatchReader.from_batches(schema, asked.records(schema))
+
+
+def count(
+    path: str | os.PathLike[str],
+    *,
+    topics: str = ".*",
+    offsets: Offsets | None = None,
+    times: Times | None = None,
+    isolation: str = "read_uncommitted",
+    index_dir: str | os.PathLike[str] | None = None,
+    catalog: str | os.PathLike[str] | None = None,
+    to_log_end: bool = False,
+    on_damage: OnDamage = "fail",
+    threads: int | None = None,
+) -> int:
+    """How many records `read` gives, from the headers of batches alone. Checksums are not looked at. Whole batches are
+    read at the ends of ranges of offsets, where headers do not tell (compressed ones of magic 0 and 1), and where
+    `times` are asked for.
+
+    Args:
+        path, topics, offsets, times, isolation, index_dir, to_log_end, on_damage, threads: as for `read`.
+        catalog: as for `read`; logs that it has as they are, and of which all is asked for, are not opened.
+
+    Raises:
+        UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `read`.
+    """
+    asked = _Asked(path, topics, offsets, times, isolation, index_dir, catalog, to_log_end, on_damage, threads)
+    reads = asked.plan().reads
+    if times is None:
+        return count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use)
+    found = asked.rows([read for read in reads if read.records is None], pa.schema([CONSUMED.field("offset")]))
+    return sum(read.records or 0 for read in reads) + sum(rows.num_rows for rows in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a caller asks for; see `read`."""
+
+    path: str | os.PathLike[str]
+    topics: str
+    offsets: Offsets | None
+    times: Times | None
+    isolation: str
+    index_dir: str | os.PathLike[str] | None
+    catalog: str | os.PathLike[str] | None
+    to_log_end: bool
+    on_damage: OnDamage
+    threads: int | None
+
+    def plan(self) -> ReadPlan:
+        request = read_request(
+            self.path,
+            topics=parse_topics(self.topics, "topics"),
+            offsets=self.offsets,
+            times=self.times,
+            isolation=self.isolation,
+            index_dir=None if self.index_dir is None else existing_index_dir("index_dir", os.fspath(self.index_dir)),
+            to_log_end=self.to_log_end,
+        )
+        catalog = None if self.catalog is None else existing_tables("catalog", os.fspath(self.catalog))
+        plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
+        _log.info("%s", plan)
+        return plan
+
+    def records(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return self.rows(self.plan().reads, schema)
+
+    def rows(self, reads: Iterable[SegmentRead], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use)
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        ensure_isolation_means_something("batches", self.isolation)
+        return batch_rows_of(self.plan().reads, schema, self.taker, goes_on=self.goes_on)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether reading goes on after damage."""
+        return self.on_damage != "fail"
+
+    @property
+    def taker(self) -> TakeDamage:
+        """
+        Raises:
+            UsageError: `on_damage` is none of what it may be.
+        """
+        if self.on_damage == "fail":
+            return fail_on
+        if self.on_damage == "skip":
+            return warn_of
+        if not callable(self.on_damage):
+            raise UsageError(f"on_damage {self.on_damage!r}: expected 'fail', 'skip' or a function")
+        return self.on_damage
+
+    @property
+    def threads_to_use(self) -> int:
+        """
+        Raises:
+            UsageError: `threads` is below 1.
+        """
+        if self.threads is None:
+            return min(len(os.sched_getaffinity(0)), _THREADS_MAX)
+        if self.threads < 1:
+            raise UsageError(f"threads {self.threads}: expected 1 or more")
+        return self.threads

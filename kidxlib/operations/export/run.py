@@ -1,0 +1,186 @@
+"""An export from the listing to the files that it makes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.errors import KidxError, describe_error
+from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
+from kidxlib.operations.export.request import ExportRequest
+from kidxlib.operations.export.staging import FinishedPart, Staging
+from kidxlib.reading.damage import Damage, fail_on
+from kidxlib.reading.plan import SegmentRead, plan_reads
+from kidxlib.reading.rows import rows_of
+from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import note
+from kidxlib.terminal.phase import Done
+from kidxlib.terminal.progress import begin_phase
+
+#: Segments of so many bytes make one part, about; a larger one makes several, or is one by itself where no index tells
+#: how to divide it.
+_PART_BYTES: Final = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export has written.
+
+    Attributes:
+        log_bytes: of the segments that were read, by this run and those that it took up.
+        damage: what was passed over, a line each.
+    """
+
+    rows: int
+    segments: int
+    log_bytes: int
+    damage: tuple[str, ...]
+
+
+def run_export(request: ExportRequest, threads: int) -> Exported:
+    """Export, or go on where an earlier run was interrupted.
+
+    Raises:
+        UsageError: there is nothing to read, or another export to this output is not finished.
+        DamagedLogError: a log is damaged, and that is not to be passed over.
+        KidxError: a log was replaced, or a file cannot be written. Parts that are finished stay for a later run.
+    """
+    staging = Staging(request.output, request.form.value)
+    try:
+        with staging.locked():
+            units = staging.plan(request.asked)
+            if units is None:
+                units = _planned(request, threads)
+                staging.keep_plan(request.asked, units)
+            parts = _write_parts(request, units, staging, threads)
+            _put_together(request, staging, len(units))
+    except OSError as error:
+        raise KidxError(f"--output {request.output}: {describe_error(error)}") from error
+    return Exported(
+        rows=sum(part.rows for part in parts),
+        segments=_segments_in(units),
+        log_bytes=sum(map(_bytes_of, units)),
+        damage=tuple(line for part in parts for line in part.damage),
+    )
+
+
+def _planned(request: ExportRequest, threads: int) -> list[list[SegmentRead]]:
+    begin_phase("planning")
+    catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
+    plan = plan_reads(
+        request.read, goes_on=request.skip_damage, threads=threads, part_bytes=_PART_BYTES, catalog=catalog
+    )
+    for line in plan.notes:
+        note(line)
+    units: list[list[SegmentRead]] = [[]]
+    for read in plan.reads:
+        if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
+            units.append([])
+        units[-1].append(read)
+    return units
+
+
+def _bytes_of(unit: Sequence[SegmentRead]) -> int:
+    return sum(read.log_bytes for read in unit)
+
+
+def _segments_in(units: Iterable[Sequence[SegmentRead]]) -> int:
+    return len({read.log_path for unit in units for read in unit})
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What threads have read so far, and whether they are to stop.
+
+    Attributes:
+        left: of each segment, how many reads are still to be done.
+    """
+
+    left: Counter[str]
+    done: Done = field(default_factory=Done)
+    began: float = field(default_factory=time.monotonic)
+    stops: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, reads: Sequence[SegmentRead]) -> None:
+        with self._lock:
+            self.left.subtract(read.log_path for read in reads)
+            segments = sum(not left for left in self.left.values())
+            self.done = Done(segments, self.done.log_bytes + _bytes_of(reads), time.monotonic() - self.began)
+
+
+class _StoppedError(Exception):
+    """A part was given up, as the run ends."""
+
+
+def _write_parts(
+    request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: Staging, threads: int
+) -> list[FinishedPart]:
+    progress = _Progress(Counter(read.log_path for unit in units for read in unit))
+    begin_phase(
+        "exporting",
+        done=lambda: progress.done,
+        segments=_segments_in(units),
+        log_bytes=sum(map(_bytes_of, units)),
+        after="putting parts together",
+    )
+
+    def write(number: int) -> FinishedPart:
+        finished = staging.finished(number)
+        if finished is None:
+            finished = _write_part(request, number, units[number], staging, progress)
+        else:
+            progress.add(units[number])
+        return finished
+
+    def told() -> str:
+        kept = sum(staging.finished(number) is not None for number in range(len(units)))
+        return f"{kept} of {len(units)} parts are finished; run the same command again to go on"
+
+    with interrupts.telling(told), ThreadPoolExecutor(threads) as pool:
+        try:
+            return list(pool.map(write, range(len(units))))
+        finally:
+            progress.stops.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write_part(
+    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
+) -> FinishedPart:
+    lost: list[str] = []
+
+    def note_damage(damage: Damage) -> None:
+        lost.append(f"{damage}; not exported: {damage.lost}")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        on_damage = note_damage if request.skip_damage else fail_on
+        for read in unit:
+            for batch in rows_of([read], request.schema, on_damage, goes_on=request.skip_damage, threads=1):
+                if progress.stops.is_set():
+                    raise _StoppedError
+                yield batch
+            progress.add([read])
+
+    written: Path = staging.part(number).with_suffix(".tmp")
+    finished = FinishedPart(write_part(request.form, written, request.schema, rows()), tuple(lost))
+    staging.finish(number, finished, written)
+    return finished
+
+
+def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
+    if request.form is ExportFormat.PARQUET:
+        staging.become(request.output)
+        return
+    whole = staging.directory / "whole.tmp"
+    assemble(request.form, map(staging.part, range(units)), request.schema, whole)
+    staging.give(whole, request.output)

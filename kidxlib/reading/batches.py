@@ -1,0 +1,108 @@
+"""What headers of batches tell: the batches themselves, a row for each, and how many records there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kidxlib.format import layouts as formats
+from kidxlib.reading.damage import Damage, TakeDamage
+from kidxlib.reading.decode import Decoder, is_seen
+from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.walk import WalkOptions, items_of
+from kidxlib.records.arrow.batches import batch_rows
+from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.bulk.batch_table import BatchTable
+from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
+from kidxlib.storage.opened_log import opened_log
+
+
+def batch_rows_of(
+    reads: Iterable[SegmentRead], schema: pa.Schema, on_damage: TakeDamage, *, goes_on: bool
+) -> Iterator[pa.RecordBatch]:
+    """The batches of segments that hold something wanted, as far as headers tell, markers too.
+
+    Args:
+        schema: columns of `LISTED_BATCHES`. Whole batches are read only for `crc_is_right`.
+        on_damage: is given what stands in the place of batches.
+        goes_on: look for what follows damage.
+
+    Raises:
+        LogChangedError, OSError: as `rows_of`.
+    """
+    checks = "crc_is_right" in schema.names
+    options = WalkOptions(goes_on=goes_on, judges=False, checks=checks, whole=checks)
+    for read in reads:
+        for item in items_of(read, options):
+            if isinstance(item, Damage):
+                on_damage(item)
+            else:
+                yield batch_rows(read.base_offset, item.rows, schema, (read.topic, read.partition))
+
+
+def count_of(reads: Iterable[SegmentRead], on_damage: TakeDamage, *, goes_on: bool, threads: int) -> int:
+    """How many records `rows_of` would give: of reads that say it themselves what they say; of others from headers
+    alone, checksums are not looked at. Only batches at the ends of what is wanted are read, and those whose headers do
+    not tell: compressed ones of magic 0 and 1.
+
+    Args:
+        on_damage, goes_on: as of `batch_rows_of`.
+        threads: that read segments.
+
+    Raises:
+        LogChangedError, OSError: as `rows_of`.
+    """
+    count = 0
+    with ThreadPoolExecutor(threads, thread_name_prefix="kidx-count") as pool:
+        for counted, damaged in pool.map(partial(_count, goes_on=goes_on), reads):
+            count += counted
+            for damage in damaged:
+                on_damage(damage)
+    return count
+
+
+def _count(read: SegmentRead, *, goes_on: bool) -> tuple[int, list[Damage]]:
+    """How many records of a segment are wanted, and damage in it."""
+    if read.records is not None:
+        return read.records, []
+    options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False)
+    decoder = Decoder(pa.schema([CONSUMED.field("offset")]))
+    count, damaged = 0, list[Damage]()
+    for item in items_of(read, options):
+        if isinstance(item, Damage):
+            damaged.append(item)
+            continue
+        rows = item.rows[is_seen(read, item.rows)]
+        is_told = _is_told(read, rows)
+        count += int(rows["records_count"][is_told].sum(dtype=np.int64))
+        if not is_told.all():
+            count += _count_inside(read, rows[~is_told], decoder, damaged.append)
+    return count, damaged
+
+
+def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which batches lie within what is wanted as a whole, and say how many records they hold."""
+    begins = np.where(rows["magic"] >= formats.MAGIC_V2, rows["offset_field"], rows["last_offset"])
+    is_inside = (begins >= read.wanted.first_offset) & (rows["last_offset"] <= read.wanted.last_offset)
+    return is_inside & (rows["records_count"] > UNKNOWN_COUNT)
+
+
+def _count_inside(read: SegmentRead, rows: NDArray[np.void], decoder: Decoder, on_damage: TakeDamage) -> int:
+    """How many records of some batches are wanted; the batches are read."""
+    count = 0
+    with opened_log(read.log_path) as opened:
+        log = opened.log(read.version.size, use_mmap=False)
+        for number in range(len(rows)):
+            position, size = int(rows["position"][number]), int(rows["size"][number])
+            table = BatchTable(position, np.frombuffer(log.read(position, size), np.uint8), rows[number : number + 1])
+            for found in decoder.rows(read, table):
+                if isinstance(found, Damage):
+                    on_damage(found)
+                else:
+                    count += found.num_rows
+    return count

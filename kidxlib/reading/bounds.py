@@ -1,0 +1,200 @@
+"""Where reading begins and ends in a segment, and where a large one is divided: at batches that an `.index` names, if
+the log itself bears it out.
+
+Nobody vouches for an index. An entry of it counts only if a batch starts at its position with the offset that it names
+as its last; where reading begins, with the right checksum, too. Offsets increase from batch to batch in every log that
+a broker has written, so no batch before it holds a later offset than it, and none after it an earlier one. Any other
+entry is as good as none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import LogChangedError, MalformedRecordsError
+from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
+from kidxlib.records import header_walk
+from kidxlib.records.batch import Batch
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.location import Location
+from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.small_files import filled_file
+
+#: One batch is looked at, and a batch has 1 MiB at most by default.
+_WINDOW_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A place in a log.
+
+    Attributes:
+        position: byte at which a batch starts, or the log ends.
+        offset: no batch before it has this offset or a later one; None where nobody says so, at the end of a
+            partition's last log.
+    """
+
+    position: int
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLog:
+    """A segment's log as it was listed.
+
+    Attributes:
+        end_offset: the base offset of the next segment; None of the last.
+    """
+
+    path: Location
+    size: int
+    base_offset: int
+    end_offset: int | None
+
+    @property
+    def whole(self) -> tuple[Bound, Bound]:
+        """Where it begins and ends."""
+        return Bound(0, self.base_offset), Bound(self.size, self.end_offset)
+
+
+def bounds_of(
+    log: ListedLog, index_path: Location, wanted: Wanted, part_bytes: int | None, known_end: int | None = None
+) -> tuple[Bound, ...]:
+    """The places between which a log is read, in their order: two or more.
+
+    Args:
+        wanted: its offsets alone count.
+        part_bytes: between two of them there are so many bytes, about; None for any number.
+        known_end: where a batch starts, and nothing from there on is wanted; None where nobody knows it.
+    """
+    is_divided = part_bytes is not None and log.size > part_bytes
+    if not (_is_limited(log, wanted) or is_divided or known_end is not None):
+        return log.whole
+    entries = _entries(index_path, log)
+    if not len(entries) and known_end is None:
+        return log.whole
+    try:
+        with opened_log(str(log.path)) as opened:
+            content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+            return _Places(log, entries, content).bounds(wanted, part_bytes, known_end)
+    except (OSError, LogChangedError):
+        return log.whole  # what is wrong with the log is told when it is read
+
+
+def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:
+    """The last place that the index names and that is not beyond a byte: where the log begins, if there is none.
+
+    Raises:
+        OSError, LogChangedError: the log cannot be read.
+    """
+    entries = _entries(index_path, log)
+    if not len(entries):
+        return log.whole[0]
+    with opened_log(str(log.path)) as opened:
+        content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+        return _Places(log, entries, content).before(position)
+
+
+def _is_limited(log: ListedLog, wanted: Wanted) -> bool:
+    """Whether not all offsets of a log are wanted."""
+    last_offset = Wanted().last_offset if log.end_offset is None else log.end_offset - 1
+    return wanted.first_offset > log.base_offset or wanted.last_offset < last_offset
+
+
+def _entries(index_path: Location, log: ListedLog) -> NDArray[np.void]:
+    """The entries that may be right; none where there is no index."""
+    try:
+        content = filled_file(index_path, OFFSET_INDEX_ENTRY.itemsize)
+    except (OSError, LogChangedError):
+        content = b""
+    whole = len(content) // OFFSET_INDEX_ENTRY.itemsize * OFFSET_INDEX_ENTRY.itemsize
+    entries = np.frombuffer(content[:whole], OFFSET_INDEX_ENTRY)
+    return entries[(entries["position"] > 0) & (entries["position"] < log.size)]
+
+
+class _Places:
+    """Batches of a log that its index names."""
+
+    def __init__(self, log: ListedLog, entries: NDArray[np.void], content: LogBytes) -> None:
+        self._log, self._content = log, content
+        self._positions = entries["position"].astype(np.int64)
+        self._offsets = log.base_offset + entries["relative_offset"].astype(np.int64)
+
+    def bounds(self, wanted: Wanted, part_bytes: int | None, known_end: int | None) -> tuple[Bound, ...]:
+        start, end = self._start(wanted.first_offset), self._end(wanted.last_offset)
+        if known_end is not None and known_end <= start.position:
+            return start, start  # nothing from there on is wanted, nor before it
+        if known_end is not None and known_end < end.position and (batch := self._header(known_end)) is not None:
+            end = Bound(known_end, batch.offset_field)
+        if end.position <= start.position:
+            end = self._log.whole[1]
+        return start, *([] if part_bytes is None else self._between(start, end, part_bytes)), end
+
+    def before(self, position: int) -> Bound:
+        number = int(np.searchsorted(self._positions, position, "right")) - 1
+        found = None if number < 0 or self._positions[number] > position else self._checked(number)
+        return found or self._log.whole[0]
+
+    def _start(self, first_offset: int) -> Bound:
+        """Where to begin if an offset and those after it are wanted: at the entry that a broker would take."""
+        number = int(np.searchsorted(self._offsets, first_offset, "right")) - 1
+        found = None if number < 0 or self._offsets[number] > first_offset else self._checked(number)
+        return found or self._log.whole[0]
+
+    def _end(self, last_offset: int) -> Bound:
+        """Where to end if no later offset is wanted: at the first or second entry of a later one, as the first one may
+        name the batch that holds it. Only the header is looked at, as in a walk that goes on to there.
+        """
+        number = int(np.searchsorted(self._offsets, last_offset, "right"))
+        for later in range(number, min(number + 2, len(self._offsets))):
+            first_offset = self._first_offset(later)
+            if first_offset is not None and first_offset > last_offset:
+                return Bound(int(self._positions[later]), first_offset)
+        return self._log.whole[1]
+
+    def _between(self, start: Bound, end: Bound, part_bytes: int) -> list[Bound]:
+        """Where parts begin that have so many bytes, about."""
+        found: list[Bound] = []
+        last = start
+        for position in range(start.position + part_bytes, end.position - part_bytes // 2, part_bytes):
+            number = int(np.searchsorted(self._positions, position))
+            bound = self._checked(number) if number < len(self._positions) else None
+            if bound is not None and last.position < bound.position < end.position:
+                found.append(bound)
+                last = bound
+        return found
+
+    def _checked(self, number: int) -> Bound | None:
+        """The batch that an entry names, if it is there with the right checksum."""
+        position = int(self._positions[number])
+        try:
+            table = next(BatchWalk(self._content, position, Wanted(), checks=True).tables(), None)
+        except MalformedRecordsError:
+            return None
+        if (
+            table is None
+            or not (batch := table.rows[0])["crc_is_right"]
+            or batch["last_offset"] != self._offsets[number]
+        ):
+            return None
+        first_offset = batch["offset_field"] if batch["magic"] >= MAGIC_V2 else batch["last_offset"]
+        return Bound(position, int(first_offset))
+
+    def _first_offset(self, number: int) -> int | None:
+        """The first offset of the batch that an entry names; None where there is none, or it does not say its first."""
+        batch = self._header(int(self._positions[number]))
+        return batch.offset_field if batch is not None and batch.last_offset == self._offsets[number] else None
+
+    def _header(self, position: int) -> Batch | None:
+        """The batch that starts at a position; None where none does, or it does not say its first offset."""
+        try:
+            batch = next(header_walk.batches(self._content, position), None)
+        except MalformedRecordsError:
+            return None
+        return batch if batch is not None and (batch.is_v2 or batch.codec == CODEC_NONE) else None

@@ -1,0 +1,63 @@
+"""Damage that reading meets: it ends the reading, or what is lost is said and reading goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, NoReturn, TypeAlias
+
+from kidxlib.errors import DamagedLogError
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A stretch of a log that cannot be read.
+
+    Attributes:
+        path: the segment's log.
+        topic, partition: its partition.
+        position: the byte at which it begins.
+        end: the byte at which reading goes on; None where it does not.
+        first_offset: what is lost has this offset or a later one.
+        next_offset: the offset at which reading goes on; None where it does not in this segment.
+        reason: what was found, and what was expected.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    position: int
+    end: int | None
+    first_offset: int
+    next_offset: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: byte {self.position}: {self.reason}"
+
+    @property
+    def lost(self) -> str:
+        """What is not read, in words."""
+        upto = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
+        return f"offsets {self.first_offset} {upto}"
+
+
+#: Takes each stretch that is not read.
+TakeDamage: TypeAlias = Callable[[Damage], object]
+OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
+
+
+def fail_on(damage: Damage) -> NoReturn:
+    """
+    Raises:
+        DamagedLogError: always.
+    """
+    raise DamagedLogError(f"{damage}; what stands before it was read. on_damage='skip' reads what stands after it")
+
+
+def warn_of(damage: Damage) -> None:
+    """Say in one line what is not read."""
+    _log.warning("%s; not read: %s", damage, damage.lost)

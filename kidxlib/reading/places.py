@@ -1,0 +1,272 @@
+"""Places between the batches of a partition, in bytes of its logs, one after the other: where an offset is, where a
+number of bytes ends, and where the last whole batch does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.build.listed import NO_INODE, NOT_SEEN
+from kidxlib.build.source import PartitionDirectory
+from kidxlib.errors import MalformedRecordsError
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.reading.aborted import AbortedRanges
+from kidxlib.reading.bounds import Bound, ListedLog, bound_before, bounds_of
+from kidxlib.reading.damage import Damage, TakeDamage
+from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.settled import settled_segments
+from kidxlib.reading.walk import WalkOptions, items_of
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import Location
+from kidxlib.storage.opened_log import opened_log
+
+#: Headers are read, those of a few batches at a time.
+_WINDOW_BYTES: Final = 64 * 1024
+_WHOLE_INDEX: Final = Wanted(first_offset=Wanted().last_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place between two batches of a partition.
+
+    Attributes:
+        position: bytes of the partition's logs before it.
+        offset: no batch before it has this offset or a later one.
+    """
+
+    position: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where the last whole batch of a partition ends.
+
+    Attributes:
+        base_offset, version: of the last segment, as it was listed.
+        bound: in its log.
+    """
+
+    base_offset: int
+    version: FileVersion
+    bound: Bound
+
+    @property
+    def offset(self) -> int:
+        """The offset that a broker would give to the next record."""
+        assert self.bound.offset is not None
+        return self.bound.offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A part of a segment's log: from a byte at which a batch begins to one at which another does."""
+
+    path: Location
+    base_offset: int
+    start: int
+    end: int
+
+
+class PartitionLogs:
+    """The logs of a partition as they were listed: one or more."""
+
+    def __init__(
+        self, directory: PartitionDirectory, index_dir: Location | None, logs: list[tuple[ListedLog, FileVersion]]
+    ) -> None:
+        self._directory = directory
+        self._indexes = directory.path if index_dir is None else index_dir / directory.topic_partition.directory
+        self._logs = [log for log, _ in logs]
+        self._last_version = logs[-1][1]
+        self._base_offsets = [log.base_offset for log in self._logs]
+        self._starts = [0, *accumulate(log.size for log in self._logs)]
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset of the first segment."""
+        return self._base_offsets[0]
+
+    def end(self, known: LogEnd | None, on_damage: TakeDamage, *, goes_on: bool) -> LogEnd:
+        """Where the last whole batch ends. What an append has left half done is not there yet: it ends before that,
+        and before a last batch whose checksum is wrong.
+
+        Args:
+            known: where it ended before; only what stands after that is looked at, and nothing if nothing was written.
+            on_damage, goes_on: as of `rows_of`; of what is looked at here.
+
+        Raises:
+            LogChangedError, OSError: as `rows_of`.
+        """
+        log, version = self._logs[-1], self._last_version
+        if known is not None and (known.base_offset, known.version) == (log.base_offset, version):
+            return known
+        if known is not None and _may_go_on(known, log, version):
+            found = self._end_from(known.bound, on_damage=None, goes_on=False)
+            if found is not None:
+                return LogEnd(log.base_offset, version, found)
+        start = bounds_of(log, self._index(log), _WHOLE_INDEX, None)[0] if log.size else log.whole[0]
+        found = self._end_from(start, on_damage, goes_on=goes_on)
+        assert found is not None
+        return LogEnd(log.base_offset, version, found)
+
+    def _end_from(self, start: Bound, on_damage: TakeDamage | None, *, goes_on: bool) -> Bound | None:
+        """Where the last whole batch ends, from a place on; None where there is damage, and nobody takes it."""
+        last, end = start, start
+        for item in items_of(self._last_read(start), WalkOptions(goes_on=goes_on, checks=False, whole=False)):
+            if isinstance(item, Damage):
+                if on_damage is None:
+                    return None
+                on_damage(item)
+                continue
+            for row in item.rows[-2:]:
+                last = Bound(int(row["position"]), end.offset)
+                end = Bound(int(row["position"] + row["size"]), int(row["last_offset"]) + 1)
+        return end if end == start or self._is_whole(self._logs[-1], last.position) else last
+
+    def _last_read(self, start: Bound) -> SegmentRead:
+        log, partition = self._logs[-1], self._directory.topic_partition
+        assert start.offset is not None
+        return SegmentRead(
+            topic=partition.topic,
+            partition=partition.partition,
+            base_offset=log.base_offset,
+            log_path=str(log.path),
+            version=self._last_version,
+            position=start.position,
+            end_position=log.size,
+            last_offset_before=start.offset - 1,
+            end_offset=None,
+            wanted=Wanted(),
+            must_reach=None,
+            aborted=AbortedRanges(),
+        )
+
+    def _is_whole(self, log: ListedLog, position: int) -> bool:
+        """Whether the checksum of the batch at a position is right."""
+        with opened_log(str(log.path)) as opened:
+            content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+            table = next(BatchWalk(content, position, Wanted(), checks=True).tables())
+            return bool(table.rows[0]["crc_is_right"])
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that has an offset or a later one.
+
+        Raises:
+            LogChangedError, OSError: a log cannot be read.
+        """
+        number = bisect_right(self._base_offsets, offset) - 1
+        if number < 0 or offset == self._base_offsets[number]:
+            return self._starts[max(number, 0)]
+        log, wanted = self._logs[number], Wanted.between(offset)
+        start = bounds_of(log, self._index(log), wanted, None)[0]
+        with opened_log(str(log.path)) as opened:
+            walk = BatchWalk(opened.log(log.size, use_mmap=False), start.position, wanted, whole=False)
+            rows = next(_rows(walk), None)
+            return self._starts[number] + (walk.position if rows is None else int(rows["position"][0]))
+
+    def parts(self, first_offset: int, end_offset: int) -> Iterator[LogPart]:
+        """The logs in which offsets from one to below another are.
+
+        Raises:
+            LogChangedError, OSError: a log cannot be read.
+        """
+        first, last = self.position_of(first_offset), self.position_of(end_offset)
+        for log, start in zip(self._logs, self._starts, strict=False):
+            begin, end = max(first - start, 0), min(last - start, log.size)
+            if begin < end:
+                yield LogPart(log.path, log.base_offset, begin, end)
+
+    def place_after(self, place: Place) -> Place:
+        """The end of the batch that begins there; the place itself where none does.
+
+        Raises:
+            LogChangedError, OSError: a log cannot be read.
+        """
+        return self._last_place(place, None)
+
+    def last_place(self, place: Place, position: int) -> Place:
+        """The last place between two batches that is not beyond a number of bytes.
+
+        Args:
+            place: one that is not beyond it.
+
+        Raises:
+            LogChangedError, OSError: a log cannot be read.
+        """
+        number = bisect_right(self._starts, position, hi=len(self._logs)) - 1
+        start = self._starts[number]
+        if start > place.position:
+            place = Place(start, self._base_offsets[number])
+        log = self._logs[number]
+        bound = bound_before(log, self._index(log), position - start)
+        if bound.offset is not None and start + bound.position > place.position:
+            place = Place(start + bound.position, bound.offset)
+        return self._last_place(place, position)
+
+    def _last_place(self, place: Place, position: int | None) -> Place:
+        """The last one from a place on that is not beyond a position, in the same log; for None the next one."""
+        number = bisect_right(self._starts, place.position, hi=len(self._logs)) - 1
+        log, start = self._logs[number], self._starts[number]
+        with opened_log(str(log.path)) as opened:
+            content = opened.log(log.size, use_mmap=False)
+            walk = BatchWalk(content, place.position - start, Wanted(), whole=False)
+            for rows in _rows(walk):
+                ends = start + rows["position"] + rows["size"]
+                count = 1 if position is None else int(np.searchsorted(ends, position, "right"))
+                if count:
+                    place = Place(int(ends[count - 1]), int(rows["last_offset"][count - 1]) + 1)
+                if count < len(rows) or position is None:
+                    break
+        return place
+
+    def _index(self, log: ListedLog) -> Location:
+        return self._indexes / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
+
+
+def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> PartitionLogs | None:
+    """List a partition's logs; None where it has none, or none any more.
+
+    Args:
+        index_dir: the tree with the index files; None for beside the logs.
+
+    Raises:
+        OSError: the directory cannot be listed, or a log not looked at.
+    """
+    found: list[tuple[int, FileVersion]] = []
+    try:
+        segments = settled_segments(directory)
+    except FileNotFoundError:
+        return None
+    for base_offset, size, mtime_ns, inode in segments:
+        if size != NOT_SEEN:
+            found.append((base_offset, FileVersion(size, mtime_ns, None if inode == NO_INODE else inode)))
+    ends = [*(base_offset for base_offset, _ in found[1:]), None]
+    logs = [
+        (ListedLog(directory.path / segment_file(base_offset, LOG_SUFFIX), version.size, base_offset, end), version)
+        for (base_offset, version), end in zip(found, ends, strict=False)
+    ]
+    return PartitionLogs(directory, index_dir, logs) if logs else None
+
+
+def _may_go_on(known: LogEnd, log: ListedLog, version: FileVersion) -> bool:
+    """Whether a log may be the one that was listed, with more at its end."""
+    same_file = known.base_offset == log.base_offset and known.version.inode == version.inode
+    return same_file and known.bound.position <= log.size
+
+
+def _rows(walk: BatchWalk) -> Iterator[NDArray[np.void]]:
+    """The batches of a walk, as far as there are some. What is wrong with a log is told when it is read."""
+    try:
+        for table in walk.tables():
+            yield table.rows
+    except MalformedRecordsError:
+        return

@@ -1,0 +1,167 @@
+"""What is to be read, checked before anything is listed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from kidxlib.build.source import Source, source_at
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.records.arrow.batches import LISTED_BATCHES
+from kidxlib.records.arrow.schema import CONSUMED
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.location import Location
+from kidxlib.times import parse_milliseconds
+
+#: From a start on to below an end; None for no limit.
+OffsetRange: TypeAlias = tuple[int | None, int | None]
+#: One for all partitions, or one for each by the name of its directory, and no others then.
+Offsets: TypeAlias = OffsetRange | Mapping[str, OffsetRange]
+#: From a time on to before another, each in ms since the epoch or in ISO 8601 with a zone; None for no limit.
+Times: TypeAlias = tuple[int | str | None, int | str | None]
+
+READ_COMMITTED: Final = "read_committed"
+#: Kafka's `isolation.level`.
+ISOLATIONS: Final = ("read_uncommitted", READ_COMMITTED)
+#: What may be read, and its columns.
+MODES: Final = {"records": CONSUMED, "batches": LISTED_BATCHES}
+_EVERYTHING: Final[OffsetRange] = (None, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """What is to be read.
+
+    Attributes:
+        source: a log dir, a partition's directory, or the one that a segment's log is in.
+        log_name: the only log that is read, by its name; None for all.
+        index_dir: the tree with the index files; None for beside the logs.
+        topics: matches the full names of topics.
+        offsets: by partition; None for one range for all.
+        all_offsets: that range.
+        times: ms since the epoch, from the first on to before the second; None for no limit.
+        committed: only records of transactions that were committed, and those outside of transactions, up to the last
+            stable offset.
+        to_log_end: to the end of logs, also beyond the high watermark.
+    """
+
+    source: Source
+    log_name: str | None
+    index_dir: Location | None
+    topics: re.Pattern[str]
+    offsets: Mapping[TopicPartition, OffsetRange] | None
+    all_offsets: OffsetRange
+    times: tuple[int | None, int | None]
+    committed: bool
+    to_log_end: bool
+
+    def wanted(self, partition: TopicPartition) -> Wanted | None:
+        """What is asked for of a partition; None where nothing is."""
+        if not self.topics.fullmatch(partition.topic):
+            return None
+        if self.offsets is None:
+            offsets = self.all_offsets
+        elif partition in self.offsets:
+            offsets = self.offsets[partition]
+        else:
+            return None
+        return Wanted.between(*offsets, *self.times)
+
+
+def read_request(
+    path: str | os.PathLike[str],
+    *,
+    topics: re.Pattern[str],
+    offsets: Offsets | None,
+    times: Times | None,
+    isolation: str,
+    index_dir: Location | None,
+    to_log_end: bool,
+) -> ReadRequest:
+    """What a caller asks for, checked.
+
+    Args:
+        path: a log dir, a partition's directory, or a segment's log in one.
+
+    Raises:
+        UsageError: a path is none of these, or a range is not one.
+    """
+    text = os.fspath(path)
+    directory, log_name = (os.path.split(text)) if text.endswith(LOG_SUFFIX) else (text, None)
+    if log_name is not None and parse_segment_log(log_name) is None:
+        raise UsageError(f"{text}: expected a segment's log, which is named <base offset, 20 digits>{LOG_SUFFIX}")
+    if isolation not in ISOLATIONS:
+        raise UsageError(f"isolation {isolation!r}: expected {' or '.join(ISOLATIONS)}")
+    by_partition = _by_partition(offsets) if isinstance(offsets, Mapping) else None
+    all_offsets = _EVERYTHING if offsets is None or isinstance(offsets, Mapping) else _checked(offsets, "offsets")
+    return ReadRequest(
+        source=source_at(directory or "."),
+        log_name=log_name,
+        index_dir=index_dir,
+        topics=topics,
+        offsets=by_partition,
+        all_offsets=all_offsets,
+        times=_EVERYTHING if times is None else _checked((_ms(times[0]), _ms(times[1])), "times"),
+        committed=isolation == READ_COMMITTED,
+        to_log_end=to_log_end,
+    )
+
+
+def ensure_isolation_means_something(mode: str, isolation: str) -> None:
+    """
+    Raises:
+        UsageError: of batches all are read, whether committed or not.
+    """
+    if mode != "records" and isolation == READ_COMMITTED:
+        raise UsageError(f"isolation {isolation}: of {mode} all are read; expected none")
+
+
+def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bool) -> pa.Schema:
+    """The columns that are read.
+
+    Args:
+        mode: `records` or `batches`.
+        columns: their names, in the order that is wanted; None for all, but for headers where these are not asked for.
+
+    Raises:
+        UsageError: there is no such mode or column, or a column is named twice.
+    """
+    if mode not in MODES:
+        raise UsageError(f"mode {mode!r}: expected {' or '.join(MODES)}")
+    known = MODES[mode]
+    left_out = set() if include_headers else {"headers"}
+    names = [name for name in known.names if name not in left_out] if columns is None else list(columns)
+    for name in names:
+        if name not in known.names or names.count(name) > 1:
+            raise UsageError(f"column {name!r}: expected each of these once at most: {', '.join(known.names)}")
+    if not names:
+        raise UsageError("no column: expected one or more; kidxlib.count tells how many records there are")
+    return pa.schema([known.field(name) for name in names])
+
+
+def _by_partition(offsets: Mapping[str, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+    found = {}
+    for name, offset_range in offsets.items():
+        partition = parse_partition_directory(name)
+        if partition is None:
+            raise UsageError(f"offsets of {name!r}: expected the name of a partition's directory, <topic>-<partition>")
+        found[partition] = _checked(offset_range, f"offsets of {name}")
+    return found
+
+
+def _checked(found: tuple[int | None, int | None], what: str) -> tuple[int | None, int | None]:
+    start, end = found
+    if start is not None and end is not None and end < start:
+        raise UsageError(f"{what} {start} to {end}: expected an end that is not below the start")
+    return start, end
+
+
+def _ms(moment: int | str | None) -> int | None:
+    return parse_milliseconds(moment) if isinstance(moment, str) else moment

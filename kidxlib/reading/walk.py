@@ -1,0 +1,201 @@
+"""The batches of a segment that are to be read, each checked, and the damage between them, in the order of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import LogChangedError, MalformedRecordsError
+from kidxlib.format import layouts as formats
+from kidxlib.reading.damage import Damage
+from kidxlib.reading.plan import SegmentRead
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.recovery.unfinished_append import is_unfinished, next_whole_batch
+from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.ranged_log import RANGE_BYTES
+
+Item: TypeAlias = BatchTable | Damage
+
+_OFFSET_MAX: Final = 2**63 - 1
+#: Bytes that are read at a time where only a part of a segment is wanted.
+_PART_CHUNK_BYTES: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkOptions:
+    """How a segment is walked over.
+
+    Attributes:
+        goes_on: look for the next whole batch after damage; else the damage is the last item.
+        judges: batches with wrong checksums are damage, as are those that no broker wrote there. Else batches are as
+            their headers say, and damage is only where there is none.
+        checks: checksums are computed.
+        whole: batches lie in the windows as a whole; else their headers alone are read.
+    """
+
+    goes_on: bool
+    judges: bool = True
+    checks: bool = True
+    whole: bool = True
+
+
+def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
+    """The wanted batches of a segment, as far as headers tell, and damage.
+
+    Raises:
+        LogChangedError: the log is not the one that was planned, or shrinks.
+        OSError: it cannot be read.
+    """
+    with opened_log(read.log_path) as opened:
+        ensure_planned(read, opened.version)
+        log = _log_of(read, opened, options)
+        yield from _SegmentWalk(read, log, options).items()
+        _ensure_still_planned(read, opened)
+
+
+def _log_of(read: SegmentRead, opened: OpenedLog, options: WalkOptions) -> LogBytes:
+    """The log's bytes up to where reading ends, in the way that suits what is wanted of them."""
+    size = read.end_position
+    if not options.whole:
+        return opened.log(size, use_mmap=False)
+    ends_sooner = read.end_offset is not None and read.wanted.last_offset < read.end_offset - 1
+    if (ends_sooner and size == read.version.size) or (read.position > 0 and read.log_bytes < RANGE_BYTES):
+        return opened.log(size, use_mmap=False, chunk_bytes=_PART_CHUNK_BYTES)
+    return opened.log(size, use_mmap=False, access=Access.SEQUENTIAL)
+
+
+def ensure_planned(read: SegmentRead, now: FileVersion) -> None:
+    """
+    Raises:
+        LogChangedError: a log is neither the one that was planned nor the same with more at its end.
+    """
+    planned = read.version
+    same_file = now.inode == planned.inode and now.size >= planned.size
+    if not same_file or (now.size == planned.size and now.mtime_ns != planned.mtime_ns):
+        raise LogChangedError(
+            f"{read.log_path}: another file, or changed, since it was listed: {planned.size} bytes then, {now.size} "
+            "now; read again"
+        )
+
+
+def _ensure_still_planned(read: SegmentRead, opened: OpenedLog) -> None:
+    if opened.status is None:
+        opened.ensure_unchanged()
+    else:
+        ensure_planned(read, FileVersion.of(opened.status))
+
+
+class _SegmentWalk:
+    def __init__(self, read: SegmentRead, log: LogBytes, options: WalkOptions) -> None:
+        self._read, self._log, self._options = read, log, options
+        end = read.end_offset
+        self._most = read.base_offset + formats.RELATIVE_OFFSET_MAX if end is None else end - 1
+        self._wanted = read.wanted
+        if self._wanted.last_offset >= self._most:
+            # All to the end: what begins beyond it is met, and is damage.
+            self._wanted = Wanted(read.wanted.first_offset, _OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms)
+
+    def items(self) -> Iterator[Item]:
+        position, last_offset = self._read.position, self._read.last_offset_before
+        while True:
+            walk = self._walk(position, last_offset)
+            broken: tuple[int, str] | None = None
+            try:
+                for table in walk.tables():
+                    number, reason = self._first_broken(table.rows, last_offset)
+                    if number:
+                        yield table.first(number)
+                        last_offset = int(table.rows["last_offset"][number - 1])
+                    if reason is not None:
+                        broken = int(table.rows["position"][number]), reason
+                        break
+                else:
+                    last_offset = max(last_offset, walk.last_offset)
+                    broken = self._broken_end(walk, last_offset, None)
+            except MalformedRecordsError as error:
+                last_offset = max(last_offset, walk.last_offset)
+                broken = self._broken_end(walk, last_offset, f"found {error.found}, expected {error.expected}")
+            if broken is None:
+                return
+            damage = self._damage(*broken, last_offset)
+            yield damage
+            if damage.end is None or not self._options.goes_on:
+                return
+            position = damage.end
+
+    def _walk(self, position: int, last_offset: int) -> BatchWalk:
+        options = self._options
+        return BatchWalk(
+            self._log, position, self._wanted, whole=options.whole, checks=options.checks, last_offset=last_offset
+        )
+
+    def _first_broken(self, rows: NDArray[np.void], last_offset: int) -> tuple[int, str | None]:
+        """The number of the first batch that no broker wrote there, and what is wrong with it; how many there are where
+        none is.
+        """
+        if not self._options.judges:
+            return len(rows), None
+        last = rows["last_offset"]
+        before = np.concatenate([[last_offset], last[:-1]])
+        begins = np.where(rows["magic"] >= formats.MAGIC_V2, rows["offset_field"], last)
+        is_out = (begins <= before) | (last < begins) | (last > self._most)
+        # A batch that does not fit between those before it and after it: the ones after it are not at fault.
+        is_out[:-1] |= (begins[:-1] > begins[1:]) & (begins[1:] > before[:-1])
+        is_wrong = rows["crc_is_right"] == 0
+        is_new = rows["magic"] > formats.MAGIC_V2
+        is_broken = is_wrong | is_new | is_out
+        if not is_broken.any():
+            return len(rows), None
+        number = int(is_broken.argmax())
+        if is_wrong[number]:
+            return number, f"the batch's checksum is not {rows['crc'][number]:#010x}, which its header says"
+        if is_new[number]:
+            return number, f"a batch of magic {rows['magic'][number]}, expected {formats.MAGIC_V2} at most"
+        return number, (
+            f"offsets {begins[number]} to {last[number]}, expected them to increase from batch to batch, from "
+            f"{before[number] + 1} to {self._most} at most"
+        )
+
+    def _broken_end(self, walk: BatchWalk, last_offset: int, malformed: str | None) -> tuple[int, str] | None:
+        """Where and why the log ends too early; None where it does not.
+
+        Args:
+            malformed: what is wrong with the header at which the walk has ended; None where it has not ended at one.
+        """
+        if walk.is_past and malformed is None:
+            return None
+        read, next_offset, left = self._read, last_offset + 1, self._log.size - walk.position
+        if left and not (read.end_offset is None and self._is_unfinished(walk.position, next_offset)):
+            if read.end_position < read.version.size:
+                malformed = malformed or f"no batch ends at byte {self._log.size}, where another is said to begin"
+            return walk.position, malformed or f"{left} bytes that are no whole batch"
+        if read.must_reach is not None and next_offset < min(read.must_reach, read.wanted.last_offset + 1):
+            return walk.position, (
+                f"the log ends before offset {next_offset}, expected records up to the high watermark {read.must_reach}"
+            )
+        return None
+
+    def _is_unfinished(self, position: int, next_offset: int) -> bool:
+        return is_unfinished(self._log, position, self._read.base_offset, next_offset)
+
+    def _damage(self, position: int, reason: str, last_offset: int) -> Damage:
+        least = last_offset + 1
+        end = next_whole_batch(self._log, position + 1, least, self._most) if self._options.goes_on else None
+        next_offset = None if end is None else int.from_bytes(self._log.read(end, 8), signed=True)
+        return Damage(
+            path=self._read.log_path,
+            topic=self._read.topic,
+            partition=self._read.partition,
+            position=position,
+            end=end,
+            first_offset=least,
+            next_offset=next_offset,
+            reason=reason,
+        )

@@ -1,0 +1,169 @@
+"""An export holds what `kidxlib.read` gives, in any format, and appears as a whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.library.read import read
+from kidxlib.operations.export import run as export_run
+from kidxlib.operations.export.formats import ExportFormat, write_part
+from kidxlib.operations.export.json_lines import json_lines
+from kidxlib.operations.export.request import export_request
+from kidxlib.operations.export.run import Exported, run_export
+from kidxlib.reading.damage import Damage
+from tests.support.logs.golden import SAMPLES
+
+
+def _export(directory: Path, output: Path, threads: int = 2, **options: Any) -> Exported:
+    asked: dict[str, Any] = {
+        "topics": ".*",
+        "offsets": (),
+        "times": None,
+        "isolation": "read_uncommitted",
+        "include_headers": False,
+    }
+    asked |= {"columns": None, "index_dir": None, "catalog": None, "to_log_end": False, "skip_damage": False, **options}
+    return run_export(export_request(str(directory), output=str(output), **asked), threads)
+
+
+def _table(output: Path) -> pa.Table:
+    if output.is_dir():
+        return pa.concat_tables(pq.read_table(part) for part in sorted(output.iterdir()))
+    return pa.ipc.open_file(str(output)).read_all()
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_run, "_PART_BYTES", 1_000_000)
+
+
+@pytest.mark.parametrize("name", ["all.parquet", "all.arrow"])
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"include_headers": True}, {"include_headers": True}),
+        ({"isolation": "read_committed", "topics": "txn-.*"}, {"isolation": "read_committed", "topics": "txn-.*"}),
+        ({"offsets": ("100:300",), "columns": "offset,topic"}, {"offsets": (100, 300), "columns": ["offset", "topic"]}),
+        (
+            {"offsets": ("txn-mixed-0=:9", "plain-zstd-0=13000:")},
+            {"offsets": {"txn-mixed-0": (None, 9), "plain-zstd-0": (13_000, None)}},
+        ),
+        ({"times": "2026-11-21T01:32:20Z/"}, {"times": ("2026-11-21T01:32:20Z", None)}),
+        ({"offsets": ("900000:",)}, {"offsets": (900_000, None)}),
+    ],
+)
+def test_an_export_holds_what_is_read(
+    name: str, options: dict[str, Any], asked: dict[str, Any], tmp_path: Path
+) -> None:
+    output = tmp_path / "new" / name
+    done = _export(SAMPLES, output, **options)
+    expected = read(SAMPLES, **asked).read_all()
+    found = _table(output)
+    assert found.equals(expected) and (done.rows, done.damage) == (expected.num_rows, ())
+    assert [path.name for path in output.parent.iterdir()] == [name]
+    if output.is_dir():
+        assert {path.suffix for path in output.iterdir()} == {".parquet"} and len(list(output.iterdir())) > 1
+
+
+def test_json_lines_are_of_all_rows(tmp_path: Path) -> None:
+    output = tmp_path / "all.jsonl"
+    done = _export(SAMPLES, output, isolation="read_committed", include_headers=True)
+    rows = read(SAMPLES, isolation="read_committed", include_headers=True)
+    assert output.read_bytes() == b"".join(map(json_lines, rows))
+    assert done.rows == len(output.read_bytes().splitlines())
+
+
+def test_what_is_finished_is_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same command alone; logs that have grown since are read as they were."""
+    logs, output = tmp_path / "logs", tmp_path / "all.arrow"
+    shutil.copytree(SAMPLES, logs)
+    expected = read(logs).read_all()
+    written: list[Path] = []
+
+    def failing(form: ExportFormat, path: Path, *rest: Any) -> int:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(path)
+        return write_part(form, path, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export_run, "write_part", failing)
+        with pytest.raises(KeyboardInterrupt):
+            _export(logs, output, threads=1)
+    staging = tmp_path / "all.arrow.kidx-export"
+    assert len(list(staging.glob("part-*.arrow"))) == 2 and not output.exists()
+    with pytest.raises(UsageError, match="an export with other options was interrupted; give these again, or remove"):
+        _export(logs, output, include_headers=True)
+    with max((logs / "plain-zstd-0").glob("*.log")).open("ab") as file:
+        file.write(bytes(100))
+    first, written[:] = [*written], []
+
+    def noting(form: ExportFormat, path: Path, *rest: Any) -> int:
+        written.append(path)
+        return write_part(form, path, *rest)
+
+    monkeypatch.setattr(export_run, "write_part", noting)
+    _export(logs, output, threads=1)
+    assert _table(output).equals(expected) and not staging.exists()
+    assert written and not {*written} & {*first}
+
+
+def test_damage_fails_or_is_told(tmp_path: Path) -> None:
+    logs, output = tmp_path / "logs", tmp_path / "all.parquet"
+    shutil.copytree(SAMPLES / "txn-mixed-0", logs / "txn-mixed-0")
+    log = sorted((logs / "txn-mixed-0").glob("*.log"))[1]
+    data = bytearray(log.read_bytes())
+    data[200_000] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(DamagedLogError, match=f"{log}: byte "):
+        _export(logs, output)
+    assert not output.exists()
+    shutil.rmtree(tmp_path / "all.parquet.kidx-export")  # it has other options
+    done = _export(logs, output, skip_damage=True)
+    lost: list[Damage] = []
+    assert _table(output).equals(read(logs, on_damage=lost.append).read_all())
+    assert list(done.damage) == [f"{each}; not exported: {each.lost}" for each in lost] and len(lost) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output": "all.csv"}, "--output all.csv: expected a name that ends in .parquet, .arrow, .jsonl"),
+        ({"output": "s3://bucket/all.arrow"}, "--output s3://bucket/all.arrow: expected a path of this machine"),
+        ({"offsets": ("5",)}, "--offsets 5: expected START:END, START:, :END or <topic>-<partition>=START:END"),
+        ({"offsets": ("5:6", "7:8")}, "--offsets 5:6: expected one range, or one for each partition that is named"),
+        ({"offsets": ("a-0=5:6", "a-0=7:8")}, "--offsets a-0=7:8: expected one range"),
+        ({"times": "2026-11-21"}, "--times 2026-11-21: expected START/END, START/ or /END"),
+        ({"columns": "offset,of"}, "column 'of': expected each of these once"),
+        ({"topics": "nothing"}, None),
+    ],
+)
+def test_wrong_usage(
+    options: dict[str, Any], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left of it. Where no topic matches there is nothing to read, and that is no error."""
+    monkeypatch.chdir(tmp_path)
+    output = options.pop("output", "all.arrow")
+    if said is None:
+        assert _export(SAMPLES, output, **options).rows == 0
+        return
+    with pytest.raises(UsageError, match=said):
+        _export(SAMPLES, output, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_output_is_put_into_a_brokers_log_dir_or_over_another(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").touch()
+    with pytest.raises(UsageError, match=f"{tmp_path} is a broker's log dir; expected a place of its own"):
+        _export(SAMPLES, tmp_path / "new" / "all.parquet")
+    (tmp_path / "meta.properties").unlink()
+    (tmp_path / "all.arrow").touch()
+    with pytest.raises(UsageError, match="it is there already; expected a new name"):
+        _export(SAMPLES, tmp_path / "all.arrow")

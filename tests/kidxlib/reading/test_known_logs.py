@@ -1,0 +1,274 @@
+"""With a catalog the same rows come as without it, whatever has happened to logs and indexes since it was written."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.format import layouts as formats
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.library.read import count, read
+from kidxlib.reading.plan import ReadPlan, plan_reads
+from kidxlib.reading.request import ISOLATIONS, read_request
+from kidxlib.records.record import Record
+from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.terminal.options.sources import parse_topics
+from tests.support.consumed import Row, read_rows
+from tests.support.logs import encoded, golden
+from tests.support.logs.golden import SAMPLES
+from tests.support.logs.random_indexes import damaged
+from tests.support.logs.random_logs import write_random_log
+from tests.support.spark.jobs import kidx_build_here
+
+_PARTITIONS: Final = 40
+_MS: Final = st.none() | st.integers(95, 145)
+_OFFSETS: Final = st.none() | st.integers(0, 250)
+
+
+def _write_log(directory: Path, rng: random.Random, batches: int = 40) -> None:
+    """Segments of many batches whose timestamps increase, more or less."""
+    directory.mkdir(parents=True)
+    offset, disorder = 0, rng.choice([0, 0, 3, 40])
+    for segment in range(3):
+        data, base_offset = b"", offset
+        for number in range(batches):
+            start = 100 + 13 * segment + 12 * number // batches
+            inside = [
+                Record(offset + each, start - rng.randint(0, disorder), None, bytes(rng.randrange(900)))
+                for each in range(rng.randint(1, 3))
+            ]
+            attributes = formats.ATTRIBUTE_LOG_APPEND_TIME if disorder == 0 and rng.random() < 0.2 else 0
+            data += encoded.batch_v2(inside, attributes=attributes)
+            offset += len(inside) + rng.choice([0, 0, 2])
+        (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(data)
+
+
+def _append(log: Path, rng: random.Random) -> None:
+    offset = int(log.stem) + 10_000
+    with log.open("ab") as file:
+        file.write(encoded.batch_v2([Record(offset, rng.randrange(95, 145), None, b"")]))
+
+
+def _rewrite(log: Path, rng: random.Random) -> None:
+    """Another file takes its place."""
+    log.with_suffix(".new").write_bytes(encoded.batch_v2([Record(int(log.stem), rng.randrange(95, 145), None, b"")]))
+    log.with_suffix(".new").rename(log)
+
+
+def _cut(log: Path, rng: random.Random) -> None:
+    os.truncate(log, rng.randrange(log.stat().st_size + 1))
+
+
+def _damage_index(suffix: str, layout: Any) -> Callable[[Path, random.Random], None]:
+    def change(log: Path, rng: random.Random) -> None:
+        index = log.with_suffix(suffix)
+        index.write_bytes(damaged(rng, index.read_bytes(), layout))
+
+    return change
+
+
+def _remove(suffix: str) -> Callable[[Path, random.Random], None]:
+    return lambda log, _rng: log.with_suffix(suffix).unlink()
+
+
+_CHANGES: Final[list[Callable[[Path, random.Random], None]]] = [
+    lambda _log, _rng: None,
+    lambda _log, _rng: None,
+    _append,
+    _rewrite,
+    _cut,
+    _damage_index(OFFSET_INDEX_SUFFIX, formats.OFFSET_INDEX_ENTRY),
+    _damage_index(TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY),
+    _remove(OFFSET_INDEX_SUFFIX),
+    _remove(TIME_INDEX_SUFFIX),
+]
+
+
+def _build(log_dir: Path, catalog: Path, *options: str) -> None:
+    ended = kidx_build_here(log_dir, "--in-place", "--catalog", catalog, "--fill-facts", "1GB", *options)
+    assert ended.code == 0, ended.err
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A log dir, and a catalog of what it was before somebody changed files in it."""
+    rng = random.Random(0)
+    place = tmp_path_factory.mktemp("known")
+    log_dir, catalog = place / "logs", place / "catalog"
+    log_dir.mkdir()
+    for number in range(_PARTITIONS):
+        directory = log_dir / f"topic-{number}"
+        if number % 3:
+            _write_log(directory, rng, rng.choice([5, 40]))
+        else:
+            write_random_log(directory, rng)
+    _build(log_dir, catalog, "--interval-bytes", "500")
+    for number in range(_PARTITIONS):
+        for log in sorted((log_dir / f"topic-{number}").glob(f"*{LOG_SUFFIX}")):
+            rng.choice(_CHANGES)(log, rng)
+    return log_dir, catalog
+
+
+def _found(path: Path, **options: Any) -> tuple[list[Row], str | None]:
+    """The rows that come, and what is said to be wrong then."""
+    found: list[pa.RecordBatch] = []
+    try:
+        reader = read(path, threads=1, **options)
+    except DamagedLogError as error:
+        return [], str(error)  # which transactions were aborted cannot be told
+    try:
+        found.extend(reader)
+    except DamagedLogError as error:
+        return read_rows(pa.Table.from_batches(found, reader.schema)), str(error)
+    return read_rows(pa.Table.from_batches(found, reader.schema)), None
+
+
+@given(
+    number=st.integers(0, _PARTITIONS - 1),
+    times=st.tuples(_MS, _MS),
+    offsets=st.none() | st.tuples(_OFFSETS, _OFFSETS),
+    committed=st.booleans(),
+)
+@settings(max_examples=150)
+def test_any_range_has_the_same_rows_with_a_catalog(
+    number: int,
+    times: tuple[int | None, int | None],
+    offsets: tuple[int | None, int | None] | None,
+    committed: bool,
+    changed: tuple[Path, Path],
+) -> None:
+    """Damage in what is passed over is not met; all that is read is as it is without the catalog."""
+    log_dir, catalog = changed
+    asked: dict[str, Any] = {"times": _ordered(times), "offsets": None if offsets is None else _ordered(offsets)}
+    asked["isolation"] = "read_committed" if committed else "read_uncommitted"
+    path = log_dir / f"topic-{number}"
+    rows, error = _found(path, **asked)
+    found, error_with = _found(path, catalog=catalog, **asked)
+    assert found[: len(rows)] == rows
+    if error is None:
+        assert (found, error_with) == (rows, None)
+        assert count(path, catalog=catalog, threads=1, **asked) == len(rows)
+
+
+def _ordered(limits: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    first, second = limits
+    return (second, first) if first is not None and second is not None and second < first else limits
+
+
+def _plan(path: Path, catalog: Path | None, **options: Any) -> ReadPlan:
+    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
+    asked |= {"index_dir": None, "to_log_end": False, **options}
+    request = read_request(path, topics=parse_topics(".*", "topics"), **asked)
+    tables = None if catalog is None else existing_tables("--catalog", str(catalog))
+    return plan_reads(request, goes_on=False, catalog=tables)
+
+
+@pytest.fixture
+def ordered(tmp_path: Path) -> tuple[Path, Path]:
+    """Three segments with timestamps in order, 100 to 138, and a catalog of them."""
+    directory = tmp_path / "logs" / "topic-0"
+    directory.mkdir(parents=True)
+    for segment in range(3):
+        batches = [
+            encoded.batch_v2([Record(1_000 * segment + each, 100 + 13 * segment + each // 77, None, bytes(900))])
+            for each in range(1_000)
+        ]
+        (directory / segment_file(1_000 * segment, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    _build(tmp_path / "logs", tmp_path / "catalog")
+    return directory, tmp_path / "catalog"
+
+
+def test_times_are_found_without_reading_the_rest(ordered: tuple[Path, Path]) -> None:
+    directory, catalog = ordered
+    plan = _plan(directory, catalog, times=(118, 120))
+    wanted = 2 * 77 * 970
+    (only,) = plan.reads
+    assert only.base_offset == 1_000 and only.position > 0 and only.end_position < only.version.size
+    assert wanted <= plan.log_bytes <= 2 * wanted
+    assert len(_plan(directory, None, times=(118, 120)).reads) == 3
+    assert _plan(directory, catalog, times=(200, None)).reads == ()
+    assert len(_found(directory, catalog=catalog, times=(118, 120))[0]) == 2 * 77
+
+
+def test_an_early_record_at_the_end_is_there(ordered: tuple[Path, Path]) -> None:
+    directory, catalog = ordered
+    with (directory / segment_file(2_000, LOG_SUFFIX)).open("ab") as log:
+        log.write(encoded.batch_v2([Record(9_000, 101, None, b"early")]))
+    shutil.rmtree(catalog)
+    _build(directory.parent, catalog)
+    rows, error = _found(directory, catalog=catalog, times=(101, 102))
+    assert (len(rows), rows[-1]["offset"], error) == (78, 9_000, None)
+
+
+def test_records_are_counted_by_the_catalog_alone(ordered: tuple[Path, Path]) -> None:
+    """Where all of a log is asked for, and it is the one that was scanned."""
+    directory, catalog = ordered
+    reads = _plan(directory, catalog).reads
+    assert [each.records for each in reads] == [1_000, 1_000, 1_000]
+    assert count(directory, catalog=catalog) == 3_000
+    assert count(directory, catalog=catalog, offsets=(500, 2_500)) == 2_000
+    assert count(directory, catalog=catalog, times=(105, 130)) == count(directory, times=(105, 130)) < 3_000
+    os.utime(directory / segment_file(1_000, LOG_SUFFIX))
+    assert [each.records for each in _plan(directory, catalog).reads] == [1_000, None, 1_000]
+
+
+def test_of_transactions_markers_and_what_was_aborted_do_not_count(tmp_path: Path) -> None:
+    """Also where no `.txnindex` is there any more."""
+    shutil.copytree(SAMPLES, tmp_path / "logs")
+    _build(tmp_path / "logs", tmp_path / "catalog")
+    directory = tmp_path / "logs" / "txn-mixed-0"
+    for index in directory.glob("*.txnindex"):
+        index.unlink()
+    for isolation in ("read_uncommitted", "read_committed"):
+        options: dict[str, Any] = {"isolation": isolation, "catalog": tmp_path / "catalog"}
+        rows, error = _found(directory, **options)
+        assert (rows, error) == (_found(directory, isolation=isolation)[0], None)
+        assert count(directory, **options) == len(rows)
+
+
+def test_of_damaged_logs_the_same_is_read_and_told(tmp_path: Path) -> None:
+    """Logs as somebody has damaged them, in any format; the last quarter of what is there, and all."""
+    logs = {segment.log for segment in golden.committed() if not segment.log.is_relative_to(SAMPLES)}
+    for log in logs:
+        directory = tmp_path / "logs" / log.parent.name
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(log, directory)
+    assert kidx_build_here(tmp_path / "logs", "--in-place", "--catalog", tmp_path / "catalog").code == 3
+    told = 0
+    for directory in sorted((tmp_path / "logs").glob("*-*")):
+        rows, error = _found(directory)
+        times = sorted(row["timestamp"] for row in rows)
+        every_limits = (None, (times[3 * len(times) // 4], None)) if rows else (None,)
+        for limits, isolation in itertools.product(every_limits, ISOLATIONS):
+            options: dict[str, Any] = {"times": limits, "isolation": isolation}
+            expected, with_catalog = (
+                _found(directory, **options),
+                _found(directory, catalog=tmp_path / "catalog", **options),
+            )
+            assert with_catalog == expected, directory.name
+            told += error is not None
+    assert told > 10
+
+
+def test_a_log_that_ends_below_its_high_watermark_is_damaged(ordered: tuple[Path, Path]) -> None:
+    directory, catalog = ordered
+    (directory.parent / "replication-offset-checkpoint").write_text("0\n1\ntopic 0 3500\n")
+    for times in (None, (100, 101)):
+        with pytest.raises(DamagedLogError, match="expected records up to the high watermark 3500"):
+            read(directory, catalog=catalog, times=times).read_all()
+
+
+def test_a_catalog_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"catalog {tmp_path}: no catalog there"):
+        read(SAMPLES, catalog=tmp_path)
