@@ -147,18 +147,19 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(directory: Path) -> Iterator[Cluster]:
+def cluster(directory: Path, hosts: Sequence[str] = HOSTS) -> Iterator[Cluster]:
     """Start a cluster of two workers, on free ports.
 
     Args:
         directory: for what it writes; what executors leave there is removed at the end.
+        hosts: a worker's each.
     """
     with contextlib.ExitStack() as stack:
         started = Cluster(directory, stack)
-        for host in HOSTS:
+        for host in hosts:
             stack.callback(shutil.rmtree, started.work(host), ignore_errors=True)
         stack.callback(shutil.rmtree, directory / "tmp", ignore_errors=True)
-        for host in HOSTS:
+        for host in hosts:
             started.start_worker(host)
         yield started
 

@@ -228,7 +228,10 @@ class Place:
 @functools.cache
 def use_pips_spark() -> None:
     """What ./spark-submit.sh sets before it starts a job."""
-    jars = ",".join(str(jar) for jar in sorted((PROJECT / ".jars" / "delta").glob("*.jar")))
+    # One JVM serves all tests of a process, also those that ask Spark's Kafka source.
+    jars = ",".join(
+        str(jar) for name in ("delta", "spark-kafka") for jar in sorted((PROJECT / ".jars" / name).glob("*.jar"))
+    )
     # Queries of a few rows: to write and compile code for each took a fifth of the tests' time. Jobs that tests start
     # as processes do that.
     confs = "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN"

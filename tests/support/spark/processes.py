@@ -1,12 +1,18 @@
-"""The processes that Spark starts, found by the session of the one that was started first."""
+"""The processes that Spark starts, found by the session of the first one, and what its daemon prints."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+#: pyspark's daemon prints one where Java closes the socket of a worker that it has just asked for.
+_OF_A_WORKER_THAT_JAVA_LEFT = re.compile(
+    r"Traceback \(most recent call last\):\n(?: .*\n)+(?:EOFError|(?:BrokenPipe|ConnectionReset)Error: .*)\n"
+)
 
 
 def processes_of(first: subprocess.Popen[str], others: set[str] | None = None) -> Iterator[tuple[int, int, str]]:
@@ -35,3 +41,12 @@ def worker(first: subprocess.Popen[str], others: set[str] | None = None) -> list
     """Python workers are forks of pyspark's daemon."""
     daemons = {pid: parent for pid, parent, command in processes_of(first, others) if "pyspark.daemon" in command}
     return [pid for pid, parent in daemons.items() if parent in daemons]
+
+
+def without_tracebacks_of_daemons(messages: str) -> str:
+    """What a job on Spark has printed, but for tracebacks of a worker that had nobody to work for any more."""
+    return re.sub(_OF_A_WORKER_THAT_JAVA_LEFT, _of_others, messages)
+
+
+def _of_others(traceback: re.Match[str]) -> str:
+    return "" if "pyspark/daemon.py" in traceback[0] and "kidxlib" not in traceback[0] else traceback[0]

@@ -1,0 +1,25 @@
+"""Segments as DataFrames of Spark: `spark.read.format("kafka_segment")`, once `register(spark)` has made that known,
+and `read` for bulk.
+
+A name is imported when it is first used: processes that Spark starts to ask for a schema need little of this.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kidxlib.spark.bulk import read
+    from kidxlib.spark.source import register
+
+__all__ = ["read", "register"]
+
+if not TYPE_CHECKING:  # else any name would do
+
+    def __getattr__(name: str) -> object:
+        """A name of `__all__`, from its module (PEP 562)."""
+        from importlib import import_module
+
+        homes = {"read": "bulk", "register": "source"}
+        if name not in homes:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{homes[name]}"), name)

@@ -1,0 +1,100 @@
+"""Segments read into a DataFrame by the plan of `kidxlib.read`, for bulk: rows go to Spark by `mapInArrow`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kidxlib.errors import UsageError
+from kidxlib.reading.damage import fail_on, warn_of
+from kidxlib.reading.plan import ReadPlan, plan_reads
+from kidxlib.reading.request import Offsets, Times, ensure_isolation_means_something, read_request, read_schema
+from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.spark.columns import spark_schema
+from kidxlib.spark.rows import PART_BYTES, task_rows, tasks_of
+from kidxlib.spark.scans import scan_by_tasks
+from kidxlib.terminal.options.directories import existing_index_dir
+from kidxlib.terminal.options.sources import parse_topics
+
+_log: Final = logging.getLogger(__name__)
+
+
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    *,
+    topics: str = ".*",
+    offsets: Offsets | None = None,
+    times: Times | None = None,
+    isolation: str = "read_uncommitted",
+    mode: str = "records",
+    columns: Iterable[str] | None = None,
+    include_headers: bool = False,
+    index_dir: str | os.PathLike[str] | None = None,
+    catalog: str | os.PathLike[str] | None = None,
+    to_log_end: bool = False,
+    on_damage: Literal["fail", "skip"] = "fail",
+) -> DataFrame:
+    """What `kidxlib.read` gives, as a DataFrame: planned now, by this process, and read by tasks each time it is used.
+    Tasks also scan logs for transactions, where only what was committed is read, in jobs of their own, at once.
+
+    Rows come faster than from the source `kafka_segment`: Spark hands on what `mapInArrow` gives as it is. Filters are
+    not pushed down; the arguments say what is read.
+
+    Args:
+        spark: a session. Executors see the path, or the object store, and have the package.
+        path, topics, offsets, times, isolation, mode, columns, include_headers, index_dir, to_log_end: as of
+            `kidxlib.read`.
+        catalog: as of `kidxlib.read`; this process alone reads it, by way of delta-rs.
+        on_damage: `fail` ends a query with an error; `skip` goes on, and executors' logs tell what is lost.
+
+    Returns:
+        Columns in the types of the source `kafka_segment`. Partitions are in the order of topics, partitions and
+        offsets.
+
+    Raises:
+        UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `kidxlib.read`; what
+            reading meets is an error of the query.
+    """
+    if on_damage not in ("fail", "skip"):
+        raise UsageError(f"on_damage {on_damage!r}: expected 'fail' or 'skip'")
+    columns_read = read_schema(mode, columns, include_headers=include_headers)
+    ensure_isolation_means_something(mode, isolation)
+    request = read_request(
+        path,
+        topics=parse_topics(topics, "topics"),
+        offsets=offsets,
+        times=times,
+        isolation=isolation,
+        index_dir=None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir)),
+        to_log_end=to_log_end,
+    )
+    goes_on = on_damage == "skip"
+    tables = None if catalog is None else existing_tables("catalog", os.fspath(catalog))
+    scan = scan_by_tasks(spark)
+    plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
+    _log.info("%s", plan)
+    return _frame(spark, plan, mode, spark_schema(columns_read), goes_on=goes_on)
+
+
+def _frame(spark: SparkSession, plan: ReadPlan, mode: str, schema: StructType, *, goes_on: bool) -> DataFrame:
+    """What a plan reads."""
+    expected = to_arrow_schema(schema, timezone="UTC")
+    # As bytes: a task makes what it reads of its own, and not the plan.
+    tasks = [pickle.dumps(reads) for reads in tasks_of(plan.reads)]
+    on_damage = warn_of if goes_on else fail_on
+
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                yield from task_rows(pickle.loads(tasks[int(str(number))]), mode, expected, on_damage, goes_on=goes_on)
+
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(rows, schema)

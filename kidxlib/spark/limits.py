@@ -1,0 +1,158 @@
+"""Where reading begins and ends, as options of Spark's Kafka source say it (`KafkaSourceProvider`, `JsonUtils`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+
+#: How Spark's options call the ends of a log among offsets.
+LATEST: Final = -1
+_EARLIEST: Final = -2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """The options that say where reading begins, or those that say where it ends.
+
+    Attributes:
+        word, number: what says that there is no limit.
+        other_word, other: what would be the other end of the log.
+    """
+
+    timestamp: str
+    offsets_by_timestamp: str
+    offsets: str
+    word: str
+    number: int
+    other_word: str
+    other: int
+
+
+STARTING: Final = LimitOptions(
+    timestamp="startingTimestamp",
+    offsets_by_timestamp="startingOffsetsByTimestamp",
+    offsets="startingOffsets",
+    word="earliest",
+    number=_EARLIEST,
+    other_word="latest",
+    other=LATEST,
+)
+ENDING: Final = LimitOptions(
+    timestamp="endingTimestamp",
+    offsets_by_timestamp="endingOffsetsByTimestamp",
+    offsets="endingOffsets",
+    word="latest",
+    number=LATEST,
+    other_word="earliest",
+    other=_EARLIEST,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where reading begins, or before which record it ends.
+
+    Attributes:
+        option: what said so.
+        is_time: numbers are timestamps, ms since the epoch: they mean the first record in the log that has this one or
+            a later one. Else they are offsets.
+        everywhere: of all partitions; None for no limit.
+        by_partition: of each partition that is read; None for one of them that has no limit. None for `everywhere`.
+    """
+
+    option: str
+    is_time: bool = False
+    everywhere: int | None = None
+    by_partition: Mapping[TopicPartition, int | None] | None = None
+
+    def of(self, partition: TopicPartition) -> int | None:
+        """The number for a partition; None for no limit."""
+        return self.everywhere if self.by_partition is None else self.by_partition[partition]
+
+    def ensure_names(self, partitions: Collection[TopicPartition]) -> None:
+        """
+        Raises:
+            UsageError: limits are by partition, and not of just these, as Spark wants it.
+        """
+        named = set(self.by_partition or ())
+        if self.by_partition is None or named == set(partitions):
+            return
+        missing, others = (sorted(each)[:3] for each in (set(partitions) - named, named - set(partitions)))
+        raise UsageError(
+            f"{self.option}: expected each partition that is read, and no other; "
+            + "; ".join(
+                f"{what}: {', '.join(each.directory for each in found)}"
+                for what, found in (("missing", missing), ("not read", others))
+                if found
+            )
+        )
+
+
+def parse_limit(given: Mapping[str, str], options: LimitOptions, *, takes_other: bool = False) -> Limit:
+    """What the options say, of which the first one counts that is there, as in Spark: the timestamp, offsets by
+    timestamps, offsets.
+
+    Args:
+        takes_other: the other end of the log may be meant, as a stream may begin at the latest offset. Its number
+            stands for it then.
+
+    Raises:
+        UsageError: it is not what can be there.
+    """
+    if (text := given.get(options.timestamp)) is not None:
+        return Limit(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
+    if (text := given.get(options.offsets_by_timestamp)) is not None:
+        return Limit(
+            options.offsets_by_timestamp, is_time=True, by_partition=by_partition(options.offsets_by_timestamp, text)
+        )
+    text = given.get(options.offsets, options.word).strip()
+    if text.lower() == options.word:
+        return Limit(options.offsets)
+    if takes_other and text.lower() == options.other_word:
+        return Limit(options.offsets, everywhere=options.other)
+    numbers: dict[TopicPartition, int | None] = {}
+    for partition, number in by_partition(options.offsets, text).items():
+        if number < min(options.number, options.other) or (number == options.other and not takes_other):
+            raise UsageError(
+                f"{options.offsets} of {partition.directory}: {number}, expected an offset, or {options.number} for "
+                f"{options.word}"
+            )
+        numbers[partition] = None if number == options.number else number
+    return Limit(options.offsets, by_partition=numbers)
+
+
+def by_partition(option: str, text: str) -> dict[TopicPartition, int]:
+    """A number for each partition, from JSON: {"topic": {"0": 23, "1": 42}}.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    try:
+        found = json.loads(text)
+        return {
+            TopicPartition(topic, int(partition)): _whole(number)
+            for topic, numbers in found.items()
+            for partition, number in numbers.items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f'{option} {text}: expected a number for each partition in JSON, as {{"topic": {{"0": 23, "1": 42}}}}'
+        ) from error
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or not -(2**63) <= number < 2**63:
+        raise ValueError(number)
+    return number
+
+
+def _milliseconds(option: str, text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or not -(2**63) <= int(text) < 2**63:
+        raise UsageError(f"{option} {text}: expected milliseconds since the epoch")
+    return int(text)

@@ -1,0 +1,195 @@
+"""The options of the source: those of Spark's Kafka source that mean something here, and its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.reading.request import ISOLATIONS, MODES, ensure_isolation_means_something
+from kidxlib.spark.limits import ENDING, STARTING, Limit, parse_limit
+from kidxlib.spark.topics import Topics, parse_choice
+
+_LIMITS: Final = tuple(
+    option for limit in (STARTING, ENDING) for option in (limit.offsets, limit.timestamp, limit.offsets_by_timestamp)
+)
+_MAX_OFFSETS, _MAX_BYTES = "maxOffsetsPerTrigger", "maxBytesPerTrigger"
+_OF_STREAMS: Final = (_MAX_OFFSETS, _MAX_BYTES)
+OPTIONS: Final = (
+    "path",
+    "source",
+    *("subscribe", "subscribePattern", "assign"),
+    *_LIMITS,
+    "startingOffsetsByTimestampStrategy",
+    *("includeHeaders", "isolation", "toLogEnd", "mode", "indexDir", "catalog", "failOnDataLoss"),
+    *_OF_STREAMS,
+)
+#: Options of Spark's Kafka source that say how a broker is asked, in lower case.
+_OF_A_BROKER: Final = frozenset(
+    option.lower()
+    for option in (
+        *("minPartitions", "maxRecordsPerPartition", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs"),
+        *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "fetchOffset.retryInterval"),
+    )
+)
+#: Those that say how long a stream waits for more, in lower case.
+_OF_WAITING: Final = frozenset({"minoffsetspertrigger", "maxtriggerdelay"})
+_KAFKA: Final = "kafka."
+_ISOLATION_LEVEL: Final = "kafka.isolation.level"
+_STRATEGIES: Final = ("error", "latest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a DataFrame is to be made of.
+
+    Attributes:
+        path: a log dir, a partition's directory, or a segment's log.
+        start, end: where reading begins in each partition, and before what it ends.
+        skips_unmatched: a partition none of whose records is as late as the start is not read; else it is an error.
+        isolation, mode, index_dir, catalog, to_log_end: as of `kidxlib.read`.
+        fails_on_loss: damage ends the reading, and so does a start whose records are gone. Else it is told.
+    """
+
+    path: str
+    topics: Topics
+    start: Limit
+    end: Limit
+    skips_unmatched: bool
+    isolation: str
+    mode: str
+    include_headers: bool
+    index_dir: str | None
+    catalog: str | None
+    to_log_end: bool
+    fails_on_loss: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a micro-batch may hold: so many offsets, or so many bytes of logs; None for any number."""
+
+    offsets: int | None = None
+    log_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What a stream is to be made of.
+
+    Attributes:
+        source: its end is no limit.
+        limits: of each micro-batch.
+    """
+
+    source: SourceOptions
+    limits: Limits
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """What options say.
+
+    Args:
+        given: finds options in any case.
+
+    Raises:
+        UsageError: one is not known, means nothing here, or has a value that it cannot have.
+    """
+    for option in _OF_STREAMS:
+        if option in given:
+            raise UsageError(f"option {option}: only a stream has micro-batches; leave it out, or use spark.readStream")
+    return _parse(given, of_stream=False)
+
+
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """What the options of a stream say; as `parse_options`, for a stream."""
+    for option in (ENDING.offsets, ENDING.timestamp, ENDING.offsets_by_timestamp):
+        if option in given:
+            raise UsageError(f"option {option}: a stream goes on; leave it out, or use spark.read")
+    source = _parse(given, of_stream=True)
+    if source.path.endswith(LOG_SUFFIX):
+        raise UsageError(f"{source.path}: expected a log dir or a partition's directory, as a stream goes on in others")
+    offsets, log_bytes = (_number(given, option) for option in _OF_STREAMS)
+    if offsets is not None and log_bytes is not None:
+        raise UsageError(f"{_MAX_OFFSETS} and {_MAX_BYTES}: expected one of them, or none")
+    if offsets is not None and source.mode == "batches":
+        raise UsageError(f"{_MAX_OFFSETS}: it may end amid a batch; for mode batches expected {_MAX_BYTES}")
+    return StreamOptions(source=source, limits=Limits(offsets, log_bytes))
+
+
+def parse_columns(given: Mapping[str, str]) -> tuple[str, bool]:
+    """What the options say of columns, whether of a stream or not: the mode, and whether headers are included.
+
+    Raises:
+        UsageError: an option is not known or means nothing here, or one of these has a value that it cannot have.
+    """
+    _ensure_known(given)
+    return _one_of(given, "mode", tuple(MODES)), _flag(given, "includeHeaders", default=False)
+
+
+def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
+    mode, include_headers = parse_columns(given)
+    isolation = _one_of(given, "isolation", ISOLATIONS)
+    ensure_isolation_means_something(mode, isolation)
+    return SourceOptions(
+        path=_path(given),
+        topics=parse_choice(given),
+        start=parse_limit(given, STARTING, takes_other=of_stream),
+        end=parse_limit(given, ENDING),
+        skips_unmatched=_one_of(given, "startingOffsetsByTimestampStrategy", _STRATEGIES) == "latest",
+        isolation=isolation,
+        mode=mode,
+        include_headers=include_headers,
+        index_dir=given.get("indexDir"),
+        catalog=given.get("catalog"),
+        to_log_end=_flag(given, "toLogEnd", default=False),
+        fails_on_loss=_flag(given, "failOnDataLoss", default=True),
+    )
+
+
+def _ensure_known(given: Mapping[str, str]) -> None:
+    known = {option.lower() for option in OPTIONS}
+    for option in map(str.lower, given):
+        if option == _ISOLATION_LEVEL:
+            raise UsageError(f"option {option}: no broker is asked; here it is called isolation")
+        if option in _OF_A_BROKER or option.startswith(_KAFKA):
+            raise UsageError(f"option {option}: it means nothing here, as no broker is asked; leave it out")
+        if option in _OF_WAITING:
+            raise UsageError(f"option {option}: a stream here does not wait for more; a trigger's interval does that")
+        if option not in known:
+            raise UsageError(f"option {option}: not known; expected {', '.join(OPTIONS)}")
+
+
+def _path(given: Mapping[str, str]) -> str:
+    paths = [given[option] for option in ("path", "source") if option in given]
+    if len(paths) != 1:
+        what = "both" if paths else "neither"
+        raise UsageError(f"path and source: {what} given, expected one: a log dir, a partition's directory or a log")
+    return paths[0]
+
+
+def _one_of(given: Mapping[str, str], option: str, words: tuple[str, ...]) -> str:
+    """The value of an option; the first of its words where it is not given."""
+    word = given.get(option, words[0]).strip().lower()
+    if word not in words:
+        raise UsageError(f"{option} {given[option]!r}: expected {' or '.join(words)}")
+    return word
+
+
+def _number(given: Mapping[str, str], option: str) -> int | None:
+    text = given.get(option)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,19}", text.strip()) or not 0 < int(text) < 2**63:
+        raise UsageError(f"{option} {text!r}: expected a whole number, 1 or more")
+    return int(text)
+
+
+def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
+    word = given.get(option, str(default)).strip().lower()
+    if word not in ("true", "false"):
+        raise UsageError(f"{option} {given[option]!r}: expected true or false")
+    return word == "true"

@@ -1,0 +1,130 @@
+"""What is read of which segment for the options of a DataFrame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kidxlib.build.listing import list_partitions
+from kidxlib.build.skipped import Skipped
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.reading.at_time import first_offset_at
+from kidxlib.reading.plan import ReadPlan, SegmentRead, plan_reads
+from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
+from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.spark.damage import damage_taker
+from kidxlib.spark.limits import Limit
+from kidxlib.spark.options import SourceOptions
+from kidxlib.spark.pushed import Pushed
+from kidxlib.spark.rows import PART_BYTES
+from kidxlib.terminal.options.directories import existing_index_dir
+from kidxlib.terminal.options.sources import parse_topics
+
+_ANY_TOPIC: Final = parse_topics(".*", "topics")
+_EVERYTHING: Final[OffsetRange] = (None, None)
+
+
+def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
+    """Plan what is read, as `plan_reads`. Where options name times, logs are scanned for the offsets that they lead to.
+
+    Args:
+        pushed: what filters leave of what options ask for.
+
+    Raises:
+        UsageError: options name what is not there, or records that are gone; or as `plan_reads`.
+        CheckpointError, CatalogError, DamagedLogError, OSError, LogChangedError: as `plan_reads`.
+    """
+    there = list_partitions(source_request(options, None).source, Skipped())
+    partitions = options.topics.among([each.topic_partition for each in there])
+    for limit in (options.start, options.end):
+        limit.ensure_names(partitions)
+    partitions = [each for each in partitions if pushed.holds(each)]
+    starts = offsets_of(options, options.start, partitions)
+    ends = offsets_of(options, options.end, partitions)
+    offsets: dict[TopicPartition, tuple[int, int]] = {}
+    for partition in partitions:
+        start, end = starts[partition], ends[partition]
+        if options.start.is_time and start is None:
+            ensure_may_be_skipped(options, partition)
+            continue
+        first = pushed.wanted.first_offset if start is None else max(start, pushed.wanted.first_offset)
+        until = pushed.wanted.last_offset + 1 if end is None else min(end, pushed.wanted.last_offset + 1)
+        if first < until:
+            offsets[partition] = first, until
+    times = (pushed.wanted.first_ms, pushed.wanted.last_ms + 1) if offsets else None
+    plan = _plan(options, source_request(options, offsets, options.isolation, times))
+    if options.fails_on_loss and not options.start.is_time:
+        _ensure_not_gone(options, offsets, plan)
+    return plan
+
+
+def source_request(
+    options: SourceOptions,
+    offsets: Mapping[TopicPartition, OffsetRange] | None,
+    isolation: str = ISOLATIONS[0],
+    times: Times | None = None,
+) -> ReadRequest:
+    index_dir = options.index_dir
+    return read_request(
+        options.path,
+        topics=_ANY_TOPIC,
+        offsets=None if offsets is None else {each.directory: limits for each, limits in offsets.items()},
+        times=times,
+        isolation=isolation,
+        index_dir=None if index_dir is None else existing_index_dir("indexDir", index_dir),
+        to_log_end=options.to_log_end,
+    )
+
+
+def _plan(options: SourceOptions, request: ReadRequest) -> ReadPlan:
+    tables = None if options.catalog is None else existing_tables("catalog", options.catalog)
+    goes_on = not options.fails_on_loss
+    return plan_reads(request, goes_on=goes_on, threads=threads(), part_bytes=PART_BYTES, catalog=tables)
+
+
+def threads() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def offsets_of(
+    options: SourceOptions, limit: Limit, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int | None]:
+    """The offsets that a limit means; None in partitions in which it means none."""
+    if not limit.is_time:
+        return {each: limit.of(each) for each in partitions}
+    numbers = [number for each in partitions if (number := limit.of(each)) is not None]
+    since = min(numbers, default=None), None  # a catalog tells which segments hold nothing as late
+    everything = source_request(options, dict.fromkeys(partitions, _EVERYTHING), times=since)
+    reads: dict[TopicPartition, list[SegmentRead]] = {each: [] for each in partitions}
+    for read in _plan(options, everything).reads:
+        reads[TopicPartition(read.topic, read.partition)].append(read)
+    on_damage = damage_taker(fails=options.fails_on_loss)
+
+    def found(partition: TopicPartition) -> int | None:
+        time = limit.of(partition)
+        assert time is not None
+        return first_offset_at(reads[partition], time, on_damage, goes_on=not options.fails_on_loss)
+
+    with ThreadPoolExecutor(threads()) as pool:
+        return dict(zip(partitions, pool.map(found, partitions), strict=True))
+
+
+def ensure_may_be_skipped(options: SourceOptions, partition: TopicPartition) -> None:
+    if not options.skips_unmatched:
+        raise UsageError(
+            f"{options.start.option} {options.start.of(partition)}: {partition.directory} has no record that is as "
+            "late; startingOffsetsByTimestampStrategy=latest reads nothing of it"
+        )
+
+
+def _ensure_not_gone(options: SourceOptions, offsets: Mapping[TopicPartition, tuple[int, int]], plan: ReadPlan) -> None:
+    """A start that options name is there, or nothing from there on."""
+    for partition, first in plan.first_offsets.items():
+        if options.start.of(partition) is not None and first > offsets[partition][0]:
+            raise UsageError(
+                f"{options.start.option} of {partition.directory}: {options.start.of(partition)}, but the first offset "
+                f"that is left is {first}; failOnDataLoss=false begins there"
+            )

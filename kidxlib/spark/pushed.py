@@ -1,0 +1,187 @@
+"""Filters that Spark pushes down: which of them are answered here, exactly, and what they leave to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import Filter
+
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.records.bulk.wanted import Wanted
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+
+#: Columns that are the same all over a partition.
+_OF_PARTITIONS: Final[dict[str, type]] = {"topic": str, "partition": int}
+_NOTHING: Final = 0, -1
+#: Of offsets, and of milliseconds since the epoch.
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+#: Whole numbers that a column may have: from one to another, both among them; None for no limit.
+_Range: TypeAlias = tuple[int | None, int | None]
+#: The whole numbers around a constant: the last that is not above it, and the first that is not below it.
+_Around: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What filters leave to be read: all of them have to hold.
+
+    Attributes:
+        of_partitions: on topics and numbers of partitions.
+        wanted: what those on offsets and timestamps leave.
+    """
+
+    of_partitions: tuple[Filter, ...] = ()
+    wanted: Wanted = field(default_factory=Wanted)
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether anything of a partition is to be read."""
+        values = {"topic": partition.topic, "partition": partition.partition}
+        return not self.wanted.is_empty and all(_is_true(each, values[_column(each)]) for each in self.of_partitions)
+
+
+def push_filters(filters: Iterable[Filter], mode: str) -> tuple[Pushed, list[Filter]]:
+    """What filters leave to be read, and the filters that Spark has to apply itself. Of these, too, some narrow what is
+    read.
+
+    Args:
+        filters: of one column and constants each, as Spark gives them.
+        mode: only records have offsets and timestamps.
+    """
+    of_partitions: list[Filter] = []
+    others: list[Filter] = []
+    wanted = Wanted()
+    for each in filters:
+        column = _column(each)
+        if column in _OF_PARTITIONS and _is_answered(each, _OF_PARTITIONS[column]):
+            of_partitions.append(each)
+            continue
+        found = _range(each, _AROUND[column]) if mode == "records" and column in _AROUND else None
+        if found is not None:
+            wanted = _narrowed(wanted, column, found[0])
+        if found is None or not found[1]:
+            others.append(each)
+    return Pushed(tuple(of_partitions), wanted), others
+
+
+def _column(each: Filter) -> str:
+    """The name of a filter's column; of a field of one, that of no column."""
+    path: tuple[str, ...] = _column_path(each)
+    return ".".join(path)
+
+
+def _column_path(each: Any) -> tuple[str, ...]:
+    return _column_path(each.child) if isinstance(each, spark.Not) else each.attribute
+
+
+# ---- topics and partitions ----
+
+
+def _is_answered(each: Filter, kind: type) -> bool:
+    """Whether `_is_true` tells of each value what Spark would: constants are of the column's type, and none is null."""
+    match each:
+        case spark.Not(child):
+            return _is_answered(child, kind)
+        case spark.IsNull() | spark.IsNotNull():
+            return True
+        case spark.In(_, constants):
+            return all(type(constant) is kind for constant in constants)
+        case spark.StringStartsWith() | spark.StringEndsWith() | spark.StringContains():
+            return kind is str and type(each.value) is str
+    return type(each) in _COMPARISONS and type(each.value) is kind  # type: ignore[attr-defined]
+
+
+def _is_true(each: Filter, value: Any) -> bool:
+    """Whether a filter holds of a value. Texts compare by their bytes in Spark, in UTF-8, which is Python's order."""
+    match each:
+        case spark.Not(child):
+            return not _is_true(child, value)
+        case spark.IsNull():
+            return False
+        case spark.IsNotNull():
+            return True
+        case spark.In(_, constants):
+            return value in constants
+        case spark.StringStartsWith(_, text):
+            return bool(value.startswith(text))
+        case spark.StringEndsWith(_, text):
+            return bool(value.endswith(text))
+        case spark.StringContains(_, text):
+            return text in value
+    return _COMPARISONS[type(each)](value, each.value)  # type: ignore[attr-defined]
+
+
+_COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
+    spark.EqualTo: lambda value, constant: bool(value == constant),
+    spark.EqualNullSafe: lambda value, constant: bool(value == constant),
+    spark.GreaterThan: lambda value, constant: bool(value > constant),
+    spark.GreaterThanOrEqual: lambda value, constant: bool(value >= constant),
+    spark.LessThan: lambda value, constant: bool(value < constant),
+    spark.LessThanOrEqual: lambda value, constant: bool(value <= constant),
+}
+
+
+# ---- offsets and timestamps ----
+
+
+def _range(each: Filter, around: Callable[[Any], _Around | None]) -> tuple[_Range, bool] | None:
+    """The numbers that a filter leaves, and whether it holds of all of them; None where it cannot be told."""
+    match each:
+        case spark.IsNotNull():
+            return (None, None), True
+        case spark.IsNull():
+            return _NOTHING, True
+        case spark.In(_, constants):
+            return _range_of([around(constant) for constant in constants])
+        case spark.EqualTo(_, constant) | spark.EqualNullSafe(_, constant):
+            return _range_of([around(constant)])
+    found = around(each.value) if type(each) in _LIMITS else None  # type: ignore[attr-defined]
+    return None if found is None else (_LIMITS[type(each)](*found), True)
+
+
+def _range_of(constants: list[_Around | None]) -> tuple[_Range, bool] | None:
+    """From the least of some numbers to the largest, and whether all between are among them."""
+    if None in constants:
+        return None
+    numbers = {last for last, first in filter(None, constants) if last == first}
+    if not numbers:
+        return _NOTHING, True
+    least, largest = min(numbers), max(numbers)
+    return (least, largest), largest - least + 1 == len(numbers)
+
+
+_LIMITS: Final[dict[type[Filter], Callable[[int, int], _Range]]] = {
+    spark.GreaterThan: lambda last, first: (last + 1, None),
+    spark.GreaterThanOrEqual: lambda last, first: (first, None),
+    spark.LessThan: lambda last, first: (None, first - 1),
+    spark.LessThanOrEqual: lambda last, first: (None, last),
+}
+
+
+def _around_offset(constant: Any) -> _Around | None:
+    return (constant, constant) if type(constant) is int else None
+
+
+def _around_time(constant: Any) -> _Around | None:
+    """Milliseconds since the epoch, all that timestamps of records have; Spark's have microseconds."""
+    if not isinstance(constant, datetime) or constant.tzinfo is None:
+        return None
+    since = constant - _EPOCH
+    return since // _MS, -(-since // _MS)
+
+
+_AROUND: Final[dict[str, Callable[[Any], _Around | None]]] = {"offset": _around_offset, "timestamp": _around_time}
+
+
+def _narrowed(wanted: Wanted, column: str, limits: _Range) -> Wanted:
+    first, last = (_LEAST if limits[0] is None else limits[0]), (_MOST if limits[1] is None else limits[1])
+    if column == "offset":
+        first_offset, last_offset = max(wanted.first_offset, first), min(wanted.last_offset, last)
+        return replace(wanted, first_offset=first_offset, last_offset=last_offset)
+    return replace(wanted, first_ms=max(wanted.first_ms, first), last_ms=min(wanted.last_ms, last))

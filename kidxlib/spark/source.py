@@ -1,0 +1,132 @@
+"""The data source `kafka_segment` of Spark. What takes long to import is imported by the processes that need it: Spark
+asks for the schema in a process of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from kidxlib.spark.columns import ensure_columns, source_schema
+from kidxlib.spark.options import SourceOptions, parse_columns, parse_options, parse_stream_options
+from kidxlib.spark.pushed import Pushed, push_filters
+
+if TYPE_CHECKING:
+    from kidxlib.reading.plan import SegmentRead
+    from kidxlib.spark.stream import KafkaSegmentStreamReader
+
+_log: Final = logging.getLogger(__name__)
+
+
+#: Spark's setting that lets it push filters to sources in Python. Without, those that take filters are refused.
+FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to a session: `spark.read.format("kafka_segment").load(path)`. docs/read.md has more.
+
+    The session is set to push filters down.
+    """
+    spark.conf.set(FILTER_PUSHDOWN, "true")
+    spark.dataSource.register(KafkaSegmentSource)
+
+
+def show_log(log: logging.Logger) -> None:
+    """In standard error, where nobody has said where it goes: nobody does in the process that plans for Spark."""
+    if not log.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{KafkaSegmentSource.name()}: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+
+
+class KafkaSegmentSource(DataSource):
+    """Segments of a log dir, a partition or one log, as Spark's Kafka source gives the topics of a broker.
+
+    Its methods raise `UsageError` where options are wrong; of that Spark makes the end of an error of its own.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What `spark.read.format` calls it."""
+        return "kafka_segment"
+
+    def schema(self) -> StructType:
+        """All columns."""
+        mode, include_headers = parse_columns(self.options)
+        return source_schema(mode, include_headers=include_headers)
+
+    def reader(self, schema: StructType) -> KafkaSegmentReader:
+        """Reads these columns, and no others."""
+        options = parse_options(self.options)
+        ensure_columns(options.mode, schema)
+        return KafkaSegmentReader(options, to_arrow_schema(schema, timezone="UTC"))
+
+    def streamReader(self, schema: StructType) -> KafkaSegmentStreamReader:  # noqa: N802  # Spark's name
+        """Reads these columns, and no others, of what is there and what comes."""
+        from kidxlib.spark.stream import KafkaSegmentStreamReader
+
+        options = parse_stream_options(self.options)
+        ensure_columns(options.source.mode, schema)
+        return KafkaSegmentStreamReader(options, to_arrow_schema(schema, timezone="UTC"))
+
+
+@dataclass(frozen=True)
+class TaskReads(InputPartition):
+    """What one task reads."""
+
+    reads: tuple[SegmentRead, ...]
+
+
+class KafkaSegmentReader(DataSourceReader):
+    """Plans where the driver is, and reads in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        """
+        Args:
+            schema: what Spark expects.
+        """
+        self._options, self._schema = options, schema
+        self._pushed = Pushed()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  # Spark's name
+        """The filters that Spark has to apply itself; see `push_filters`."""
+        self._pushed, others = push_filters(filters, self._options.mode)
+        return others
+
+    def partitions(self) -> list[InputPartition]:
+        """What is read by which task.
+
+        Raises:
+            KidxError, OSError: as `plan_source`.
+        """
+        from kidxlib.spark.planning import plan_source
+        from kidxlib.spark.rows import tasks_of
+
+        plan = plan_source(self._options, self._pushed)
+        show_log(_log)
+        _log.info("%s", plan)
+        # Spark takes no task at all for one that is to read everything.
+        return [TaskReads(reads) for reads in tasks_of(plan.reads) or [()]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task.
+
+        Raises:
+            KidxError, OSError: as `task_rows`, and `DamagedLogError` unless `failOnDataLoss` is false.
+        """
+        from kidxlib.spark.damage import damage_taker
+        from kidxlib.spark.rows import task_rows
+
+        assert isinstance(partition, TaskReads)
+        fails = self._options.fails_on_loss
+        on_damage = damage_taker(fails=fails)
+        yield from task_rows(partition.reads, self._options.mode, self._schema, on_damage, goes_on=not fails)

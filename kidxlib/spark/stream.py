@@ -1,0 +1,110 @@
+"""The source `kafka_segment` as a stream: micro-batches of a log dir that grows, or of one that lies still.
+
+Spark keeps one object of `KafkaSegmentStreamReader` in a process of its own as long as a query runs, and asks it what
+the next micro-batch is, and what is read for it. Tasks have others, which only read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kidxlib.spark.options import Limits, StreamOptions
+from kidxlib.spark.source import KafkaSegmentReader, TaskReads, show_log
+from kidxlib.spark.stream_offsets import StreamOffsets
+
+if TYPE_CHECKING:
+    from kidxlib.spark.stream_planning import StreamPlanner
+
+_log: Final = logging.getLogger(__name__)
+#: No offset of a micro-batch is like it. What options mean by a start is worked out once, and kept with the end of the
+#: first micro-batch: there it stays the same when that is read again.
+_BEGINNING: Final[dict[str, Any]] = {}
+
+
+class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are those of Spark's Kafka source (`KafkaSourceOffset`), with what `StreamOffsets` adds."""
+
+    def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
+        """
+        Args:
+            schema: what Spark expects.
+        """
+        self._options, self._schema = options, schema
+
+    @cached_property
+    def _planner(self) -> StreamPlanner:
+        from kidxlib.spark.stream_planning import StreamPlanner
+
+        show_log(logging.getLogger("kidxlib.spark"))
+        return StreamPlanner(self._options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """The beginning of a stream."""
+        return _BEGINNING
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What options allow a micro-batch to hold."""
+        limits = self._options.limits
+        if limits.log_bytes is not None:
+            return ReadMaxBytes(limits.log_bytes)
+        return ReadAllAvailable() if limits.offsets is None else ReadMaxRows(limits.offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends where partitions end now.
+
+        Raises:
+            KidxError, OSError: as `StreamPlanner.stop_at_what_is_there`.
+        """
+        self._planner.stop_at_what_is_there()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends; the start, if there is nothing to read.
+
+        Raises:
+            KidxError, OSError: as `StreamPlanner.next_end`.
+        """
+        limits = Limits(
+            offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            log_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
+        )
+        return self._planner.next_end(_parsed(start), limits).as_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where partitions ended when they were looked at last."""
+        latest = self._planner.latest
+        return None if latest is None else StreamOffsets(latest).as_json()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """What is read by which task.
+
+        Raises:
+            KidxError, OSError: as `StreamPlanner.plan`.
+        """
+        from kidxlib.spark.rows import tasks_of
+
+        plan = self._planner.plan(_parsed(start), StreamOffsets.parse(end))
+        if plan is None:
+            return []
+        _log.info("%s", plan)
+        return [TaskReads(reads) for reads in tasks_of(plan.reads)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task; see `KafkaSegmentReader.read`."""
+        return KafkaSegmentReader(self._options.source, self._schema).read(partition)
+
+
+def _parsed(start: Mapping[str, Any]) -> StreamOffsets | None:
+    return None if start == _BEGINNING else StreamOffsets.parse(start)

@@ -1,0 +1,82 @@
+"""A stream of the source, asked as Spark asks it, without Spark's Java: with a checkpoint, and a sink that takes a
+micro-batch once.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from kidxlib.spark.source import KafkaSegmentSource
+from kidxlib.spark.stream import KafkaSegmentStreamReader
+
+Places = list[tuple[str, int]]
+
+
+class Stream:
+    """One query, from its beginning or from a checkpoint.
+
+    Attributes:
+        offsets: what the checkpoint has of micro-batches that were planned, in JSON.
+        sunk: what each micro-batch held that was written, by its number.
+    """
+
+    def __init__(self, path: Path | str, **options: str) -> None:
+        self.offsets: list[str] = []
+        self.sunk: list[Places] = []
+        self._path = path
+        self.start_again(**options)
+
+    def start_again(self, **options: str) -> None:
+        """What a process that ended knew is gone, and the checkpoint is there."""
+        given: Any = CaseInsensitiveDict({"path": str(self._path), **options})
+        source = KafkaSegmentSource(given)
+        self.reader: KafkaSegmentStreamReader = source.streamReader(source.schema())
+        self._schema_names = source.schema().names
+        if len(self.sunk) < len(self.offsets):
+            self.write()
+
+    def plan(self, *, all_available: bool = False) -> bool:
+        """Plan the next micro-batch, and record it; False where there is none."""
+        limit = ReadAllAvailable() if all_available else self.reader.getDefaultReadLimit()
+        start = self._start(len(self.offsets))
+        end = json.dumps(self.reader.latestOffset(json.loads(start), limit))
+        if self.offsets and end == start:
+            return False
+        self.offsets.append(end)
+        return True
+
+    def write(self) -> None:
+        """Read the last micro-batch that was planned, and write it."""
+        number = len(self.offsets) - 1
+        start, end = json.loads(self._start(number)), json.loads(self.offsets[number])
+        found: Places = []
+        for partition in self.reader.partitions(start, end):
+            for rows in self.reader.read(partition):
+                rows.validate(full=True)
+                columns = (rows[name].to_pylist() for name in ("topic", "partition", self._place))
+                found += [(f"{topic}-{number}", offset) for topic, number, offset in zip(*columns, strict=True)]
+        self.sunk.append(found)
+
+    def run(self) -> list[Places]:
+        """All micro-batches that there are now: what each of them holds."""
+        before = len(self.sunk)
+        while self.plan():
+            self.write()
+        return self.sunk[before:]
+
+    @property
+    def rows(self) -> Places:
+        """All that was written."""
+        return [place for batch in self.sunk for place in batch]
+
+    @property
+    def _place(self) -> str:
+        return "offset" if "offset" in self._schema_names else "last_offset"
+
+    def _start(self, number: int) -> str:
+        return self.offsets[number - 1] if number else json.dumps(self.reader.initialOffset())
