@@ -103,7 +103,7 @@ def seconds_of_build(run: JobRun, log: EventLog | None) -> dict[str, float]:
         nothing = dict.fromkeys(("start_up", "scan_stage", "scan", "fold", "commits"), 0.0)
         return {**nothing, "driver": run.seconds, "all": run.seconds}
     of_units = [query for query in log.queries if query.description.startswith(_WORK)]
-    folds = [query for query in of_units if query.description.endswith(_FINISHES)]
+    folds = [query for query in of_units if _FINISHES in query.description]
     scans = [query for query in of_units if query not in folds]
     scan, fold = covered(query.span for query in scans), covered(query.span for query in folds)
     queried, start_up = covered(query.span for query in log.queries), log.queries[0].span.start - run.began_at

@@ -19,7 +19,7 @@ from kidxlib.build.plan import Plan
 from kidxlib.build.segments import build
 from kidxlib.build.source import source_at
 from kidxlib.build.tasks import BuildTask
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.opened_file import map_log, open_log
@@ -72,7 +72,7 @@ def plan_build(place: Path) -> Plan:
     """List `kafka-logs` in a directory, to be built into `index` beside it."""
     target = Target(index_dir=place / "index", by_source=False)
     source = source_at(str(place / "kafka-logs"), "bench")
-    return find_segments([source], re.compile(".*"), target, lambda _: RecoverOptions())
+    return find_segments([source], re.compile(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,13 @@ class _TimedPublisher(Publisher):
     staging_seconds = 0.0
     commit_seconds = 0.0
 
-    def stage(self, directory: Directory, name: str, content: bytes, owner: Owner | None = None) -> Published:
+    def begin_staging(
+        self, directory: Directory, name: str, content: bytes, owner: Owner | None = None
+    ) -> Callable[[], Published]:
         start = time.perf_counter()
-        published = super().stage(directory, name, content, owner)
+        outcome = super().begin_staging(directory, name, content, owner)
         _TimedPublisher.staging_seconds += time.perf_counter() - start
-        return published
+        return outcome
 
     def commit(self) -> None:
         start = time.perf_counter()

@@ -32,11 +32,14 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts as formats
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.tables.layout import FILE_BYTES, ROW_BYTES
 from kidxlib.terminal.console import note
 from tests.support.spark.jobs import use_pips_spark
 
 _KIDX: Final = Path(sys.executable).with_name("kidx")
 _GIB: Final = 2**30
+_FIRST: Final = "bench-0"
 
 
 @click.command()
@@ -106,22 +109,35 @@ def _targets(
 
 def _make(place: Path, partitions: int) -> None:
     """A log dir, an index directory and a catalog, as if the job had built all of it."""
-    log_dir, index_dir = place / "kafka-logs", place / "index"
-    first = log_dir / "bench-0"
-    write_partition(first, SEGMENT_BYTES, SEGMENTS_A_PARTITION)
+    make_first(place)
+    add_copies(place, range(1, partitions))
+
+
+def make_first(place: Path) -> None:
+    """A partition of `SEGMENTS_A_PARTITION` segments, built."""
+    write_partition(place / "kafka-logs" / _FIRST, SEGMENT_BYTES, SEGMENTS_A_PARTITION)
     run_job("build_index", *places(place))
-    note(f"linking {partitions * SEGMENTS_A_PARTITION:,} segments and their indexes below {place} …")
-    indexes = [path.name for path in (index_dir / first.name).iterdir()]
+
+
+def add_copies(place: Path, numbers: range) -> None:
+    """Partitions as the first, with its indexes and its rows. Each has hard links to a log of its own."""
+    log_dir, index_dir = place / "kafka-logs", place / "index"
+    note(f"linking {len(numbers) * SEGMENTS_A_PARTITION:,} segments and their indexes below {place} …")
+    indexes = [
+        segment_file(offset, suffix)
+        for offset in range(SEGMENTS_A_PARTITION)
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    ]
     versions = []
-    for number in range(1, partitions):
+    for number in numbers:
         directory, index_directory = log_dir / f"bench-{number}", index_dir / f"bench-{number}"
         directory.mkdir()
         index_directory.mkdir()
         content = content_file(directory)
-        shutil.copyfile(content_file(first), content)
+        shutil.copyfile(content_file(log_dir / _FIRST), content)
         link_segments(directory, range(SEGMENTS_A_PARTITION))
         for name in indexes:
-            os.link(index_dir / first.name / name, index_directory / name)
+            os.link(index_dir / _FIRST / name, index_directory / name)
         status = content.stat()
         versions.append((number, status.st_mtime_ns, status.st_ino))
     note("multiplying the rows of the catalog …")
@@ -130,9 +146,10 @@ def _make(place: Path, partitions: int) -> None:
         copies = F.broadcast(spark.createDataFrame(versions, "copy int, mtime_ns long, inode long"))
         for table, of_copy in ((SEGMENTS, ("partition", "base_offset")), (PARTITIONS, ("partition",))):
             path_of_table = f"{place}/catalog/{table.name}"
-            rows = (
-                spark.read.format("delta").load(path_of_table).crossJoin(copies).withColumn("partition", F.col("copy"))
-            )
+            rows = spark.read.format("delta").load(path_of_table).where("partition = 0")
+            if table is SEGMENTS:
+                rows = rows.where(F.col("base_offset") < SEGMENTS_A_PARTITION)
+            rows = rows.crossJoin(copies).withColumn("partition", F.col("copy"))
             for path in ("log_path", "index_directory", "directory"):
                 if path in rows.columns:
                     moved = F.concat(F.lit("/bench-"), F.col("copy"))
@@ -140,7 +157,8 @@ def _make(place: Path, partitions: int) -> None:
             if table is SEGMENTS:
                 rows = rows.withColumns({"log_mtime_ns": F.col("mtime_ns"), "log_inode": F.col("inode")})
                 rows = rows.withColumn("log_mtime", F.timestamp_micros(F.expr("log_mtime_ns div 1000")))
-            rows = rows.select(*table.column_names).repartitionByRange(8, *of_copy).sortWithinPartitions(*of_copy)
+            files = -(-ROW_BYTES * len(numbers) * SEGMENTS_A_PARTITION // FILE_BYTES) if table is SEGMENTS else 1
+            rows = rows.select(*table.column_names).repartitionByRange(files, *of_copy).sortWithinPartitions(*of_copy)
             rows.write.format("delta").mode("append").save(path_of_table)
 
 

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from kidxlib.errors import KidxError
 from tests.support.spark.jobs import clean_environment
@@ -34,7 +35,7 @@ class JobRun:
         worker_bytes: the most that any other Python process had, mapped files aside, looked at ten times a second.
         all_bytes: the most that all of its processes had together, looked at as often: of each its share of memory,
             with what it maps (`Pss`).
-        out: what it printed.
+        out, err: what it printed.
     """
 
     began_at: float
@@ -44,12 +45,20 @@ class JobRun:
     worker_bytes: int
     all_bytes: int
     out: str
+    err: str
 
     @property
     def json(self) -> dict[str, Any]:
         """What it printed with `--json`."""
         printed: dict[str, Any] = json.loads(self.out)
         return printed
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Seconds of each phase, as it said with `-v`."""
+        [took] = [line for line in self.err.splitlines() if "took: " in line]
+        of_phases = (each.removesuffix(" s").rpartition(" ") for each in took.partition("took: ")[2].split(", "))
+        return {name: float(seconds) for name, _, seconds in of_phases}
 
     @property
     def memory(self) -> dict[str, int]:
@@ -70,16 +79,18 @@ def remove_results(directory: Path) -> None:
     os.sync()
 
 
-def run_job(job: str, *arguments: str | Path, events: Path | None = None) -> JobRun:
+def run_job(job: str, *arguments: str | Path, events: Path | None = None, of_spark: Sequence[str] = ()) -> JobRun:
     """Run a job to its end.
 
     Args:
         events: a directory for Spark's event log of this run alone.
+        of_spark: further options of spark-submit.
 
     Raises:
         KidxError: it ended with another exit code than 0.
     """
-    return run_command([str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *event_log_options(events)])
+    of_submit = (*event_log_options(events), *of_spark)
+    return run_command([str(PROJECT / "spark-submit.sh"), job, *map(str, arguments), "--", *of_submit])
 
 
 def run_kidx(*arguments: str | Path) -> JobRun:
@@ -98,21 +109,20 @@ def run_command(command: Sequence[str]) -> JobRun:
         KidxError: it ended with another exit code than 0.
     """
     began_at, start = time.time(), time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=clean_environment()
-    )
     peaks: dict[str, int] = defaultdict(int)
-    while process.poll() is None:
-        shares = 0
-        for name, size in _memory_of_session(process.pid):
-            peaks[name] = max(peaks[name], size)
-            shares += size if name == _SHARE else 0
-        peaks["all"] = max(peaks["all"], shares)
-        time.sleep(_POLL_SECONDS)
-    seconds = time.perf_counter() - start
-    assert process.stdout is not None
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:  # as long as they may be
+        process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True, env=clean_environment())
+        while process.poll() is None:
+            shares = 0
+            for name, size in _memory_of_session(process.pid):
+                peaks[name] = max(peaks[name], size)
+                shares += size if name == _SHARE else 0
+            peaks["all"] = max(peaks["all"], shares)
+            time.sleep(_POLL_SECONDS)
+        seconds = time.perf_counter() - start
+        printed, said = (_whole(each) for each in (out, err))
     if process.returncode != 0:
-        raise KidxError(f"{' '.join(command)}: ended with exit code {process.returncode}, expected 0")
+        raise KidxError(f"{' '.join(command)}: ended with exit code {process.returncode}, expected 0: {said.strip()}")
     return JobRun(
         began_at=began_at,
         seconds=seconds,
@@ -120,8 +130,14 @@ def run_command(command: Sequence[str]) -> JobRun:
         python_bytes=peaks["python"],
         worker_bytes=peaks["worker"],
         all_bytes=peaks["all"],
-        out=process.stdout.read(),
+        out=printed,
+        err=said,
     )
+
+
+def _whole(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def event_log_options(events: Path | None) -> list[str]:

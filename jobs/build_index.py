@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jobs.common.backend import open_spark
+from jobs.common.backend import open_spark, spark_maintenance
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.build.run import run_build
@@ -38,7 +38,7 @@ def build_index(dry_run: bool, as_json: bool, **options: Any) -> RunResult:
         must_exist=request.repair,
         upgrade=not dry_run,
     )
-    return run_build(request, open_backend, dry_run=dry_run, as_json=as_json)
+    return run_build(request, open_backend, spark_maintenance, dry_run=dry_run, as_json=as_json)
 
 
 if __name__ == "__main__":

@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import click
 
 from jobs.common.backend import open_spark, open_spark_once
+from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
 from kidxlib.operations.audit.from_options import AuditOptions, audit_request
 from kidxlib.operations.audit.options import audit_options
 from kidxlib.operations.audit.run import run_audit
+from kidxlib.operations.audit.tiered.options import asks_for_tiered
 from kidxlib.run import options as shared_options
+from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run
+from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.command import run
+from kidxlib.terminal.extras import needing_packages
 
 
 @click.command(context_settings={"max_content_width": 110})
 @audit_options
 @shared_options.database
-@reports_run
-def verify_index(as_json: bool, **options: Any) -> RunResult:
+@reports_run_of(reported_as)
+@click.pass_context
+def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> RunResult:
     """Check each log, and each index file against what Kafka's recovery would write; say what a wrong one leads to, and
     what a broker would do at its next start. Nothing is written beside the source.
 
+    With --copy URL, no log is read: each segment's object in the store is asked for its checksum, and that is compared
+    with the catalog's. Nothing is written.
+
+    With --tiered PLACE and --tiered-metadata PLACE, remote segments are audited: their metadata, their objects and,
+    by --level, the bytes of these. Nothing is written, and nothing deleted.
+
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
     broker would lose more than a torn end at its next start, or a segment is not ready for tiering
-    (--require-tiering); 1 failed.
+    (--require-tiering); with --copy, an object differs, has another size, is missing or refused; with --tiered, a
+    finding is as bad as --fail-on says; 1 failed.
     """
+    if asks_for_tiered(context, options):
+        from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
+        from kidxlib.operations.audit.tiered.run import run_tiered
+
+        once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
+        tiered = tiered_request(TieredOptions(**options))
+        return run_tiered(tiered, partial(open_spark_once, "verify_index", once), as_json=as_json)
+    if asks_for_copy(context, options):
+        with needing_packages("--copy"):
+            from kidxlib.operations.audit.copies.request import CopyOptions, copy_request
+            from kidxlib.operations.audit.copies.run import run_copies
+
+        of_copy = copy_request(CopyOptions(**options))
+        open_catalog = partial(open_spark, "verify_index", of_copy.context, upgrade=False, changes=False)
+        return run_copies(of_copy, open_catalog, as_json=as_json)
     request = audit_request(AuditOptions(**options))
     open_backend = open_spark if request.context.has_catalog else open_spark_once
     return run_audit(request, partial(open_backend, "verify_index", request.context), as_json=as_json)

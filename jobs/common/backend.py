@@ -20,7 +20,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local import local_maintenance
 from kidxlib.run.catalog_place import STAGING, no_catalog
 from kidxlib.run.context import Committer, RunContext
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.maintenance import Maintenance
 from kidxlib.tables.memory_tables import MemoryTables

@@ -34,11 +34,13 @@ class PartitionChange:
     Attributes:
         first_present: the base offset of its first segment that exists now.
         changed_from: that of the first one to read, or to finish again; None if all are to be finished again.
+        segments: how many exist now.
     """
 
     topic_id: str | None
     first_present: int
     changed_from: int | None
+    segments: int
 
 
 @dataclass(slots=True)
@@ -158,7 +160,8 @@ def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, P
     for number in np.flatnonzero(which).tolist():
         partition, first_present = plan.partitions[number], int(base_offsets[bounds[number]])
         since = None if whole[number] else changed_from[number]
-        found[partition.key] = PartitionChange(partition.topic_id, first_present, since)
+        count = int(bounds[number + 1] - bounds[number])
+        found[partition.key] = PartitionChange(partition.topic_id, first_present, since, count)
     return found
 
 

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kidxlib.build.directories import Target
-from kidxlib.build.listed import ListedSegments
+from kidxlib.build.listed import FoundSegment, ListedSegments
 from kidxlib.build.listing import list_partitions, list_segments
 from kidxlib.build.plan import ListedPartition, Plan
-from kidxlib.build.source import Source
+from kidxlib.build.skipped import Skipped, UnlistableDirectory, warnings_of_unlistable
+from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.catalog.matching import Flags
 from kidxlib.errors import CheckpointError, UsageError, describe_error
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.format.not_segments import NotASegment
+from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.store.at_once import in_order
+from kidxlib.storage.store.s3 import ObjectPath
 
 
 def find_segments(
     sources: Iterable[Source],
     topics: re.Pattern[str],
     target: Target,
-    options_for: Callable[[str], RecoverOptions],
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
     at_most: int | None = None,
+    say_listed: Callable[[int], None] = lambda segments: None,
 ) -> Plan:
     """List the sources and plan their segments.
 
     Args:
         topics: matches the full names of the topics wanted.
-        options_for: what a topic's indexes are built with, or should be like, by its name.
+        options_for: what a partition's indexes are built with, or should be like.
         at_most: of so many segments; where there are more, the plan has partitions alone and is not `is_listed`. None
             for any number.
+        say_listed: called with the number of segments that are listed so far.
 
     Raises:
         UsageError: there is nothing to index in any source.
     """
     plan = find_partitions(sources, topics, target, options_for)
-    if not add_segments(plan, at_most):
+    if not add_segments(plan, at_most, say_listed):
         return find_partitions(sources, topics, target, options_for)
     judge_listing(plan, sources, topics, plan.have_segments())
     return plan
@@ -48,7 +54,7 @@ def find_partitions(
     sources: Iterable[Source],
     topics: re.Pattern[str],
     target: Target,
-    options_for: Callable[[str], RecoverOptions],
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
 ) -> Plan:
     """List the sources, but not what is in their partitions: a plan that is not `is_listed`. Arguments are those of
     `find_segments`.
@@ -65,35 +71,64 @@ def find_partitions(
         if wanted != partitions:
             plan.narrowed.add(source.name)
         for directory in wanted:
-            options = options_for(directory.topic_partition.topic)
-            plan.partitions.append(ListedPartition(directory, None, target.directory(directory), options))
+            choice = options_for(directory)
+            plan.partitions.append(ListedPartition(directory, None, target.directory(directory), choice))
     plan.partitions.sort(key=lambda partition: partition.key)
     return plan
 
 
-def add_segments(plan: Plan, at_most: int | None = None) -> bool:
-    """List the partitions of a plan.
+def add_segments(
+    plan: Plan, at_most: int | None = None, say_listed: Callable[[int], None] = lambda segments: None
+) -> bool:
+    """List the partitions of a plan, those in object stores several at a time. One whose directory cannot be listed is
+    noted, and the others are listed.
 
     Args:
-        at_most: as in `find_segments`.
+        at_most, say_listed: as in `find_segments`.
 
     Returns:
         Whether all were listed. Else the plan is of no use any more.
     """
     listed, count = ListedSegments(), 0
-    for number, partition in enumerate(plan.partitions):
-        plan.partitions[number] = replace(partition, topic_id=_topic_id(partition, plan.warnings))
-        found = list_segments(partition.directory, plan.skipped)
-        if found is None:
-            plan.unlistable.add(partition.key)
+    partitions = list(plan.partitions)
+    is_in_store = any(isinstance(partition.directory.path, ObjectPath) for partition in partitions)
+    found = in_order(_listing_of, partitions) if is_in_store else map(_listing_of, partitions)
+    for number, (partition, listing) in enumerate(zip(partitions, found, strict=True)):
+        if isinstance(listing, OSError):
+            plan.unlistable[partition.key] = UnlistableDirectory.of(partition.directory.path, listing)
+            plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY] += 1
             continue
-        listed.add(number, found)
-        count += len(found)
+        plan.partitions[number] = replace(partition, topic_id=listing.topic_id)
+        plan.skipped.merge(listing.skipped)
+        plan.warnings += listing.warnings
+        listed.add(number, listing.segments)
+        count += len(listing.segments)
+        say_listed(count)
         if at_most is not None and count > at_most:
             return False
     plan.segments = listed.table(range(len(plan.partitions)))
     plan.is_listed = True
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What is in a partition's directory."""
+
+    segments: list[FoundSegment]
+    skipped: Skipped
+    topic_id: str | None
+    warnings: list[str]
+
+
+def _listing_of(partition: ListedPartition) -> _Listing | OSError:
+    """The error where it cannot be listed."""
+    skipped, warnings = Skipped(), list[str]()
+    try:
+        segments = list_segments(partition.directory, skipped)
+    except OSError as error:
+        return error
+    return _Listing(segments, skipped, _topic_id(partition, warnings), warnings)
 
 
 def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str], have_segments: Flags) -> None:
@@ -114,7 +149,10 @@ def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str]
                 plan.empty[source.name] = source.path
     if not filled and not plan.unlistable:
         raise UsageError(_nothing_found(sources, topics, plan))
-    plan.warnings[:0] = [f"{path}: skipped: {reason}" for path, reason in plan.skipped.unexpected]
+    plan.warnings[:0] = [
+        *warnings_of_unlistable(plan.unlistable.values()),
+        *(f"{path}: skipped: {reason}" for path, reason in plan.skipped.unexpected),
+    ]
 
 
 def _topic_id(partition: ListedPartition, warnings: list[str]) -> str | None:

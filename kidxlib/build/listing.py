@@ -7,13 +7,13 @@ it too.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment
+from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.errors import UsageError
 from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment
@@ -21,35 +21,10 @@ from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, parse_segment_file
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, is_directory, location
-from kidxlib.storage.s3 import ObjectPath
-
-#: What an operator did not expect to find in a log dir; each gets a line of its own.
-_UNEXPECTED: Final = (
-    NotASegment.WRONG_SEGMENT_NAME,
-    NotASegment.NO_PARTITION_NUMBER,
-    NotASegment.UNLISTABLE_DIRECTORY,
-)
+from kidxlib.storage.store.s3 import ObjectPath
 
 #: The last moment that 64 bits of nanoseconds hold, in the year 2262. A file may have a later time.
 _LATEST_NS: Final = 2**63 - 1
-
-
-@dataclass(slots=True)
-class Skipped:
-    """What a listing skipped: how many of each kind, and the paths of unexpected entries."""
-
-    counts: Counter[NotASegment] = field(default_factory=Counter)
-    unexpected: list[tuple[str, NotASegment]] = field(default_factory=list)
-
-    def add(self, path: str, reason: NotASegment) -> None:
-        self.counts[reason] += 1
-        if reason in _UNEXPECTED:
-            self.unexpected.append((path, reason))
-
-    def merge(self, other: Skipped) -> None:
-        """Add what another part of the listing skipped."""
-        self.counts.update(other.counts)
-        self.unexpected.extend(other.unexpected)
 
 
 def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory]:
@@ -83,23 +58,19 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     return sorted(partitions, key=lambda directory: directory.topic_partition)
 
 
-def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[FoundSegment] | None:
+def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[FoundSegment]:
     """The segments of one partition, in any order. What is no segment is added to `skipped`.
 
     A log that cannot be looked at is still listed: reading it will say why.
 
-    Returns:
-        None if the directory itself cannot be listed.
+    Raises:
+        OSError: the directory cannot be listed, or not to its end; nothing was added to `skipped`.
     """
     passed_over = Skipped()
-    try:
-        if isinstance(directory.path, Path):
-            found = _files_of_segments(directory.path, passed_over)
-        else:
-            found = _objects_of_segments(directory.path, passed_over)
-    except OSError:
-        skipped.add(str(directory.path), NotASegment.UNLISTABLE_DIRECTORY)
-        return None
+    if isinstance(directory.path, Path):
+        found = _files_of_segments(directory.path, passed_over)
+    else:
+        found = _objects_of_segments(directory.path, passed_over)
     skipped.merge(passed_over)
     return found
 
@@ -114,7 +85,9 @@ def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
                 continue
             try:
                 status = entry.stat()
-            except OSError:
+            except OSError as error:
+                if isinstance(error, PermissionError) and not entry.is_symlink():
+                    raise  # the directory may be listed, and nothing in it looked at
                 found.append((base_offset, NOT_SEEN, 0, NO_INODE))
             else:
                 found.append((base_offset, status.st_size, min(status.st_mtime_ns, _LATEST_NS), status.st_ino))
@@ -156,7 +129,22 @@ class _Entry:
 def _entries(directory: Location) -> Iterator[_Entry]:
     if isinstance(directory, Path):
         with os.scandir(directory) as entries:
-            yield from (_Entry(entry.name, entry.path, is_directory(entry)) for entry in entries)
+            yield from (_Entry(entry.name, entry.path, _is_to_be_listed(entry)) for entry in entries)
     else:
         for path in directory.iterdir():
             yield _Entry(path.name, str(path), path.listed is None)
+
+
+def _is_to_be_listed(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a directory, or has a partition's name and cannot be looked at, as on a disk that is not
+    mounted: to list it says why.
+    """
+    if is_directory(entry):
+        return True
+    if parse_partition_directory(entry.name) is None:
+        return False
+    try:
+        entry.stat()
+    except OSError:
+        return True
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from kidxlib.build.listed import (
     runs_of_partitions,
     sum_of_bytes,
 )
-from kidxlib.build.listing import Skipped
+from kidxlib.build.skipped import Skipped, UnlistableDirectory
 from kidxlib.build.source import PartitionDirectory, SegmentFile
 from kidxlib.build.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.catalog.arrow_arrays import numbers_array, words_array
@@ -31,7 +31,7 @@ from kidxlib.catalog.segments import SEGMENTS, IntervalSource
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location
@@ -45,6 +45,8 @@ class AuxiliaryFiles:
     epochs: bool = False
 
 
+#: The words of the column `interval_source`.
+INTERVAL_SOURCES: Final = [source.value for source in IntervalSource]
 #: What a repair may write besides indexes: all that is broken.
 REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 
@@ -56,20 +58,30 @@ class ListedPartition:
     Attributes:
         topic_id: None where there is no `partition.metadata`.
         index_directory: where its index files go.
-        options: what they are built with, or should be like.
+        choice: what they may be built with, or should be like, which goes by the topic's id.
         only: names of the files that may be written; None for all.
     """
 
     directory: PartitionDirectory
     topic_id: str | None
     index_directory: Directory
-    options: RecoverOptions
+    choice: OptionsOfTopic
     only: frozenset[str] | None = None
 
     @property
     def key(self) -> PartitionKey:
         topic_partition = self.directory.topic_partition
         return self.directory.source.name, topic_partition.topic, topic_partition.partition
+
+    @property
+    def options(self) -> RecoverOptions:
+        """What its index files are built with, or should be like."""
+        return self.choice.of_id(self.topic_id)
+
+    @property
+    def interval_source(self) -> IntervalSource:
+        """Who says what its index files are built with, or should be like."""
+        return IntervalSource.METADATA if self.choice.known_of(self.topic_id) else IntervalSource.SETTINGS
 
     @property
     def in_place(self) -> bool:
@@ -145,7 +157,7 @@ class Plan:
     partitions: list[ListedPartition] = field(default_factory=list)  # in the order of their keys
     log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
     narrowed: set[str] = field(default_factory=set)  # names of the sources of which topics were left out
-    unlistable: set[PartitionKey] = field(default_factory=set)
+    unlistable: dict[PartitionKey, UnlistableDirectory] = field(default_factory=dict)  # in the order of their keys
     empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
     skipped: Skipped = field(default_factory=Skipped)
     warnings: list[str] = field(default_factory=list)
@@ -162,6 +174,26 @@ class Plan:
         """
         for number, of_partition in runs_of_partitions(self.segments if rows is None else rows):
             yield self.partitions[number], of_partition
+
+    def part(self, kept: Sequence[int], first: Sequence[int] | None = None) -> Plan:
+        """A plan of some partitions.
+
+        Args:
+            kept: their numbers, in order.
+            first: of each of these the base offset from which on segments are read; None for all segments.
+        """
+        segments = of_partitions(self.segments, kept)
+        if first is not None:
+            from_offsets = np.array(first, np.int64)[partitions_of(segments)]
+            segments = segments.filter(pa.array(segments["base_offset"].to_numpy() >= from_offsets))
+        return Plan(
+            is_listed=self.is_listed,
+            segments=segments,
+            partitions=[self.partitions[number] for number in kept],
+            unlistable=self.unlistable,
+            empty=self.empty,
+            skipped=self.skipped,
+        )
 
     def scan_tasks(self) -> list[ScanTask]:
         """The tasks to read all of it."""
@@ -182,10 +214,11 @@ class Plan:
     def to_read(self) -> pa.Table:
         """All segments as rows of `TO_READ`, with the intervals that were asked for."""
         intervals = np.array([partition.options.interval_bytes for partition in self.partitions], np.int64)
-        rows = self.segments.num_rows
+        sources = np.array([INTERVAL_SOURCES.index(each.interval_source) for each in self.partitions], np.int32)
+        rows, partitions = self.segments.num_rows, partitions_of(self.segments)
         columns = [
-            numbers_array(pa.int64(), intervals[partitions_of(self.segments)], np.ones(rows, np.bool_)),
-            words_array([IntervalSource.SETTINGS.value], np.zeros(rows, np.int32)),
+            numbers_array(pa.int64(), intervals[partitions], np.ones(rows, np.bool_)),
+            words_array(INTERVAL_SOURCES, sources[partitions]),
             pa.array(np.zeros(rows, np.bool_)),
         ]
         return pa.table([*self.segments.columns, *columns], schema=TO_READ)
@@ -226,16 +259,9 @@ def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
     Args:
         broken: their names, by partition.
     """
-    kept = [number for number, partition in enumerate(plan.partitions) if partition.key in broken]
-    partitions = [plan.partitions[number] for number in kept]
-    return Plan(
-        is_listed=plan.is_listed,
-        segments=of_partitions(plan.segments, kept),
-        partitions=[replace(partition, only=broken[partition.key]) for partition in partitions],
-        unlistable=plan.unlistable,
-        empty=plan.empty,
-        skipped=plan.skipped,
-    )
+    part = plan.part([number for number, partition in enumerate(plan.partitions) if partition.key in broken])
+    part.partitions = [replace(partition, only=broken[partition.key]) for partition in part.partitions]
+    return part
 
 
 def log_dirs_to_lock(plan: Plan) -> list[Path]:

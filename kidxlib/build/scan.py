@@ -12,7 +12,7 @@ from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.log_bytes import LogBytes
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 
 
 def recover_task(log: LogBytes, task: ScanTask) -> RecoveredSegment:

@@ -5,8 +5,10 @@ A row is returned after its index files are durable, so a row in the catalog alw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Final
 
 from kidxlib.build.finish.held_index import held_name
@@ -18,11 +20,16 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.index.file import IndexFile
 from kidxlib.recovery.log_facts.record_facts import with_all_facts
-from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.directory import read_file
+from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
+from kidxlib.storage.store.at_once import in_order
+from kidxlib.storage.store.s3 import is_object
 
 #: Files published together, and rows held back until they are: one flush for all of them.
 GROUP_FILES: Final = 300
@@ -30,7 +37,8 @@ GROUP_BYTES: Final = 32 * 1024 * 1024
 
 
 def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
-    """Index segments one after the other and publish `<base offset>.index` and `.timeindex` in their index directories.
+    """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Those on a disk are
+    read one after the other, small ones in an object store several at a time.
 
     In place, the `.index` of a segment with producers waits under another name until `kidxlib.build.finish.partition`
     has its transaction index.
@@ -44,68 +52,112 @@ def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
         PublishError: an index directory cannot be written.
     """
     with Publisher() as publisher:
-        waiting: list[BuiltSegment] = []
-        for task in tasks:
-            waiting.append(_build_one(task, publisher, use_mmap and not task.segment.active))
+        waiting: list[Callable[[], BuiltSegment]] = []
+        for read in _read(tasks, use_mmap):
+            waiting.append(_staged(read, publisher))
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 publisher.commit()
-                yield from waiting
+                yield from (built() for built in waiting)
                 waiting.clear()
         publisher.commit()
-        yield from waiting
+        yield from (built() for built in waiting)
 
 
-def _build_one(task: BuildTask, publisher: Publisher, use_mmap: bool) -> BuiltSegment:
+@dataclass(frozen=True, slots=True)
+class _ReadSegment:
+    """A segment that was read.
+
+    Attributes:
+        version: of the log that was opened; the listed one where none was.
+        owner: whose new files beside the log are to be.
+    """
+
+    task: BuildTask
+    version: FileVersion | None
+    reads: Reads | None
+    end: ScanEnd
+    recovered: RecoveredSegment | None
+    owner: Owner | None = None
+
+
+def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegment]:
+    read = partial(_read_one, use_mmap=use_mmap)
+    for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
+        if is_in_store:
+            yield from in_order(read, some, _held_bytes, OBJECT_BYTES_MAX)
+        else:
+            yield from map(read, some)
+
+
+def _held_bytes(task: BuildTask) -> int:
+    return min(task.log_bytes, OBJECT_BYTES_MAX)
+
+
+def _read_one(task: BuildTask, use_mmap: bool) -> _ReadSegment:
     version, reads = task.segment.version, None
     try:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
-            log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            log = opened.log(use_mmap=use_mmap and not task.segment.active, access=Access.SEQUENTIAL)
             recovered = recover_task(log, task)
             if task.all_facts:
                 recovered = replace(recovered, facts=with_all_facts(log, recovered.facts))
             owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.ensure_unchanged()
     except (LogChangedError, OSError) as error:
-        end = why_not_read(task.segment.path, error)
-        return BuiltSegment(task=task, version=version, end=end, recovered=None, published=Published.NONE, reads=reads)
-    status = recovered.end.status
-    if status is Status.QUARANTINED or (status is Status.TRUNCATED and not task.publish_truncated):
-        outcome = Published.NONE if status is Status.QUARANTINED else Published.KEPT
-        return BuiltSegment(
-            task=task, version=version, end=recovered.end, recovered=recovered, published=outcome, reads=reads
-        )
+        return _ReadSegment(task, version, reads, why_not_read(task.segment.path, error), None)
+    return _ReadSegment(task, version, reads, recovered.end, recovered, owner)
+
+
+def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegment]:
+    """Stage the index files of a segment.
+
+    Returns:
+        What became of it, to be asked once they are committed.
+    """
+    task, recovered = read.task, read.recovered
+    nothing = BuiltSegment(
+        task=task,
+        version=read.version,
+        end=read.end,
+        recovered=recovered,
+        published=Published.NONE,
+        reads=read.reads,
+    )
+    if recovered is None or read.end.status is Status.QUARANTINED:
+        return lambda: nothing
+    if read.end.status is Status.TRUNCATED and not task.publish_truncated:
+        return lambda: replace(nothing, published=Published.KEPT)
 
     # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
-    time_index, time_published = _publish(task, TIME_INDEX_SUFFIX, recovered.time_index, publisher, owner)
+    time_index, time_outcome = _publish(read, TIME_INDEX_SUFFIX, recovered.time_index, publisher)
     hold = task.in_place and len(recovered.producer_events) > 0
-    offset_index, offset_published = _publish(
-        task, OFFSET_INDEX_SUFFIX, recovered.offset_index, publisher, owner, hold=hold
-    )
-    return BuiltSegment(
-        task=task,
-        version=version,
-        end=recovered.end,
-        recovered=recovered,
-        published=Published.WRITTEN if Published.WRITTEN in (time_published, offset_published) else Published.UNCHANGED,
+    offset_index, offset_outcome = _publish(read, OFFSET_INDEX_SUFFIX, recovered.offset_index, publisher, hold=hold)
+    present = replace(
+        nothing,
         offset_index=None if offset_index is None else IndexFile.of(offset_index, formats.OFFSET_INDEX_ENTRY),
         time_index=None if time_index is None else IndexFile.of(time_index, formats.TIME_INDEX_ENTRY),
-        reads=reads,
     )
+
+    def built() -> BuiltSegment:
+        outcomes = (time_outcome(), offset_outcome())
+        return replace(present, published=Published.WRITTEN if Published.WRITTEN in outcomes else Published.UNCHANGED)
+
+    return built
 
 
 def _publish(
-    task: BuildTask, suffix: str, content: bytes, publisher: Publisher, owner: Owner | None, *, hold: bool = False
-) -> tuple[bytes | None, Published]:
+    read: _ReadSegment, suffix: str, content: bytes, publisher: Publisher, *, hold: bool = False
+) -> tuple[bytes | None, Callable[[], Published]]:
     """What stands there afterwards, and what was done.
 
     Args:
         hold: let it wait under another name, unless it stands there already.
     """
-    base_offset = task.segment.base_offset
+    task, base_offset = read.task, read.task.segment.base_offset
     name = segment_file(base_offset, suffix)
     if task.only is not None and name not in task.only:
-        return read_file(task.index_directory, name), Published.UNCHANGED
+        return read_file(task.index_directory, name), lambda: Published.UNCHANGED
     if hold and read_file(task.index_directory, name, len(content) + 1) != content:
         name = held_name(base_offset)
-    return content, publisher.stage(task.index_directory, name, content, owner)
+    return content, publisher.begin_staging(task.index_directory, name, content, read.owner)

@@ -11,7 +11,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TOPIC_LENGTH_MAX, TopicPartition, is_name
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, as_text, given_location
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final, TypedDict
 
 from kidxlib.catalog.columns import column
 from kidxlib.catalog.findings import FileFinding
-from kidxlib.catalog.rows import kinds_of, row
+from kidxlib.catalog.rows import Row, kinds_of, row
 from kidxlib.catalog.segment_key import PartitionOfSource, SegmentKey
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.catalog.transactions import PRODUCER_EVENTS, segments_with_events
@@ -110,6 +110,27 @@ class NotReadyRow(SegmentKey):
 
     missing: Sequence[str] = column("what it lacks")
 
+
+@row
+class CopyRow(SegmentKey):
+    """What an object store says of a segment's copy, where that is not as the catalog has it, or cannot be compared."""
+
+    verdict: str = column("what is said of the copy")
+    object: str = column("URL of the object")
+    detail: str = column("why")
+
+
+@row
+class CopiesRow(Row):
+    """How many copies have a verdict."""
+
+    verdict: str = column("what is said of them")
+    segments: int = column("how many there are")
+    log_bytes: int = column("bytes of their logs, as the catalog has them")
+
+
+#: Of segments whose copies were looked at: problems and what is not comparable one by one, and all of them counted.
+COMPARED: Final = kinds_of(problem=CopyRow.columns(), unknown=CopyRow.columns(), count=CopiesRow.columns())
 
 #: Of segments that were audited: findings on their own files, what their partitions need, what their producers did.
 AUDITED: Final = kinds_of(

@@ -54,8 +54,11 @@ class TableChange:
         """The rows that it leaves as they are, of some that a table has; by now it may have those that are inserted,
         too, as another writer has found the same.
         """
-        changed = [rows.select(table.key) for rows in (self.inserts, self.updates, self.deletes)]
-        return without(table, known, pa.concat_tables(changed))
+        return without(table, known, self.keys(table))
+
+    def keys(self, table: Table) -> pa.Table:
+        """The keys of all rows that it writes or removes."""
+        return pa.concat_tables([rows.select(table.key) for rows in (self.inserts, self.updates, self.deletes)])
 
     def then(self, table: Table, second: Self) -> TableChange:
         """One change that does what this one and another after it do."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kidxlib.catalog.columns import Int32
 from kidxlib.catalog.rows import Row, view_of
-from kidxlib.catalog.segments import IntervalSource, LeaderEpochEntry, SegmentRow
+from kidxlib.catalog.segments import IntervalSource, LeaderEpochEntry, SegmentRow, SmallestTimestamp
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -123,6 +123,25 @@ class SegmentToSearch(Row):
 
 
 @view_of(SegmentRow)
+class SegmentToRead(_IndexedSegment):
+    """What reading leaves out a segment, or a part of one, by, and what spares it a scan."""
+
+    source: str
+    topic: str
+    partition: Int32
+    next_offset: int | None
+    records: int | None
+    transactional_batches: int | None
+    control_batches: int | None
+    magics: Sequence[Int32] | None
+    offsets_increase: bool | None
+    max_timestamp_ms: int | None
+    smallest_timestamp_ms: int | None
+    smallest_timestamps: Sequence[SmallestTimestamp] | None
+    time_index_crc32c: int | None
+
+
+@view_of(SegmentRow)
 class SegmentToPlan(Row):
     """What retention decides by, besides the offsets of its partition."""
 
@@ -138,3 +157,15 @@ class SegmentToPlan(Row):
     log_inode: int | None
     log_path: str
     index_directory: str
+
+
+@view_of(SegmentRow)
+class SegmentToCompare(Row):
+    """What a copy of a segment's log is compared with."""
+
+    topic: str
+    partition: Int32
+    base_offset: int
+    log_bytes: int | None
+    log_crc32c: int | None
+    log_crc64nvme: int | None

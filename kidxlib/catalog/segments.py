@@ -50,6 +50,7 @@ class IntervalSource(StrEnum):
     """Who chose the interval that a segment's indexes have."""
 
     SETTINGS = "settings"
+    METADATA = "metadata"
     COMPACTION = "compaction"
 
 
@@ -78,7 +79,10 @@ class ScannedSegmentRow(SegmentKey):
     control_batches: int | None = column("batches with the control attribute")
     interval_bytes: Int32 = column("index.interval.bytes that the indexes were built with")
     max_index_bytes: Int32 = column("segment.index.bytes that the indexes were built with")
-    interval_source: IntervalSource = column("who chose the interval: settings (or an option), or compaction")
+    interval_source: IntervalSource = column(
+        "who chose the interval: settings (or an option, or Kafka's default), metadata (of the topic's cluster), or "
+        "compaction"
+    )
     crc_checked: bool = column("whether every batch's checksum was verified")
     offset_index_entries: int | None = column("entries in the .index; null where it was not published")
     offset_index_bytes: int | None = column("size of the .index")

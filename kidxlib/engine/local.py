@@ -17,6 +17,7 @@ from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.units import Unit, UnitDone, do_unit, units_of
 from kidxlib.engine.work import Work
 from kidxlib.storage.scratch import writing_in
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.phase import Done, Span
 
 _T = TypeVar("_T")
@@ -33,6 +34,7 @@ class LocalEngine:
     def __init__(self, workers: Workers, directory: Path) -> None:
         self._workers, self._directory = workers, directory
         self._segments = self._log_bytes = 0
+        self._requests = Requests()
         self._span = Span()
         self._seconds = 0.0
         self._shared = itertools.count()
@@ -71,9 +73,13 @@ class LocalEngine:
             self._log_bytes += unit.log_bytes
             self._span |= unit.span
 
+        def take_of_worker(unit: UnitDone) -> None:
+            take(unit)
+            self._requests += unit.requests
+
         if work.is_small:
             return run_in_process(work, directory, self._until_stopped, take)
-        self._workers.run(_do_in_worker, units_of(work, directory), take)
+        self._workers.run(_do_in_worker, units_of(work, directory), take_of_worker)
         return StagedFiles(sorted(files), work.schema)
 
     def sweep(self, older_than_ms: int) -> None:
@@ -82,6 +88,10 @@ class LocalEngine:
     def done(self) -> Done:
         """See `Engine.done`."""
         return Done(self._segments, self._log_bytes, self._seconds + self._span.seconds)
+
+    def requests(self) -> Requests:
+        """See `Engine.requests`."""
+        return self._requests
 
     def _until_stopped(self, work: Iterable[_T]) -> Iterator[_T]:
         return itertools.takewhile(lambda _: not self._workers.is_stopped, work)

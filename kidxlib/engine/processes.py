@@ -15,6 +15,7 @@ from itertools import takewhile
 from multiprocessing.synchronize import Event
 from typing import Final, Self, TypeVar
 
+from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.errors import KidxError
 from kidxlib.terminal import interrupts, signals
 from kidxlib.terminal.console import warn
@@ -128,6 +129,7 @@ def _begin_worker(parent: int, stop: Event) -> None:
     _stop = stop
     for number in signals.SIGNALS:  # a terminal sends them to all, and so does who ends a service
         signal.signal(number, signal.SIG_IGN)
+    import_no_pandas()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # Linux
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.phase import Done
 
 
@@ -51,9 +52,12 @@ class Engine(Protocol):
         """
 
     def sweep(self, older_than_ms: int) -> None:
-        """Remove what killed runs have staged at a URL, where it was last written before then (milliseconds since the
-        epoch). What they left in a directory is the catalog's to sweep.
+        """Remove what killed runs have staged at a URL, by the heartbeats there; what has none, where it was last
+        written before then (milliseconds since the epoch). What they left in a directory is the catalog's to sweep.
         """
 
     def done(self) -> Done:
         """How much was done in all that was run, as units end."""
+
+    def requests(self) -> Requests:
+        """How many requests of object stores workers have made in processes of their own, as units end."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from kidxlib.engine.row_batches import row_batches
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.storage.scratch import writing_in
+from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.terminal.phase import Span
 
 #: Rows that a worker holds before it writes them. Few segments have as many, but one may have millions of events.
@@ -33,12 +34,17 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
-    """What became of a unit: its file, and what it read when."""
+    """What became of a unit: its file, and what it read when.
+
+    Attributes:
+        requests: that it made of object stores.
+    """
 
     path: str
     segments: int
     log_bytes: int
     span: Span
+    requests: Requests
 
 
 def units_of(work: Work[Any], directory: Path) -> list[Unit]:
@@ -64,7 +70,7 @@ def do_unit(unit: Unit, use_mmap: bool, until_stopped: Callable[[Iterable[Any]],
     Raises:
         KidxError: its file cannot be written; or as its work.
     """
-    begin = time.time()
+    begin, made_before = time.time(), requests_made()
     segments = log_bytes = 0
 
     def rows() -> Iterator[dict[str, Any] | pa.RecordBatch]:
@@ -76,7 +82,7 @@ def do_unit(unit: Unit, use_mmap: bool, until_stopped: Callable[[Iterable[Any]],
             log_bytes += done.log_bytes
 
     _write(unit.path, row_batches(rows(), unit.schema), unit.schema)
-    return UnitDone(unit.path, segments, log_bytes, Span(begin, time.time()))
+    return UnitDone(unit.path, segments, log_bytes, Span(begin, time.time()), requests_made() - made_before)
 
 
 def _write(path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:

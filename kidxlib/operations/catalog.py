@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +31,14 @@ from kidxlib.operations.known_damage import KnownDamage
 from kidxlib.operations.last_findings import audited_sources, last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
+from kidxlib.run.heartbeat import sweep_folders
+from kidxlib.tables.grouped import Ends
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import Tables
+from kidxlib.times import NS_PER_MS
+
+#: Segments that are marked at a time; their whole rows are held, 1 kB each.
+_MARKED_AT_ONCE: Final = 200_000
 
 
 class TablesCatalog:
@@ -76,9 +81,9 @@ class TablesCatalog:
         return is_new
 
     @contextlib.contextmanager
-    def one_commit(self) -> Iterator[None]:
-        """All changes of `segments` within are committed at its end, also where it ends with an error: what was done is
-        recorded then.
+    def holding(self) -> Iterator[Callable[[], None]]:
+        """Changes of `segments` within are held, and committed together: where the function that this gives is called,
+        and at the end, also where that is an error: what was done is recorded then.
 
         Raises:
             CatalogError: as `Tables.change`.
@@ -87,7 +92,7 @@ class TablesCatalog:
         held = HeldChanges(tables, SEGMENTS)
         self.tables = held
         try:
-            yield
+            yield held.commit
         finally:
             self.tables = tables
             held.commit()
@@ -105,7 +110,7 @@ class TablesCatalog:
         """The index directories of every source but these, and whose they are."""
         others = Among("source", tuple(sources), negated=True)
         names = ["index_directory", "source"]
-        rows = self.tables.read(SEGMENTS, names, [others, PRESENT]).group_by(names).aggregate([])
+        rows = self.tables.counts(SEGMENTS, names, [others, PRESENT])
         return {row["index_directory"]: row["source"] for row in rows.to_pylist()}
 
     def last_rate(self) -> float | None:
@@ -119,7 +124,7 @@ class TablesCatalog:
 
     def sources(self) -> list[str]:
         """The sources that have segments in it, or had."""
-        return [str(source) for source in pc.unique(self.tables.read(SEGMENTS, ["source"])["source"]).to_pylist()]
+        return [str(source) for source in self.tables.counts(SEGMENTS, ["source"])["source"].to_pylist()]
 
     def audited_sources(self) -> list[str]:
         """The sources that were ever audited."""
@@ -135,35 +140,28 @@ class TablesCatalog:
 
     def offsets(self, sources: Sequence[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """The first base offset and the last next offset of the segments that are present, by partition."""
-        key = list(PARTITIONS.key)
-        rows = self.tables.read(SEGMENTS, [*SEGMENTS.key, "next_offset"], [_of(sources), PRESENT])
-        rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
-        keep_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
-        ends = rows.group_by(key, use_threads=False).aggregate(
-            [("base_offset", "first"), ("next_offset", "last", keep_nulls)]
-        )
+        ends = Ends("base_offset", "next_offset")
+        rows = self.tables.ends(SEGMENTS, PARTITIONS.key, ends, [_of(sources), PRESENT])
         return {
-            (row["source"], row["topic"], row["partition"]): (row["base_offset_first"], row["next_offset_last"])
-            for row in ends.to_pylist()
+            (row["source"], row["topic"], row["partition"]): (row["first"], row["last"]) for row in rows.to_pylist()
         }
 
     def known_partitions(self, sources: Sequence[str]) -> list[PartitionRow]:
         """The rows of `partitions` of some sources."""
         return PartitionRow.of_arrow(self.tables.read(PARTITIONS, None, [_of(sources)]))
 
-    def mark(self, changes: Changes, build_id: str) -> int:
-        """Record segments that are gone, moved, or active or not by now; return how many rows that changed."""
-        gone = changes.gone.num_rows
-        of_gone = changes.gone.append_column("active", pa.repeat(pa.scalar(False), gone))
-        of_gone = of_gone.append_column("status", pa.repeat(pa.scalar(Status.GONE.value), gone))
-        marks = pa.concat_tables([of_gone, changes.relisted], promote_options="default")
-        if not marks.num_rows:
-            return 0
-        of_segments = SEGMENTS.schema()
-        marked = [of_segments.field(name).with_nullable(True) for name in ("active", "log_path", "status")]
-        schema = pa.schema([*SEGMENTS.schema(SEGMENTS.key), *marked])
-        found = {"mark": marks.select(schema.names).cast(schema)}
-        return self.tables.change(SEGMENTS, found, partial(updates.marked, build_id=build_id), by=SEGMENTS.key)
+    def mark(self, changes: Changes, build_id: str, commit: Callable[[], None]) -> int:
+        """Record segments that are gone, moved, or active or not by now; return how many rows that changed.
+
+        Args:
+            commit: commits what is held; called between parts, where there are many.
+        """
+        change, marked = partial(updates.marked, build_id=build_id), 0
+        for number, part in enumerate(_marks(changes)):
+            if number:
+                commit()
+            marked += self.tables.change(SEGMENTS, {"mark": part}, change, by=SEGMENTS.key)
+        return marked
 
     def merge_partitions(self, rows: Sequence[PartitionRow]) -> None:
         """Add or replace rows of `partitions`."""
@@ -175,13 +173,29 @@ class TablesCatalog:
         self.tables.append(BUILDS, _table(BUILDS, build.values()))
 
     def sweep_staging(self, older_than_ms: int) -> None:
-        """Remove what killed runs on Spark left; runs without it leave nothing in the catalog."""
-        if "://" in self.path:
-            return
-        staging = Path(self.path) / STAGING
-        for entry in staging.iterdir() if staging.is_dir() else ():
-            if entry.stat().st_mtime * 1000 < older_than_ms:
-                shutil.rmtree(entry, ignore_errors=True)
+        """Remove what killed runs on Spark left; runs without it leave nothing in the catalog.
+
+        Args:
+            older_than_ms: what has no heartbeat goes where it was last changed before then; ms since the epoch.
+        """
+        if "://" not in self.path:
+            sweep_folders(Path(self.path) / STAGING, unmarked_before_ns=older_than_ms * NS_PER_MS)
+
+
+def _marks(changes: Changes) -> Iterator[pa.Table]:
+    """Rows of `updates.marked`, in parts that are held at a time."""
+    of_segments = SEGMENTS.schema()
+    marked = [of_segments.field(name).with_nullable(True) for name in ("active", "log_path", "status")]
+    schema = pa.schema([*SEGMENTS.schema(SEGMENTS.key), *marked])
+    # Without a copy: of segments that are gone the other columns are null.
+    whole = pa.concat_tables([changes.gone, changes.relisted], promote_options="default")
+    for start in range(0, whole.num_rows, _MARKED_AT_ONCE):
+        part = whole.slice(start, _MARKED_AT_ONCE)
+        is_gone = pa.array(np.arange(start, start + part.num_rows) < changes.gone.num_rows)
+        active: Values = pc.if_else(is_gone, False, part["active"])
+        status: Values = pc.if_else(is_gone, Status.GONE.value, None)
+        columns = {**{name: part[name] for name in part.column_names}, "active": active, "status": status}
+        yield pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
 def _of(sources: Collection[str]) -> Condition:

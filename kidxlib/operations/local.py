@@ -7,16 +7,13 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
-from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
-from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.catalog_place import no_catalog
+from kidxlib.run.catalog_tables import existing_tables, tables_at
 from kidxlib.run.context import RunContext
-from kidxlib.storage.s3 import SCHEME, is_object
-from kidxlib.storage.scratch import scratch_directory
+from kidxlib.run.scratch import scratch_directory
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.maintenance import Maintenance
@@ -38,16 +35,8 @@ def open_local(context: RunContext, processes: int | None, *, must_exist: bool) 
     """
     path = context.catalog
     assert path is not None  # only Spark's metastore has databases
-    if "://" in path and not is_object(path):
-        raise UsageError(
-            f"--catalog {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; the jobs of "
-            "./spark-submit.sh keep them at others, too"
-        )
-    catalog = TablesCatalog(DeltaTables(path))
-    if must_exist:
-        if not catalog.has_segments():
-            raise no_catalog(f"--catalog {path}")
-        catalog.tables.make(SEGMENTS)  # it is there: this refuses one of an older release
+    tables = existing_tables("--catalog", path) if must_exist else tables_at("--catalog", path)
+    catalog = TablesCatalog(tables)
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
         yield Backend(LocalEngine(workers, scratch), catalog, {"deltalake": metadata.version("deltalake")})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import FileSystem, PyFileSystem
 
 from kidxlib.catalog.rows import Table
+from kidxlib.tables.commit_once import commit_once
+from kidxlib.tables.layout import READER_VERSION, WRITER_VERSION, counted_bytes
 from kidxlib.tables.maintenance import files_schema
 from kidxlib.tables.place import storage_options
 from kidxlib.tables.sorted_files import SortedFile
@@ -32,6 +35,12 @@ def files_of(table: Table, delta: DeltaTable) -> pa.Table:
 def sizes_of(files: pa.Table) -> dict[str, int]:
     """The sizes in bytes of some files by their paths, given as `files_of` has them."""
     return {row["path"]: row["size_bytes"] for row in files.select(["path", "size_bytes"]).to_pylist()}
+
+
+def counted_bytes_of(files: pa.Table) -> dict[str, int]:
+    """What some files count for, in bytes, by their paths; see `counted_bytes`."""
+    rows = files.select(["path", "size_bytes", "num_records"]).to_pylist()
+    return {row["path"]: counted_bytes(row["size_bytes"], row["num_records"]) for row in rows}
 
 
 def file_system_of(delta: DeltaTable) -> FileSystem:
@@ -53,12 +62,24 @@ def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] |
     schema = table.schema(names)
     # Spark writes the timestamps that Parquet had first, whose nanoseconds do not reach as far as ours.
     with pq.ParquetFile(unquote(path), filesystem=place, coerce_int96_timestamp_unit="us", pre_buffer=True) as file:
-        rows = file.read(schema.names)
+        return in_schema(file.read(schema.names), schema)
+
+
+def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows with the columns of a schema; one that they lack is null."""
     found = set(rows.column_names)
     nothing = pa.nulls(rows.num_rows)
     return pa.table(
         [(rows[field.name] if field.name in found else nothing).cast(field.type) for field in schema], schema=schema
     )
+
+
+def has_plain_files(delta: DeltaTable) -> bool:
+    """Whether the rows of a table are those of its files, and nothing more is asked of who writes some. Somebody else
+    may have asked for more, as deletion vectors.
+    """
+    protocol = delta.protocol()
+    return (protocol.min_reader_version, protocol.min_writer_version) == (READER_VERSION, WRITER_VERSION)
 
 
 def replace_files(
@@ -67,7 +88,7 @@ def replace_files(
     new: Sequence[SortedFile],
     *,
     data_change: bool,
-    commit_properties: CommitProperties,
+    said: Mapping[str, Any],
 ) -> None:
     """Commit new files in the place of old ones.
 
@@ -75,6 +96,7 @@ def replace_files(
         delta: a version that has the old ones.
         old: their sizes by their paths.
         data_change: whether the table says something else by it; who follows its changes has to do with these alone.
+        said: what the history says of it.
 
     Raises:
         CommitFailedError: another writer was faster.
@@ -83,7 +105,11 @@ def replace_files(
     now = int(time.time() * 1000)
     adds = [AddAction(file.name, file.size, {}, now, data_change, file.statistics) for file in new]
     removes = [RemoveAction(path, data_change, now, size, {}) for path, size in old.items()]
-    delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=commit_properties)
+
+    def write(properties: CommitProperties) -> None:
+        delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=properties)
+
+    commit_once(delta.table_uri, delta.version() + 1, write, said)
 
 
 def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:

@@ -9,6 +9,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kidxlib.errors import CatalogError, NoDeltaTableError
+from kidxlib.tables.commit_once import commit_once
 from kidxlib.tables.delta_tables import one_line
 from kidxlib.tables.place import storage_options
 
@@ -45,7 +46,13 @@ def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) ->
     """
     reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
     try:
-        write_deltalake(path, reader, mode="error", storage_options=storage_options(path))
+        commit_once(
+            path,
+            0,
+            lambda properties: write_deltalake(
+                path, reader, mode="error", storage_options=storage_options(path), commit_properties=properties
+            ),
+        )
     except (DeltaError, OSError) as error:
         raise CatalogError(f"{path}: cannot be written: {one_line(error)}") from error
 

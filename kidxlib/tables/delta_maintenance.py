@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -19,8 +20,18 @@ from pyarrow.fs import FileSystem
 from kidxlib.catalog.rows import Table
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing
-from kidxlib.tables.data_files import file_system_of, files_of, remove_files, replace_files, sizes_of
-from kidxlib.tables.delta_tables import HERE_OR_NOT_AT_ALL, ZSTD, DeltaTables, one_line
+from kidxlib.tables.commit_once import commit_once
+from kidxlib.tables.data_files import (
+    counted_bytes_of,
+    file_system_of,
+    files_of,
+    has_plain_files,
+    remove_files,
+    replace_files,
+    sizes_of,
+)
+from kidxlib.tables.delta_tables import ZSTD, DeltaTables, one_line
+from kidxlib.tables.layout import FILE_BYTES
 from kidxlib.tables.maintenance import VACUUM_KEEPS, files_schema
 from kidxlib.tables.sorted_files import SortedFile, key_ranges, write_sorted
 
@@ -31,7 +42,8 @@ _PAUSE_MAX: Final = 10.0
 _KEEPS_HOURS: Final = VACUUM_KEEPS // timedelta(hours=1)
 _KEEPS_PROPERTY: Final = "delta.deletedFileRetentionDuration"
 #: What the history says of it, beside the kind of commit that delta-rs names by itself.
-_REWRITTEN: Final = CommitProperties(max_commit_retries=0, custom_metadata={"kidx.operation": "rewrite in order"})
+_REWRITTEN: Final = {"kidx.operation": "rewrite in order"}
+_COMPACTED: Final = {"kidx.operation": "compact in order"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +72,7 @@ class DeltaMaintenance:
             if not (rows := expired()).num_rows:
                 return True
             with committing(self.tables.path):
-                same = " AND ".join(f'old."{name}" = expired."{name}"' for name in rows.column_names)
-                merge = delta.merge(
-                    rows,
-                    same,
-                    source_alias="expired",
-                    target_alias="old",
-                    streamed_exec=False,  # else the least and largest keys do not leave out files
-                    commit_properties=HERE_OR_NOT_AT_ALL,
-                    writer_properties=ZSTD,
-                )
-                merge.when_matched_delete().execute()
+                commit_once(delta.table_uri, delta.version() + 1, partial(_delete, delta, rows))
             return True
 
         self._committed(table, attempt)
@@ -88,11 +90,28 @@ class DeltaMaintenance:
                 # What is no file of the table would stay until it is vacuumed.
                 stack.callback(remove_files, place, new)
                 self._write_sorted(table, delta, old, place, new)
-                if self._replace(table, old, new, stack):
+                if self._replace(table, old, new, stack, _REWRITTEN):
                     return True
             return False
 
         self._committed(table, attempt)
+
+    def compact(self, table: Table, paths: Collection[str]) -> bool:
+        """See `Maintenance.compact`. The files are written while others may commit. A table of which more is asked than
+        of those that are made here is left to delta-rs, which puts small files together as they are.
+        """
+        delta = self.tables.opened(table)
+        try:
+            if delta is not None and has_plain_files(delta):
+                return self._is_compacted(table, delta, paths)
+            if delta is not None:
+                with committing(self.tables.path):
+                    commit_once(delta.table_uri, delta.version() + 1, partial(_put_together, delta))
+        except CommitFailedError:  # another writer was faster
+            return False
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self._not_written(table, error) from error
+        return True
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
         """See `Maintenance.vacuum`."""
@@ -109,7 +128,7 @@ class DeltaMaintenance:
                         dry_run=False,
                         full=True,
                         enforce_retention_duration=False,
-                        commit_properties=HERE_OR_NOT_AT_ALL,
+                        commit_properties=CommitProperties(max_commit_retries=0),
                     )
             return True
 
@@ -121,21 +140,45 @@ class DeltaMaintenance:
     ) -> None:
         """Add to `new` each file that is written."""
         keys = self.tables.rows(table, delta, table.order, "true")
-        ranges = key_ranges(keys, table.order, int(pc.sum(old["size_bytes"]).as_py() or 0))
+        ranges = key_ranges(keys, table.order, sum(counted_bytes_of(old).values()))
         expected, found = keys.num_rows, 0
         del keys
         for part in ranges:
             rows = self.tables.rows(table, delta, None, part.sql)
             found += rows.num_rows
             new += write_sorted(place, table, rows, part.files)
-        if found != expected:  # nothing is known that would do that; it would lose rows
-            raise CatalogError(f"{self.tables.place(table)}: of {expected:,} rows {found:,} were read; nothing changed")
+        if found != expected:
+            raise self._lost(table)
 
-    def _replace(self, table: Table, old: pa.Table, new: Sequence[SortedFile], removing: contextlib.ExitStack) -> bool:
+    def _is_compacted(self, table: Table, delta: DeltaTable, paths: Collection[str]) -> bool:
+        """Whether files of a version were written anew; not where they are not of the table any more."""
+        from kidxlib.tables.merged_files import write_merged  # Arrow's data sets, for which nobody else waits
+
+        files, place = files_of(table, delta), file_system_of(delta)
+        old = files.filter(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
+        if old.num_rows < len(paths):
+            return False
+        new: list[SortedFile] = []
+        with contextlib.ExitStack() as stack:
+            # What is no file of the table would stay until it is vacuumed.
+            stack.callback(remove_files, place, new)
+            if not write_merged(place, table, old, new):
+                raise self._lost(table)
+            return self._replace(table, old, new, stack, _COMPACTED)
+
+    def _replace(
+        self,
+        table: Table,
+        old: pa.Table,
+        new: Sequence[SortedFile],
+        removing: contextlib.ExitStack,
+        said: Mapping[str, str],
+    ) -> bool:
         """Commit new files in the place of old ones; False if one of these is not of the table any more.
 
         Args:
             removing: removes the new ones; not once they may be committed.
+            said: what the history says of it.
         """
         removed = sizes_of(old)
         with committing(self.tables.path):
@@ -143,7 +186,7 @@ class DeltaMaintenance:
             if delta is None or not removed.keys() <= sizes_of(files_of(table, delta)).keys():
                 return False
             removing.pop_all()
-            replace_files(delta, removed, new, data_change=False, commit_properties=_REWRITTEN)
+            replace_files(delta, removed, new, data_change=False, said=said)
         return True
 
     def _committed(self, table: Table, attempt: Callable[[DeltaTable], bool]) -> None:
@@ -161,12 +204,38 @@ class DeltaMaintenance:
             except CommitFailedError:  # another writer was faster
                 pass
             except (DeltaError, OSError, pa.ArrowException) as error:
-                raise CatalogError(f"{self.tables.place(table)}: cannot be written: {one_line(error)}") from error
+                raise self._not_written(table, error) from error
             time.sleep(random.uniform(0, min(_PAUSE_MAX, 2.0**number)))
         raise CatalogError(
-            f"{self.tables.place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
-            "run the same command again when they have ended"
+            f"{self.tables.place(table)}: other runs changed the table, or the store was not reached, at each of "
+            f"{_ATTEMPTS} attempts to commit; run the same command again later"
         )
+
+    def _lost(self, table: Table) -> CatalogError:
+        """Nothing is known that would do that."""
+        return CatalogError(f"{self.tables.place(table)}: not all of its rows were read; nothing was changed")
+
+    def _not_written(self, table: Table, error: Exception) -> CatalogError:
+        return CatalogError(f"{self.tables.place(table)}: cannot be written: {one_line(error)}")
+
+
+def _delete(delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+    """Delete the rows with these values."""
+    same = " AND ".join(f'old."{name}" = expired."{name}"' for name in rows.column_names)
+    merge = delta.merge(
+        rows,
+        same,
+        source_alias="expired",
+        target_alias="old",
+        streamed_exec=False,  # else the least and largest keys do not leave out files
+        commit_properties=properties,
+        writer_properties=ZSTD,
+    )
+    merge.when_matched_delete().execute()
+
+
+def _put_together(delta: DeltaTable, properties: CommitProperties) -> None:
+    delta.optimize.compact(target_size=FILE_BYTES, writer_properties=ZSTD, commit_properties=properties)
 
 
 def _unneeded(delta: DeltaTable) -> tuple[int | None, list[str]]:

@@ -8,9 +8,7 @@ that both find missing would otherwise both land.
 from __future__ import annotations
 
 import os
-import random
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,19 +25,17 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.commit_lock import committing
+from kidxlib.tables.commit_once import commit_once
+from kidxlib.tables.dropped import ATTEMPTS, attempts, was_dropped, whole_answer
+from kidxlib.tables.grouped import ROWS, Ends
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.place import storage_options
 from kidxlib.tables.protocol import ArrowStream
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.sorted_merge import merge_sorted
 from kidxlib.tables.version import made_by_an_older_release, version_of
-
-#: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
-_ATTEMPTS: Final = 20
-_PAUSE_MAX: Final = 5.0
-_PAUSE_FIRST: Final = 0.05
 
 _DELETED: Final = "_deleted"
 
@@ -87,11 +83,22 @@ class DeltaTables:
         delta = self.opened(table, version)
         return table.schema(names).empty_table() if delta is None else self.rows(table, delta, names, sql_of(where))
 
-    def distinct(self, table: Table, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.distinct`."""
-        delta = self.opened(table)
-        nothing = table.schema(names).empty_table()
-        return nothing if delta is None else self.rows(table, delta, names, sql_of(where), distinct=True)
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """See `TablesToRead.counts`."""
+        schema, delta = table.schema(names).append(ROWS), self.opened(table, version)
+        grouped = _quoted(schema.names[:-1])
+        asked = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
+        return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
+
+    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `TablesToRead.ends`."""
+        schema, delta = ends.schema(table, by), self.opened(table)
+        grouped, last = _quoted(schema.names[:-2]), f'last_value("{ends.of_last}" ORDER BY "{ends.order}")'
+        chosen = f'{grouped}, min("{ends.order}") AS first, {last} AS last'
+        asked = f"SELECT {chosen} FROM rows WHERE {sql_of(where)} GROUP BY {grouped}"
+        return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
 
     def change(
         self,
@@ -130,7 +137,9 @@ class DeltaTables:
             CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
         """
         try:
-            delta = DeltaTable(self.place(table), version=version, storage_options=storage_options(self.path))
+            delta = whole_answer(
+                lambda: DeltaTable(self.place(table), version=version, storage_options=storage_options(self.path))
+            )
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
@@ -138,15 +147,11 @@ class DeltaTables:
         self._catalog_version(table, delta)
         return delta
 
-    def rows(
-        self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str, *, distinct: bool = False
-    ) -> pa.Table:
-        """Some columns of a version of a table, through SQL, which leaves out files by their statistics. A table's
-        `to_pyarrow_table` takes five times as long, as it imports pandas.
+    def rows(self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str) -> pa.Table:
+        """Some columns of a version of a table.
 
         Args:
             where: a condition as DataFusion reads it, and what may stand after one.
-            distinct: each row once.
 
         Raises:
             CatalogError: they cannot be read, or a column is not there.
@@ -156,11 +161,22 @@ class DeltaTables:
             raise CatalogError(
                 f"{self.place(table)}: no column {min(missing)}; an older release made it, run build_index once"
             )
-        chosen = ", ".join(f'"{name}"' for name in schema.names)
-        try:
-            query = QueryBuilder().register("rows", delta)
-            rows = query.execute(f"SELECT {'DISTINCT ' if distinct else ''}{chosen} FROM rows WHERE {where}")
+        return self._asked(table, delta, f"SELECT {_quoted(schema.names)} FROM rows WHERE {where}", schema)
+
+    def _asked(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
+        """What SQL gives, which leaves out files by their statistics. A table's `to_pyarrow_table` takes five times as
+        long, as it imports pandas.
+
+        Args:
+            sql: as DataFusion reads it, of the table `rows`.
+        """
+
+        def read() -> pa.Table:
+            rows = QueryBuilder().register("rows", delta).execute(sql)
             return pa.RecordBatchReader.from_stream(rows).read_all().cast(schema)
+
+        try:
+            return whole_answer(read)
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
 
@@ -181,15 +197,14 @@ class DeltaTables:
                 if self._is_committed(table, commit.write):
                     return commit.counted
         # Others write, too. On a local disk they wait from now on; an object store has no lock, so there it is tried.
-        for attempt in range(_ATTEMPTS):
+        for _ in attempts():
             with committing(self.path):
                 commit = commit_of(self.opened(table) or self._made(table))
                 if commit.write is None or self._is_committed(table, commit.write):
                     return commit.counted
-            time.sleep(random.uniform(0, min(_PAUSE_MAX, _PAUSE_FIRST * 2**attempt)))
         raise CatalogError(
-            f"{self.place(table)}: other runs changed the table at each of {_ATTEMPTS} attempts to commit; "
-            "the index files are in place: run the same command again to record them"
+            f"{self.place(table)}: other runs changed the table, or the store was not reached, at each of {ATTEMPTS} "
+            "attempts to commit; the index files are in place: run the same command again to record them"
         )
 
     def _made(self, table: Table) -> DeltaTable:
@@ -198,21 +213,26 @@ class DeltaTables:
                 f"{self.place(table)}: cannot make the table {table.name}: no Delta table, and it holds {other}; "
                 "give --catalog a new or empty directory"
             )
-        try:
-            # Without rows: all that makes a table with some (`write_deltalake`, `create_table_with_add_actions`,
-            # `convert_to_deltalake`) refuses a property that is not Delta's.
-            return DeltaTable.create(
-                self.place(table),
-                commented_schema(table),
-                description=table.comment,
-                configuration=dict(properties_of(table)),
-                storage_options=storage_options(self.path),
-                raise_if_key_not_exists=False,  # one is this project's own
-            )
-        except (DeltaError, OSError) as error:
+        for _ in attempts():
+            try:
+                # Without rows: all that makes a table with some (`write_deltalake`, `create_table_with_add_actions`,
+                # `convert_to_deltalake`) refuses a property that is not Delta's.
+                return DeltaTable.create(
+                    self.place(table),
+                    commented_schema(table),
+                    description=table.comment,
+                    configuration=dict(properties_of(table)),
+                    storage_options=storage_options(self.path),
+                    commit_properties=CommitProperties(max_commit_retries=0),  # else it is made a second time
+                    raise_if_key_not_exists=False,  # one is this project's own
+                )
+            except (DeltaError, OSError) as error:
+                failed = error
             if (delta := self.opened(table)) is not None:  # in an object store, where there is no lock
                 return delta
-            raise CatalogError(f"{self.place(table)}: cannot make the table {table.name}: {one_line(error)}") from error
+            if not was_dropped(failed):
+                break
+        raise CatalogError(f"{self.place(table)}: cannot make the table {table.name}: {one_line(failed)}") from failed
 
     def _not_ours(self, table: Table) -> str | None:
         """What somebody has put where a table is to be made; what Delta itself begins is hidden or the table's log."""
@@ -231,7 +251,6 @@ class DeltaTables:
         return True
 
 
-HERE_OR_NOT_AT_ALL: Final = CommitProperties(max_commit_retries=0)
 ZSTD: Final = WriterProperties(compression="ZSTD")
 
 
@@ -260,36 +279,47 @@ def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
         _merge(table, delta, change)
 
 
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
 def _in_order(table: Table, rows: pa.Table) -> pa.Table:
     """In the table's order, which puts neighbours into one file."""
     return rows.sort_by([(name, "ascending") for name in table.order])
 
 
 def _append(delta: DeltaTable, rows: ArrowStream) -> None:
-    write_deltalake(
-        delta,
-        rows,
-        mode="append",
-        target_file_size=FILE_BYTES,
-        commit_properties=HERE_OR_NOT_AT_ALL,
-        writer_properties=ZSTD,
-    )
+    def write(properties: CommitProperties) -> None:
+        write_deltalake(
+            delta,
+            rows,
+            mode="append",
+            target_file_size=FILE_BYTES,
+            commit_properties=properties,
+            writer_properties=ZSTD,
+        )
+
+    commit_once(delta.table_uri, delta.version() + 1, write)
 
 
 def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
     key = " AND ".join(f'old."{name}" = new."{name}"' for name in table.key)
     values = {f'"{name}"': f'new."{name}"' for name in table.column_names}
-    merge = delta.merge(
-        _marked_rows(table, change),
-        key,
-        source_alias="new",
-        target_alias="old",
-        streamed_exec=False,  # else the least and largest keys do not leave out files
-        commit_properties=HERE_OR_NOT_AT_ALL,
-        writer_properties=ZSTD,
-    )
-    merge = merge.when_matched_delete(f"new.{_DELETED}").when_matched_update(values)
-    merge.when_not_matched_insert(values, f"NOT new.{_DELETED}").execute()
+
+    def write(properties: CommitProperties) -> None:
+        merge = delta.merge(
+            _marked_rows(table, change),
+            key,
+            source_alias="new",
+            target_alias="old",
+            streamed_exec=False,  # else the least and largest keys do not leave out files
+            commit_properties=properties,
+            writer_properties=ZSTD,
+        )
+        merge = merge.when_matched_delete(f"new.{_DELETED}").when_matched_update(values)
+        merge.when_not_matched_insert(values, f"NOT new.{_DELETED}").execute()
+
+    commit_once(delta.table_uri, delta.version() + 1, write)
 
 
 def _marked_rows(table: Table, change: TableChange) -> pa.Table:

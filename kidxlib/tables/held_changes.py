@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, rows_where
+from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
+from kidxlib.tables.grouped import Ends, counts_of, ends_of, negated, summed
 from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
 from kidxlib.tables.scope import scope_of
 
@@ -84,6 +86,35 @@ class HeldChanges:
         rows = self._tables.read(table, [*schema.names, *table.key], where)
         written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
         return pa.concat_tables([part.select(schema.names) for part in (pending.kept(table, rows), written)])
+
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """See `TablesToRead.counts`. Rows that are held count, and those that they take the place of do not."""
+        pending = self._pending
+        if table is not self._table or version is not None or pending.is_empty:
+            return self._tables.counts(table, names, where, version)
+        names, keys, now = table.schema(names).names, pending.keys(table), self._tables.version(table)
+        rows = self._tables.read(table, [*names, *table.key], [*where, *scope_of({"key": keys}, table.key)], now)
+        replaced = rows.filter(positions_in(rows, keys, table.key) >= 0)
+        written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
+        counted = self._tables.counts(table, names, where, now)
+        return summed([counted, counts_of(written, names), negated(counts_of(replaced, names))], names)
+
+    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `TablesToRead.ends`. Of groups that held changes are about all rows are read.
+
+        Args:
+            by: columns of the key.
+        """
+        found, pending = self._tables.ends(table, by, ends, where), self._pending
+        if table is not self._table or pending.is_empty:
+            return found
+        changed = pending.keys(table)
+        rows = self.read(table, [*by, ends.order, ends.of_last], [*where, *scope_of({"key": changed}, by)])
+        rows = rows.filter(positions_in(rows, changed, by) >= 0)
+        again = ends_of(rows, found.column_names[:-2], ends).cast(found.schema)
+        return pa.concat_tables([found.filter(positions_in(found, changed, by) < 0), again])
 
     def change(
         self,

@@ -20,6 +20,20 @@ WRITER_VERSION: Final = 2
 
 #: Files of this size hold some 100,000 segments. An update rewrites whole files, and a query reads them.
 FILE_BYTES: Final = 16 * 1024 * 1024
+#: A row counts for so many bytes at least. Rows that are much alike take ten bytes each: 16 MiB would have more of them
+#: than a million, which take seconds to be written anew, and a gigabyte of memory.
+ROW_BYTES: Final = 128
+#: A smaller file is worth to be put together with others: what is written in order fills half a file at least.
+SMALL_FILE_BYTES: Final = FILE_BYTES // 2
+
+
+def counted_bytes(size_bytes: int, rows: int | None) -> int:
+    """What a file, or some of them, count for where files are cut, held or put together.
+
+    Args:
+        rows: in them; None where the table's log does not say it.
+    """
+    return max(size_bytes, ROW_BYTES * (rows or 0))
 
 
 def properties_of(table: Table) -> dict[str, str]:

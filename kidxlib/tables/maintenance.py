@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -49,6 +49,21 @@ class Maintenance(Protocol):
 
         Raises:
             CatalogError: as `expire`.
+        """
+
+    def compact(self, table: Table, paths: Collection[str]) -> bool:
+        """Write the rows of some files anew in the table's order, in as few files as they fill, in one commit. It gives
+        way to others.
+
+        Args:
+            paths: of the files, as `files` has them.
+
+        Returns:
+            False where others have changed one of these files meanwhile, or have committed first: then nothing is
+            changed.
+
+        Raises:
+            CatalogError: the table cannot be read or written.
         """
 
     def vacuum(self, table: Table, *, apply: bool) -> int:

@@ -13,6 +13,7 @@ from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
+from kidxlib.tables.grouped import Ends, counts_of, ends_of
 from kidxlib.tables.protocol import ArrowStream, TablesToRead
 from kidxlib.tables.scope import scope_of
 
@@ -59,6 +60,18 @@ class MemoryTables:
         schema = table.schema(names)
         rows = self._rows.get(table.name, table.schema().empty_table())
         return rows_where(rows, where).select(schema.names).cast(schema)
+
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """See `TablesToRead.counts`."""
+        rows = self.read(table, names, where, version)
+        return counts_of(rows, rows.column_names)
+
+    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `TablesToRead.ends`."""
+        schema = ends.schema(table, by)
+        return ends_of(self.read(table, [*by, ends.order, ends.of_last], where), schema.names[:-2], ends).cast(schema)
 
     def change(
         self,

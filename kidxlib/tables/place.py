@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from kidxlib.storage.s3 import endpoint, is_object
+from kidxlib.storage.store.s3 import endpoint, is_object
 
 
 def storage_options(path: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
+from kidxlib.tables.grouped import Ends
 
 
 class ArrowStream(Protocol):
@@ -20,57 +21,13 @@ class ArrowStream(Protocol):
 
 
 class TablesToRead(Protocol):
-    """Tables of one catalog as workers see them: it goes to a worker within an item."""
-
-    def version(self, table: Table) -> int | None:
-        """See `Tables.version`."""
-
-    def read(
-        self,
-        table: Table,
-        names: Sequence[str] | None = None,
-        where: Sequence[Condition] = (),
-        version: int | None = None,
-    ) -> pa.Table:
-        """See `Tables.read`."""
-
-    def distinct(self, table: Table, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """The values that some columns have together, each once, of rows of which all conditions are true.
-
-        Raises:
-            CatalogError: it cannot be read.
-        """
-
-
-class Tables(Protocol):
-    """Tables of one catalog. Each change is one commit of one table."""
-
-    @property
-    def path(self) -> str:
-        """The directory or URL below which they are."""
+    """Tables of one catalog as they are read. Those for workers go to a worker within an item."""
 
     def version(self, table: Table) -> int | None:
         """The version of a table in Delta's history; None where there is no such table.
 
         Raises:
             CatalogError: it cannot be read.
-        """
-
-    def catalog_version(self, table: Table) -> int | None:
-        """The version of the catalog's columns that a table has; None where there is no such table.
-
-        Raises:
-            CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
-        """
-
-    def for_workers(self) -> TablesToRead | None:
-        """The tables as workers read them; None where this process alone can."""
-
-    def make(self, table: Table) -> None:
-        """Make a table that is not there, without rows.
-
-        Raises:
-            CatalogError: it cannot be made; or it is there, and an older release made it.
         """
 
     def read(
@@ -88,6 +45,49 @@ class Tables(Protocol):
 
         Raises:
             CatalogError: it cannot be read.
+        """
+
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """How many of the rows of which all conditions are true have the same values in some columns: these columns,
+        each combination once and in any order, and `rows`. No row is held.
+
+        Raises:
+            CatalogError: it cannot be read.
+        """
+
+    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
+        """Where the rows that agree in some columns begin and end: these columns, each combination once and in any
+        order, `first` and `last`. No row is held.
+
+        Raises:
+            CatalogError: it cannot be read.
+        """
+
+
+class Tables(TablesToRead, Protocol):
+    """Tables of one catalog. Each change is one commit of one table."""
+
+    @property
+    def path(self) -> str:
+        """The directory or URL below which they are."""
+
+    def catalog_version(self, table: Table) -> int | None:
+        """The version of the catalog's columns that a table has; None where there is no such table.
+
+        Raises:
+            CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
+        """
+
+    def for_workers(self) -> TablesToRead | None:
+        """The tables as workers read them; None where this process alone can."""
+
+    def make(self, table: Table) -> None:
+        """Make a table that is not there, without rows.
+
+        Raises:
+            CatalogError: it cannot be made; or it is there, and an older release made it.
         """
 
     def change(

@@ -24,7 +24,7 @@ from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.layout import FILE_BYTES
 
-#: So many files are read, sorted and written at a time: some 300,000 segments, which take 300 MB of memory.
+#: So many files are read, sorted and written at a time: up to 500,000 segments, which take 500 MB of memory.
 FILES_AT_ONCE: Final = 4
 #: Readers leave out groups of rows, too, by the statistics in the file.
 _ROWS_PER_GROUP: Final = 16_384
@@ -54,12 +54,27 @@ class KeyRange:
         parts += [f"NOT {_from(self.names, self.end)}"] if self.end else []
         return " AND ".join(parts) or "true"
 
+    @property
+    def expression(self) -> pc.Expression:
+        """The condition as Arrow reads it, which leaves out groups of rows by it."""
+        found = pc.scalar(True)
+        for name, least, greatest in self._by_column():
+            found = found if least is None else found & (pc.field(name) >= least)
+            found = found if greatest is None else found & (pc.field(name) <= greatest)
+        found = found & _from_expression(self.names, self.first) if self.first else found
+        return found & ~_from_expression(self.names, self.end) if self.end else found
+
     def _bounds(self) -> Iterator[str]:
+        for name, least, greatest in self._by_column():
+            if least is not None:
+                yield f'"{name}" >= {literal(least)}'
+            if greatest is not None:
+                yield f'"{name}" <= {literal(greatest)}'
+
+    def _by_column(self) -> Iterator[tuple[str, str | int | None, str | int | None]]:
+        """The least and the greatest value that a column may have, where that follows from the columns before it."""
         for number, name in enumerate(self.names):
-            if self.first:
-                yield f'"{name}" >= {literal(self.first[number])}'
-            if self.end:
-                yield f'"{name}" <= {literal(self.end[number])}'
+            yield name, self.first[number] if self.first else None, self.end[number] if self.end else None
             if self.first[: number + 1] != self.end[: number + 1]:
                 break
 
@@ -79,20 +94,21 @@ class SortedFile:
     statistics: str
 
 
-def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int) -> list[KeyRange]:
+def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int, at_once: int = FILES_AT_ONCE) -> list[KeyRange]:
     """A table cut into ranges of so many files as fit into memory.
 
     Args:
-        keys: the columns `order` of all rows.
-        table_bytes: of the files that the rows are in.
+        keys: the columns `order` of all rows, or of some that are evenly taken.
+        table_bytes: what the files count for that the rows are in.
+        at_once: so many files.
     """
     files = max(1, min(-(-table_bytes // FILE_BYTES), keys.num_rows))
-    starts = range(0, files, FILES_AT_ONCE)
+    starts = range(0, files, at_once)
     in_order = keys.select(order).sort_by([(name, "ascending") for name in order])
     heads = in_order.take(pa.array([keys.num_rows * start // files for start in starts[1:]], pa.int64()))
     firsts = [(), *(tuple(head.values()) for head in heads.to_pylist()), ()]
     return [
-        KeyRange(tuple(order), first, end, min(FILES_AT_ONCE, files - start))
+        KeyRange(tuple(order), first, end, min(at_once, files - start))
         for (first, end), start in zip(itertools.pairwise(firsts), starts, strict=True)
     ]
 
@@ -145,3 +161,11 @@ def _from(names: Sequence[str], values: Sequence[str | int]) -> str:
     if len(names) == 1:
         return f'"{name}" >= {value}'
     return f'("{name}" > {value} OR ("{name}" = {value} AND {_from(names[1:], values[1:])}))'
+
+
+def _from_expression(names: Sequence[str], values: Sequence[str | int]) -> pc.Expression:
+    """What `_from` says, as Arrow reads it."""
+    column, value = pc.field(names[0]), values[0]
+    if len(names) == 1:
+        return column >= value
+    return (column > value) | ((column == value) & _from_expression(names[1:], values[1:]))

@@ -8,20 +8,29 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from numpy.typing import NDArray
 from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.change import TableChange
 from kidxlib.catalog.matching import Flags, Values, positions_in
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.data_files import file_system_of, files_of, remove_files, replace_files, rows_in, sizes_of
-from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, WRITER_VERSION
+from kidxlib.tables.data_files import (
+    counted_bytes_of,
+    file_system_of,
+    files_of,
+    has_plain_files,
+    remove_files,
+    replace_files,
+    rows_in,
+    sizes_of,
+)
+from kidxlib.tables.layout import FILE_BYTES
 from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_sorted
 
 #: Files of so many bytes are held, sorted and written at a time.
@@ -42,8 +51,7 @@ def merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
         CommitFailedError: another writer was faster.
         DeltaError, OSError, pa.ArrowException: it cannot be read or written.
     """
-    protocol = delta.protocol()
-    if (protocol.min_reader_version, protocol.min_writer_version) != (READER_VERSION, WRITER_VERSION):
+    if not has_plain_files(delta):
         return False
     place = file_system_of(delta)
     files = files_of(table, delta).sort_by([(_BEGINS + name, "ascending") for name in table.order])
@@ -58,7 +66,7 @@ def merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
         for rows, count in _parts(place, table, files, touched, change):
             new += write_sorted(place, table, rows, count)
         stack.pop_all()  # from now on they may be committed
-        replace_files(delta, old, new, data_change=True, commit_properties=_said(change, len(old), len(new)))
+        replace_files(delta, old, new, data_change=True, said=_said(change, len(old), len(new)))
     return True
 
 
@@ -112,8 +120,8 @@ def _parts(
     new = pa.concat_tables([change.updates, change.inserts])
     file_of = np.concatenate([touched.file_of_update, np.full(change.inserts.num_rows, -1, np.int64)])
     file_of = np.where(file_of < 0, _file_of(table, files, new), file_of)
-    size_of = sizes_of(files)
-    paths, sizes = list(size_of), list(size_of.values())
+    counted = counted_bytes_of(files)
+    paths, sizes = list(counted), list(counted.values())
     for numbers in _neighbours(sorted(touched.stays), sizes):
         old = [rows_in(place, table, paths[number]).filter(pa.array(touched.stays[number])) for number in numbers]
         rows = pa.concat_tables([*old, new.filter(pa.array(np.isin(file_of, numbers)))])
@@ -154,7 +162,7 @@ def _count(size: int) -> int:
     return max(1, -(-size // FILE_BYTES))
 
 
-def _said(change: TableChange, removed: int, added: int) -> CommitProperties:
+def _said(change: TableChange, removed: int, added: int) -> dict[str, Any]:
     """What the history says of it, under the names that it has for a MERGE; delta-rs itself says what kind of commit
     it is.
     """
@@ -165,5 +173,4 @@ def _said(change: TableChange, removed: int, added: int) -> CommitProperties:
         "num_target_files_added": added,
         "num_target_files_removed": removed,
     }
-    said = {"kidx.operation": "merge", "isBlindAppend": False, "operationMetrics": metrics}
-    return CommitProperties(max_commit_retries=0, custom_metadata=said)
+    return {"kidx.operation": "merge", "isBlindAppend": False, "operationMetrics": metrics}

@@ -37,7 +37,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.compaction.partition import compact
 from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.apply import apply_deletions
 from kidxlib.retention.plan import PartitionDeletion
 from kidxlib.storage.lock import locked
@@ -54,7 +54,7 @@ _STEPS: Final = ("open", "os.mkdir", "os.rename", "os.remove", "os.scandir", "os
 def _plan(log_dir: Path, index_dir: Path | None) -> Plan:
     sources = parse_sources([str(log_dir)])
     target = Target(index_dir=index_dir, by_source=False)
-    return find_segments(sources, parse_topics(".*"), target, lambda topic: RecoverOptions())
+    return find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iterator[BuiltSegment]:

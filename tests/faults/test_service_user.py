@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from kidxlib.jit.private_directory import DIRECTORY
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import disks
 from tests.faults.trees import small_log, snapshot, write_log
+from tests.support.spark.jobs import rows
 from tests.support.terminal import without_progress
 
 _USER = 65534
@@ -120,3 +122,39 @@ def test_what_the_user_may_not_read_or_write_is_one_line(place: Path) -> None:
         ended = _kidx(place, *arguments)
         lines = [line for line in without_progress(ended.stderr).splitlines() if not line.startswith("warning: ")]
         assert ended.returncode == code and len(lines) == 1 and lines[0].startswith("error: "), ended
+
+
+def test_directories_that_the_user_may_not_list_keep_their_rows(place: Path) -> None:
+    """Goal: a directory that may not be listed, or in which nothing may be looked at, is one line. Nothing of it is
+    missing, and the others are built and audited.
+
+    Method: a catalog, then two directories whose modes are changed, and a new one; then the modes are as before.
+    """
+    log_dir, catalog = place / "kafka-logs", place / "own" / "catalog"
+    places = ("--source", f"it={log_dir}", "--catalog", catalog, "--json")
+    build = ("build", *places, "--index-dir", place / "own" / "index")
+    assert _kidx(place, *build).returncode == ExitCode.OK
+    query = "SELECT * FROM {} WHERE partition < 2 ORDER BY partition"
+    before = {table: rows(catalog, query.format(table)) for table in ("segments", "partitions")}
+    write_log(log_dir / "topic-2", 0, small_log())
+    for partition, mode in ((0, 0o700), (1, 0o744)):
+        (log_dir / f"topic-{partition}").chmod(mode)
+    unlistable = [{"directory": f"{log_dir}/topic-{each}", "reason": "Permission denied"} for each in (0, 1)]
+
+    once = ("build", log_dir, "--index-dir", place / "own" / "once", "--json")
+    for arguments in (build, ("verify", *places), once):
+        ended = _kidx(place, *arguments)
+        warnings = [line for line in without_progress(ended.stderr).splitlines() if line.startswith("warning: ")]
+        assert warnings == [
+            f"warning: {each['directory']}: skipped: it cannot be listed: Permission denied" for each in unlistable
+        ], ended
+        assert ended.returncode == ExitCode.PROBLEMS_FOUND, ended
+        found = json.loads(ended.stdout)
+        assert (found["unlistable_count"], found["unlistable"]) == (2, unlistable)
+    assert {table: rows(catalog, query.format(table)) for table in before} == before
+    assert len(rows(catalog, "SELECT * FROM segments")) == 3 and len(list((place / "own" / "once").iterdir())) == 1
+
+    for partition in (0, 1):
+        (log_dir / f"topic-{partition}").chmod(0o755)
+    ended = _kidx(place, *build)
+    assert (ended.returncode, json.loads(ended.stdout)["unchanged"]) == (ExitCode.OK, 3)

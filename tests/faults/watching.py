@@ -23,10 +23,15 @@ class Did(enum.IntFlag):
 
     WRITE = 0x2
     CLOSE_WRITTEN = 0x8
+    OPEN = 0x20
     RENAME_AWAY = 0x40
     RENAME_HERE = 0x80
     CREATE = 0x100
     DELETE = 0x200
+
+
+#: All but that something was opened, which happens all the time.
+_CHANGES: Final = sum(Did) & ~Did.OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +42,21 @@ class Event:
 
 
 class Watch:
-    """Use as a context: what happens from its start to its end in directories that exist, by any process."""
+    """Use as a context: what happens from its start to its end in directories that exist, by any process.
 
-    def __init__(self, directories: Iterable[Path]) -> None:
-        self._directories = list(directories)
+    Args:
+        did: what is watched.
+    """
+
+    def __init__(self, directories: Iterable[Path], did: int = _CHANGES) -> None:
+        self._directories, self._did = list(directories), did
 
     def __enter__(self) -> Self:
         self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         assert self._descriptor >= 0, os.strerror(ctypes.get_errno())
         self._watches = {}
         for directory in self._directories:
-            watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(directory), sum(Did))
+            watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(directory), self._did)
             assert watch >= 0, os.strerror(ctypes.get_errno())
             self._watches[watch] = directory
         return self

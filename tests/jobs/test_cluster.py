@@ -290,6 +290,38 @@ def test_a_task_that_runs_twice_a_lost_executor_and_a_lost_worker_change_nothing
     say(f"{times} builds disturbed three times each")
 
 
+@again_if_too_late
+def disturb_planning(on: Cluster, directory: Path, log_dir: Path, settings: Path, packed: Packed) -> None:
+    """All processes of an executor are killed once one of its workers lists a partition."""
+    place = Place(Path(tempfile.mkdtemp(dir=directory)), log_dir, settings)
+    command = printed("build_index", *place.arguments, "--plan-on-executors", "--", *on.options)
+    partitions = [path for path in log_dir.iterdir() if path.is_dir()]
+    try:
+        with Watch(partitions, Did.OPEN) as watch, running(command, on) as driver:
+            ended = os.pidfd_open(driver.process.pid)
+            next(iter(watch.events(ended)))
+            workers = on.python_workers()
+            if not workers or indexes(place.index_dir):
+                raise TooLateError
+            for pid in on.executor(next(iter(workers))):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.close(ended)
+            out, messages = driver.process.communicate(timeout=DEADLINE_SECONDS)
+    finally:
+        on.mend()
+    assert driver.process.returncode == ExitCode.OK and "Traceback" not in messages, messages
+    assert set(json.loads(out)["by_status"]) == {"ok"}
+    assert indexes(place.index_dir) == indexes(packed.place.index_dir)
+    assert recorded(place) == recorded(packed.place)
+
+
+def test_an_executor_that_is_lost_while_it_plans_changes_nothing(
+    two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed
+) -> None:
+    disturb_planning(two_workers, tmp_path, log_dir, settings, packed)
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Log dirs: one that the worker's node sees, one that is not there, one whose mount is missing there, and one of

@@ -14,11 +14,25 @@ from typing import Any, Final
 
 import pytest
 
+from kidxlib.cli.main import kidx
 from kidxlib.lookup.checked_segment import WINDOW_BYTES
+from kidxlib.operations.audit.copies import run
+from kidxlib.storage.store.requests import Requests
 from tests.jobs.archive import assert_refused
+from tests.support.checksum_store import ChecksumStore
 from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
-from tests.support.spark.jobs import Ended, build_here, compact_here, retention_here, rows, seek_here, verify_here
+from tests.support.spark.jobs import (
+    Ended,
+    build_here,
+    compact_here,
+    kidx_build_here,
+    retention_here,
+    rows,
+    run_here,
+    seek_here,
+    verify_here,
+)
 
 #: Directories of damaged logs that go along with the sample.
 _DAMAGED: Final = ("cut-v2-txn-lz4-0", "flip-v1-gzip-0", "lenneg-v0-0")
@@ -84,8 +98,10 @@ def test_every_job_does_with_objects_what_it_does_with_files(twins: Twins, rng: 
 
 def _build(twins: Twins) -> None:
     """Each log is read once and from its start to its end, and each index is written once."""
+    twins.store.requests.clear()
     first = twins.build("--snapshots", "--epochs")
     assert first.code == 3, first.err  # for the damaged ones
+    assert Requests(**first.json["requests"]) == twins.store.made()
     assert twins.indexes("disk") == twins.indexes("store") != {}
     twins.assert_same_rows()
     for segment in golden.committed():
@@ -184,3 +200,24 @@ def _remove_nothing(twins: Twins) -> None:
     apply = ("--catalog", twins.catalog, "--apply", "--plan", plan.json["plan_id"], "--delete-delay", "0s")
     assert_refused(retention_here(*apply), "nothing is deleted in an object store")
     assert twins.indexes("store") and twins.store.contents("jobs/kafka-logs")
+
+
+def test_executors_compare_copies_as_the_command_does(
+    checksum_store: ChecksumStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if there were many segments: of few the driver asks itself."""
+    catalog = tmp_path / "catalog"
+    built = kidx_build_here("--source", golden.SAMPLES, "--index-dir", tmp_path / "index", "--catalog", catalog)
+    assert built.code == 0, built
+    for number, log in enumerate(sorted(golden.SAMPLES.rglob("*.log"))):
+        key, content = f"jobs/copies/{log.relative_to(golden.SAMPLES)}", log.read_bytes()
+        checksum_store.put_with(key, content[:-1] if number == 5 else content, "CRC32C")
+    url = f"s3://{BUCKET}/jobs/copies"
+    monkeypatch.setattr(run, "_HEAD_BYTES", 2**30)
+    for options in ((), ("--require-checksums", "--topics", "plain-.*")):
+        asked = ("--copy", url, "--catalog", catalog, "--json", *options)
+        job, command = verify_here(*asked), run_here(kidx, "verify", *asked)
+        assert (job.code, job.json) == (command.code, command.json)
+        assert job.code == (0 if options else 3)
+        segments = sum(job.json["segments"].values())
+        assert job.json["requests"] == Requests(list=1, head=segments).as_json()

@@ -13,7 +13,25 @@ import pytest
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.audit.summary import COUNTED, AuditSummary
+from kidxlib.audit.tiered.finding import (
+    METADATA,
+    NEWER,
+    OBJECTS,
+    OTHERS,
+    RemoteFindingRow,
+    RemoteSegmentKey,
+    broken,
+)
+from kidxlib.audit.tiered.level import Level
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.build.source import source_at
 from kidxlib.build.summary import Counts
+from kidxlib.log.remote.local_layout import LOCAL
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
+from kidxlib.operations.audit.tiered.report import TieredFound
+from kidxlib.operations.audit.tiered.report import show as show_tiered
+from kidxlib.operations.audit.tiered.request import TieredRequest
 from kidxlib.operations.compaction import report as compaction_report
 from kidxlib.operations.compaction.summary import CompactionReport, TopicSavings
 from kidxlib.operations.maintenance.maintain import MaintainedTable
@@ -22,6 +40,8 @@ from kidxlib.operations.maintenance.table_state import TableState
 from kidxlib.operations.retention import report as retention_report
 from kidxlib.operations.retention import summary as retention_report_summary
 from kidxlib.operations.retention.summary import TopicSummary
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.audit import show_summary
 from kidxlib.terminal.build import print_counts
 from tests.support.terminal import shown, without_controls
@@ -76,12 +96,37 @@ def _tables() -> None:
     print_tables(tables, applied=True)
 
 
+def _tiered() -> None:
+    bucket = source_at(".").path
+    request = TieredRequest(
+        layout=LOCAL,
+        bucket=bucket,
+        places=(),
+        metadata=(),
+        level=Level.LISTING,
+        stuck_ms=0,
+        as_of_ms=None,
+        topics=re.compile(".*"),
+        interval_bytes=None,
+        fail_on=Verdict.BROKEN,
+        known_topics=KnownTopics(),
+    )
+    metadata = MetadataReader([], request.topics).read()
+    key = RemoteSegmentKey(start_offset=0, segment_id=None)
+    finding = broken(METADATA, "metadata-expires-first", "detail", "consequence")
+    findings = [RemoteFindingRow.found(TopicIdPartition("id", topic, -1), key, finding) for topic in TOPICS]
+    counts = {name: (LARGE, LARGE + 1) for name in (*SegmentState.__members__, OBJECTS, NEWER, OTHERS)}
+    as_of = AsOf(metadata_ms=0, stuck_ms=0)
+    show_tiered(request, TieredFound.of(findings, counts, metadata, as_of, Requests()))
+
+
 REPORTS: Final[dict[str, Callable[[], None]]] = {
     "build": _build,
     "audit": _audit,
     "plan": _plan,
     "compaction": _compaction,
     "tables": _tables,
+    "tiered": _tiered,
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from kidxlib.build.changes import PartitionChange
-from kidxlib.build.plan import AuxiliaryFiles, Plan
+from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.segment_key import SegmentKey
 from kidxlib.catalog.segment_views import KnownSegment
@@ -27,6 +27,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.directory import list_directory
 
@@ -83,13 +84,8 @@ def compare_plainly(
         for task in tasks[key]:
             segment = task.segment
             before = gone.pop(segment.base_offset, None)
-            keeps_interval = task.only is not None or (before and before.interval_source is IntervalSource.COMPACTION)
-            if before and keeps_interval and not (explicit_interval or rebuild):
-                task = replace(
-                    task,
-                    options=replace(task.options, interval_bytes=before.interval_bytes),
-                    interval_source=before.interval_source,
-                )
+            if before is not None and not rebuild:
+                task, before = _with_kept(task, before, partitions[key], explicit_interval=explicit_interval)
             if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before):
                 changes.to_read.append(task)
                 to_fold[key].append(segment.base_offset)
@@ -104,12 +100,36 @@ def compare_plainly(
         changes.missing_at_end |= _missing_at_end(key, gone, tasks[key][-1])
     changes.to_finish = {
         key: PartitionChange(
-            partitions[key].topic_id, of_partition[0].segment.base_offset, None if key in whole else min(to_fold[key])
+            partitions[key].topic_id,
+            of_partition[0].segment.base_offset,
+            None if key in whole else min(to_fold[key]),
+            len(of_partition),
         )
         for key, of_partition in tasks.items()
         if key in whole or key in to_fold
     }
     return changes
+
+
+def _with_kept(
+    task: BuildTask, before: KnownSegment, partition: ListedPartition, *, explicit_interval: bool
+) -> tuple[BuildTask, KnownSegment]:
+    """The task with what its segment was built with, where that stays."""
+    only_once_told = _only_once_told(partition, before)
+    if MAX_INDEX in only_once_told:
+        before = replace(before, max_index_bytes=task.options.max_index_bytes)
+    by_compaction = before.interval_source is IntervalSource.COMPACTION
+    if (task.only is None and not by_compaction and INTERVAL not in only_once_told) or explicit_interval:
+        return task, before
+    options = replace(task.options, interval_bytes=before.interval_bytes)
+    return replace(task, options=options, interval_source=before.interval_source), before
+
+
+def _only_once_told(partition: ListedPartition, before: KnownSegment) -> set[str]:
+    """The settings that the metadata of the topic's cluster told, and that nobody tells now."""
+    if before.interval_source is not IntervalSource.METADATA:
+        return set()
+    return {name for name in (INTERVAL, MAX_INDEX) if not partition.choice.is_told(name, partition.topic_id)}
 
 
 def _present(key: PartitionKey, segments: Mapping[int, KnownSegment]) -> Iterator[tuple[PartitionKey, int]]:

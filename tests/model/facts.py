@@ -29,8 +29,8 @@ class Timestamps(NamedTuple):
 
 
 def log_crc32c(recovered: Recovered) -> int | None:
-    """Of all bytes, if each batch has a CRC-32C that was verified."""
-    all_have_one = all(batch.is_v2 for batch in recovered.valid)
+    """Of all bytes, if each batch has a CRC-32C that was verified, and a magic that facts tell from those without."""
+    all_have_one = all(batch.is_v2 and batch.header["magic"] < 63 for batch in recovered.valid)
     tail_bytes = len(recovered.log) - recovered.valid_bytes
     is_known = recovered.verify_crc and all_have_one and tail_bytes <= TAIL_BYTES_MAX
     return int(google_crc32c.value(recovered.log)) if is_known else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
+from kidxlib.tables.grouped import Ends
 from kidxlib.tables.maintenance import Maintenance
 from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
 
@@ -61,6 +62,16 @@ class TablesByRows:
     ) -> pa.Table:
         """See `Tables.read`."""
         return self.driver.read(table, names, where, version)
+
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """See `TablesToRead.counts`."""
+        return self.driver.counts(table, names, where, version)
+
+    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `TablesToRead.ends`."""
+        return self.driver.ends(table, by, ends, where)
 
     def change(
         self,
@@ -122,6 +133,10 @@ class MaintenanceByRows:
             return
         _log.info("%s: %d rows, which are more than spark.driver_rows_max: Spark writes it anew", table.name, rows)
         self.spark().rewrite(table)
+
+    def compact(self, table: Table, paths: Collection[str]) -> bool:
+        """See `Maintenance.compact`. The driver does it, however many rows that are: it holds a few files at a time."""
+        return self.driver.compact(table, paths)
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
         """See `Maintenance.vacuum`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
@@ -13,16 +13,19 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.common.catalog.commit_retry import while_others_commit
+from jobs.common.catalog.commit_retry import CONFLICTS, while_others_commit
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.local_rows import of_arrow
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.layout import FILE_BYTES
+from kidxlib.tables.commit_lock import committing_threads
+from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.tables.maintenance import VACUUM_KEEPS, files_schema
 
 #: The size of files that OPTIMIZE writes; by default a GB, which is a table's only file.
 _OPTIMIZED_BYTES: Final = "spark.databricks.delta.optimize.maxFileSize"
+#: Files that are smaller are put together by it; by default a GB.
+_SMALL_BYTES: Final = "spark.databricks.delta.optimize.minFileSize"
 _HOUR_MS: Final = timedelta(hours=1) // timedelta(milliseconds=1)
 
 
@@ -81,6 +84,21 @@ class SparkMaintenance:
             self._commit(table, lambda target: target.optimize().executeZOrderBy(*table.sort_by))
         else:
             self._commit(table, lambda target: target.optimize().executeCompaction())
+
+    def compact(self, table: Table, paths: Collection[str]) -> bool:
+        """See `Maintenance.compact`. Spark orders all rows of a table or none: where not all files are meant it puts
+        small ones together as they are, and chooses them itself.
+        """
+        is_all = self.files(table).num_rows == len(paths)
+        self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
+        self.tables.spark.conf.set(_SMALL_BYTES, SMALL_FILE_BYTES)
+        optimize = DeltaTable.forPath(self.tables.spark, self.tables.place(table)).optimize()
+        try:
+            with committing_threads(self.tables.lock_place):
+                optimize.executeZOrderBy(*table.sort_by) if is_all and table.sort_by else optimize.executeCompaction()
+        except CONFLICTS:
+            return False
+        return True
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
         """See `Maintenance.vacuum`."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.common.catalog.commit_retry import TableChangedError, while_others_commit
@@ -20,6 +20,7 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.updates import not_overtaken
+from kidxlib.tables.grouped import ROWS, Ends
 from kidxlib.tables.protocol import ArrowStream, TablesToRead
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
@@ -73,16 +74,26 @@ class SparkTables:
         version: int | None = None,
     ) -> pa.Table:
         """See `Tables.read`."""
-        schema = table.schema(names)
-        if version is None and self.snapshot(table).version() < 0:
+        schema, rows = table.schema(names), self._rows(table, where, version)
+        return schema.empty_table() if rows is None else rows.select(*schema.names).toArrow().cast(schema)
+
+    def counts(
+        self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
+    ) -> pa.Table:
+        """See `TablesToRead.counts`."""
+        schema, rows = table.schema(names), self._rows(table, where, version)
+        whole = schema.append(ROWS)
+        if rows is None:
+            return whole.empty_table()
+        return rows.groupBy(*schema.names).agg(F.count("*").alias(ROWS.name)).toArrow().cast(whole)
+
+    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `TablesToRead.ends`."""
+        schema, rows = ends.schema(table, by), self._rows(table, where)
+        if rows is None:
             return schema.empty_table()
-        reader = self.spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        rows = reader.load(self.place(table))
-        for condition in where:
-            rows = rows.where(as_column(condition))
-        return rows.select(*schema.names).toArrow().cast(schema)
+        first, last = F.min(ends.order).alias("first"), F.max_by(ends.of_last, ends.order).alias("last")
+        return rows.groupBy(*schema.names[:-2]).agg(first, last).toArrow().cast(schema)
 
     def change(
         self,
@@ -142,6 +153,18 @@ class SparkTables:
         nothing = jvm.scala.Option.empty()
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.place(table))
         return log.update(False, nothing, nothing)
+
+    def _rows(self, table: Table, where: Sequence[Condition], version: int | None = None) -> DataFrame | None:
+        """The rows of which all conditions are true; None where there is no such table."""
+        if version is None and self.snapshot(table).version() < 0:
+            return None
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        rows = reader.load(self.place(table))
+        for condition in where:
+            rows = rows.where(as_column(condition))
+        return rows
 
     def _merge(self, table: Table, change: TableChange) -> None:
         target = DeltaTable.forPath(self.spark, self.place(table)).alias("old")

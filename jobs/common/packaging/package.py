@@ -83,7 +83,8 @@ def zip_modules(target: Path) -> None:
     version = metadata.version("kidx")
     with zipfile.ZipFile(part, "w") as archive:
         # ZipInfo's date is a fixed one.
-        for source in sorted([*PROJECT.glob("kidxlib/**/*.py"), *PROJECT.glob("jobs/**/*.py")]):
+        patterns = ("kidxlib/**/*.py", "kidxlib/messages/*.json", "jobs/**/*.py")
+        for source in sorted(path for pattern in patterns for path in PROJECT.glob(pattern)):
             archive.writestr(zipfile.ZipInfo(source.relative_to(PROJECT).as_posix()), source.read_bytes())
         # A driver in the cluster asks for the version.
         about = f"Metadata-Version: 2.1\nName: kidx\nVersion: {version}\n"

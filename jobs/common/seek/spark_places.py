@@ -23,7 +23,7 @@ from kidxlib.operations.seek.answer_format import Format
 from kidxlib.operations.seek.output import there_already, write_answers
 from kidxlib.operations.seek.questions import EXPECTED
 from kidxlib.operations.seek.text_file import JSON_SUFFIXES, QUESTION_COLUMNS
-from kidxlib.storage.scratch import scratch_directory
+from kidxlib.run.scratch import scratch_directory
 
 _COLUMNS: Final = frozenset(QUESTION_COLUMNS)
 _ROWS_AT_ONCE: Final = 65_536

@@ -6,9 +6,8 @@ import contextlib
 import itertools
 import os
 import pickle
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -20,22 +19,24 @@ from pyspark import StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.spark.counters import Counters
-from jobs.common.spark.hadoop import hadoop_path
 from jobs.common.spark.job_session import JobSession
 from jobs.common.spark.local_rows import one_a_task
 from jobs.common.spark.masters import is_local, is_local_master, named_master
 from jobs.common.spark.schema import spark_schema
 from jobs.common.spark.source_access import ensure_seen
 from jobs.common.spark.staged import StagedBySpark
-from jobs.common.spark.stop_file import StopFile, stop_file
+from jobs.common.spark.staging_folder import folder_at_url, folder_in_file_system, sweep_url
+from jobs.common.spark.stop_file import StopFile
 from kidxlib.engine.in_process import run_in_process
 from kidxlib.engine.row_batches import row_batches
 from kidxlib.engine.shared_rows import RowsInFile, RowsInItem, SharedRows
 from kidxlib.engine.staged import Staged, StagedFiles
 from kidxlib.engine.units import Unit, UnitDone, do_unit, units_of
-from kidxlib.engine.work import Work
+from kidxlib.engine.without_pandas import import_no_pandas
+from kidxlib.engine.work import ItemRows, Work
+from kidxlib.run.scratch import scratch_directory
 from kidxlib.storage.location import Location
-from kidxlib.storage.scratch import scratch_directory
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.phase import Done, Span
 
 #: Of a cluster that is not started yet nobody knows how many cores it has.
@@ -52,12 +53,8 @@ def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator
             elsewhere, on their disks.
         run: names that directory.
     """
-    with scratch_directory() as scratch:
-        engine = SparkEngine(session, staging, run, scratch)
-        try:
-            yield engine
-        finally:
-            engine.remove_staged()
+    with scratch_directory() as scratch, contextlib.ExitStack() as stack:
+        yield SparkEngine(session, staging, run, scratch, stack)
 
 
 class SparkEngine:
@@ -65,8 +62,11 @@ class SparkEngine:
     is much to do: the driver does a little itself.
     """
 
-    def __init__(self, session: JobSession, staging: str | None, run: str, scratch: Path) -> None:
+    def __init__(
+        self, session: JobSession, staging: str | None, run: str, scratch: Path, stack: contextlib.ExitStack
+    ) -> None:
         self._session, self._staging, self._scratch, self._run = session, staging, scratch, run
+        self._stack = stack
         self._shared = itertools.count()
 
     @property
@@ -98,9 +98,7 @@ class SparkEngine:
         """See `Engine.share`."""
         if not self._is_of_file_system:
             return RowsInItem(rows)
-        path = Path(str(self._directory), f"shared-{next(self._shared)}.parquet")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return RowsInFile.write(rows, str(path))
+        return RowsInFile.write(rows, f"{self._made_directory}/shared-{next(self._shared)}.parquet")
 
     def run(self, work: Work[Any]) -> Staged:
         """See `Engine.run`."""
@@ -112,25 +110,16 @@ class SparkEngine:
 
     def sweep(self, older_than_ms: int) -> None:
         """See `Engine.sweep`. A catalog at such a URL has started the session already."""
-        if self._staging is None or "://" not in self._staging:
-            return
-        directory, file_system = hadoop_path(self._session.get(), self._staging)
-        if file_system.exists(directory):
-            for entry in file_system.listStatus(directory):
-                if entry.getModificationTime() < older_than_ms:
-                    file_system.delete(entry.getPath(), True)
+        if self._staging is not None and "://" in self._staging:
+            sweep_url(self._session.get(), self._staging, self._made_directory, older_than_ms)
 
     def done(self) -> Done:
         """See `Engine.done`."""
         return self._counters.done() if self._session.is_started else Done()
 
-    def remove_staged(self) -> None:
-        """Remove what the run has staged."""
-        if self._is_of_file_system:
-            shutil.rmtree(str(self._directory), ignore_errors=True)
-        elif self._directory is not None and self._session.is_started:
-            directory, file_system = hadoop_path(self._session.get(), self._directory)
-            file_system.delete(directory, True)
+    def requests(self) -> Requests:
+        """See `Engine.requests`."""
+        return self._counters.requests() if self._session.is_started else Requests()
 
     @property
     def _directory(self) -> str | None:
@@ -145,12 +134,26 @@ class SparkEngine:
         return self._directory is not None and "://" not in self._directory
 
     @cached_property
+    def _made_directory(self) -> str:
+        """The directory or URL, made once there is something to stage; it goes with the engine."""
+        directory = self._directory
+        assert directory is not None  # rows are kept on executors' disks
+        if self._is_of_file_system:
+            self._stack.enter_context(folder_in_file_system(Path(directory)))
+        else:
+            self._stack.enter_context(folder_at_url(self._session.get(), directory))
+        return directory
+
+    @cached_property
     def _counters(self) -> Counters:
         return Counters(self._session.get())
 
     @cached_property
     def _stop_file(self) -> StopFile:
-        return self._session.enter(stop_file(self._session.get(), self._staging))
+        """In a directory that every executor sees, and with which it goes."""
+        if self.is_on_this_machine:
+            return StopFile(f"{self._scratch}/stop")
+        return StopFile(f"{self._made_directory}/stop" if self._is_of_file_system else None)
 
     @contextlib.contextmanager
     def _described(self, work: str) -> Iterator[None]:
@@ -173,13 +176,15 @@ class SparkEngine:
         )
 
         def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            _ensure_all_seen(directories)
-            for unit in _pickled(batches):
-                done = do_unit(_of_attempt(unit), _may_map(), until_stopped)
-                counters.add(done.segments, done.log_bytes, done.span)
-                yield pa.RecordBatch.from_pydict({"path": [done.path]})
+            import_no_pandas()
+            with counters.of_requests():
+                _ensure_all_seen(directories)
+                for unit in _pickled(batches):
+                    done = do_unit(_of_attempt(unit), _may_map(), until_stopped)
+                    counters.add(done.segments, done.log_bytes, done.span)
+                    yield pa.RecordBatch.from_pydict({"path": [done.path]})
 
-        units = [pickle.dumps(unit) for unit in units_of(work, Path(f"{self._directory}/{work.name}"))]
+        units = [pickle.dumps(unit) for unit in units_of(work, Path(f"{self._made_directory}/{work.name}"))]
         done = one_a_task(self._session.get(), units).mapInArrow(do_units, "path string").collect()
         return StagedFiles(sorted(row["path"] for row in done), work.schema)
 
@@ -190,7 +195,7 @@ class SparkEngine:
             kept = rows.persist(StorageLevel.DISK_ONLY)
             kept.count()
             return StagedBySpark(kept, work.schema, None)
-        path = f"{self._directory}/{work.name}"
+        path = f"{self._made_directory}/{work.name}"
         rows.write.parquet(path)
         return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
 
@@ -201,9 +206,11 @@ class SparkEngine:
             work.directories,
             self._stop_file.until_stopped,
         )
-        do, schema = work.do, work.schema
+        # As bytes: what is imported with it then finds no pandas.
+        do_pickled, schema = pickle.dumps(work.do), work.schema
 
         def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
+            do: Callable[[Iterable[Any], bool], Iterator[ItemRows]] = pickle.loads(do_pickled)
             for items in _pickled(batches):
                 begin = time.time()
                 for done in do(until_stopped(items), _may_map()):
@@ -213,8 +220,10 @@ class SparkEngine:
                 counters.add(span=Span(begin, time.time()))
 
         def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            _ensure_all_seen(directories)
-            yield from row_batches(rows_of_units(batches), schema)
+            import_no_pandas()
+            with counters.of_requests():
+                _ensure_all_seen(directories)
+                yield from row_batches(rows_of_units(batches), schema)
 
         units = [pickle.dumps(unit) for unit in work.units]
         return one_a_task(self._session.get(), units).mapInArrow(do_units, spark_schema(schema))

@@ -7,7 +7,7 @@ import socket
 
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import Location
-from kidxlib.storage.s3 import ObjectPath
+from kidxlib.storage.store.s3 import ObjectPath
 
 
 def why_unseen(directory: Location) -> str | None:

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,9 +13,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
-
-from jobs.common.spark.masters import is_local
 from kidxlib.terminal import interrupts
 
 _T = TypeVar("_T")
@@ -40,26 +35,3 @@ class StopFile:
     def _make(self) -> None:
         if self.path is not None:
             Path(self.path).touch()
-
-
-@contextlib.contextmanager
-def stop_file(spark: SparkSession, staging: str | None) -> Iterator[StopFile]:
-    """A file that is not there yet, and that is gone at the end.
-
-    Args:
-        staging: a directory of the catalog that every executor sees where it is no URL; it may be missing. None where
-            there is no catalog.
-    """
-    if is_local(spark):
-        directory = tempfile.mkdtemp(prefix="kidx-stop-")
-    elif staging is None or "://" in staging:
-        yield StopFile()
-        return
-    else:
-        Path(staging).mkdir(parents=True, exist_ok=True)
-        directory = tempfile.mkdtemp(prefix="stop-", dir=staging)
-        Path(directory).chmod(0o755)
-    try:
-        yield StopFile(f"{directory}/stop")
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.build.listed import Longs, runs_of_partitions
+from kidxlib.build.listed import Longs, partitions_of, runs_of_partitions
 from kidxlib.build.plan import Plan
 from kidxlib.format.segment_files import segment_file
 from kidxlib.storage.directory import Directory, object_sizes
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.at_once import in_order
+from kidxlib.storage.store.s3 import is_object
 
 #: In the place of the size of a file that cannot be looked at.
 NOT_SEEN: Final = -1
@@ -37,6 +38,7 @@ class IndexSizes:
             rows: of `LISTED`, in order.
         """
         sizes = np.full((rows.num_rows, len(suffixes)), NOT_SEEN, np.int64)
+        self._list(self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist())
         start = 0
         for number, of_partition in runs_of_partitions(rows):
             base_offsets = of_partition["base_offset"].to_numpy().tolist()
@@ -46,12 +48,15 @@ class IndexSizes:
             start = end
         return [sizes[:, column] for column in range(len(suffixes))]
 
+    def _list(self, directories: Iterable[Directory]) -> None:
+        """List those in object stores that are not listed yet, several at a time."""
+        new = [each for each in directories if is_object(each.root) and each not in self._listed]
+        self._listed.update(zip(new, in_order(object_sizes, new), strict=True))
+
     def _of_partition(self, directory: Directory, base_offsets: Sequence[int], suffixes: Sequence[str]) -> list[int]:
         beginnings = [segment_file(base_offset, "") for base_offset in base_offsets]
         names = [beginning + suffix for beginning in beginnings for suffix in suffixes]
         if is_object(directory.root):
-            if directory not in self._listed:
-                self._listed[directory] = object_sizes(directory)
             listed = self._listed[directory]
             return [listed.get(name, NOT_SEEN) for name in names]
         try:

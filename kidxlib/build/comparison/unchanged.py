@@ -8,11 +8,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from kidxlib.build.comparison.index_sizes import IndexSizes
 from kidxlib.build.known_segments import Matched, flags_of, same_text, texts
 from kidxlib.build.listed import Longs, numbers_in, paths_of_logs
-from kidxlib.build.plan import Plan
+from kidxlib.build.plan import INTERVAL_SOURCES, Plan
+from kidxlib.catalog.arrow_arrays import words_array
 from kidxlib.catalog.matching import Flags, Positions, Values
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.catalog.tables import FACTS_VERSION
@@ -22,6 +24,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     parse_segment_file,
 )
+from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
 
 #: Rows whose paths are made at the same time: 0.1 kB each.
@@ -29,7 +32,8 @@ _PATHS_AT_ONCE: Final = 65_536
 
 
 def with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
-    """All listed segments as rows of `TO_READ`. What compaction chose stays; and what is repaired shall be like the
+    """All listed segments as rows of `TO_READ`. What compaction chose stays. So does what the metadata of the topic's
+    cluster once said, where now nobody says anything, as when that cannot be read. What is repaired shall be like the
     files that are not.
 
     Args:
@@ -38,14 +42,13 @@ def with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
     rows = plan.to_read()
     by_compaction = _is_any_of(both.known["interval_source"], [IntervalSource.COMPACTION])
     repaired = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
-    kept = by_compaction | repaired[both.partitions]
+    kept = by_compaction | _only_once_told(plan, both, INTERVAL) | repaired[both.partitions]
     known, _ = numbers_in(both.known["interval_bytes"])
     intervals = rows["interval_bytes"].to_numpy().copy()
     intervals[both.listed[kept]] = known[kept]
-    compacted = np.zeros(rows.num_rows, np.bool_)
-    compacted[both.listed[by_compaction]] = True
-    sources = pc.if_else(pa.array(compacted), IntervalSource.COMPACTION.value, IntervalSource.SETTINGS.value)
-    chosen = {"interval_bytes": pa.array(intervals), "interval_source": sources}
+    sources = _positions(rows["interval_source"]).copy()
+    sources[both.listed[kept]] = _positions(both.known["interval_source"])[kept]
+    chosen = {"interval_bytes": pa.array(intervals), "interval_source": words_array(INTERVAL_SOURCES, sources)}
     return pa.table([chosen.get(name, rows[name]) for name in rows.column_names], schema=rows.schema)
 
 
@@ -113,12 +116,27 @@ def _as_listed(plan: Plan, both: Matched, to_read: pa.Table) -> Flags:
     same &= same_text(known["topic_id"], [each.topic_id for each in partitions], both.partitions)
     same &= intervals == to_read["interval_bytes"].to_numpy()[both.listed]
     wanted = np.array([each.options.max_index_bytes for each in partitions], np.int64)
-    same &= max_index_bytes == wanted[both.partitions]
+    same &= (max_index_bytes == wanted[both.partitions]) | _only_once_told(plan, both, MAX_INDEX)
     trusted = np.array([not each.options.verify_crc for each in partitions], np.bool_)
     same &= flags_of(known["crc_checked"]) | trusted[both.partitions]
     same &= same_text(known["index_directory"], [str(each.index_directory) for each in partitions], both.partitions)
     same &= ~_repaired(plan)[both.listed]
     return same
+
+
+def _positions(sources: Values) -> NDArray[np.int32]:
+    """The positions of words in `INTERVAL_SOURCES`."""
+    found: Values = pc.index_in(texts(sources), value_set=pa.array(INTERVAL_SOURCES, pa.string()))
+    positions: NDArray[np.int32] = found.to_numpy()
+    return positions
+
+
+def _only_once_told(plan: Plan, both: Matched, setting: str) -> Flags:
+    """Flags of segments for which the metadata of the topic's cluster was asked when they were built, and of which
+    nobody says now what a setting is.
+    """
+    told = np.array([each.choice.is_told(setting, each.topic_id) for each in plan.partitions], np.bool_)
+    return _is_any_of(both.known["interval_source"], [IntervalSource.METADATA]) & ~told[both.partitions]
 
 
 def _same_version(plan: Plan, both: Matched) -> Flags:

@@ -7,10 +7,12 @@ opens no log. A row is returned after its files are durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from kidxlib.build.finish.files import PartitionFiles
 from kidxlib.build.finish.held_index import discard_held, release_held
+from kidxlib.build.finish.listings import Listings
 from kidxlib.build.finish.snapshots import BrokerSnapshots, drop_other_snapshots, publish_snapshot
 from kidxlib.build.finish.transaction_indexes import publish_transaction_index
 from kidxlib.build.results import BuiltSegment, FinishedPartition, FinishedSegment
@@ -21,6 +23,7 @@ from kidxlib.format.checksums import crc32c
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import FoldState, PartitionFold, ScannedSegment
+from kidxlib.storage.directory import Directory
 from kidxlib.storage.publisher import Published, Publisher
 
 
@@ -33,16 +36,21 @@ def segment_task(built: BuiltSegment) -> SegmentTask:
     )
 
 
-def finish(partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]]) -> Iterator[FinishedPartition]:
+def finish(
+    partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]], coming: Sequence[Directory] = ()
+) -> Iterator[FinishedPartition]:
     """Fold partitions one after the other and publish the results.
+
+    Args:
+        coming: the partitions' index directories, in their order, where that is known.
 
     Raises:
         PublishError: an index directory cannot be written.
     """
-    with Publisher() as publisher:
+    with Publisher() as publisher, Listings(coming) as listings:
         waiting: list[_Finisher] = []
         for task, segments in partitions:
-            finisher = _Finisher(task, publisher)
+            finisher = _Finisher(task, publisher, listings)
             waiting.append(finisher)
             for segment, is_last in _with_last(segments):
                 if is_last:
@@ -75,17 +83,20 @@ def _with_last(segments: Iterable[SegmentTask]) -> Iterator[tuple[SegmentTask, b
 class _Finisher:
     """One partition on its way."""
 
-    def __init__(self, task: PartitionTask, publisher: Publisher) -> None:
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
         self._task = task
-        self._files = PartitionFiles(task, publisher)
+        self._files = PartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(BrokerSnapshots(task).at, task.start)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
-        self._segments: list[FinishedSegment] = []
+        # With what is done with its transaction index, once it is committed.
+        self._segments: list[tuple[FinishedSegment, Callable[[], Published]]] = []
 
     @property
     def finished(self) -> FinishedPartition:
-        return FinishedPartition(self._task, tuple(self._segments), tuple(self._files.kept), tuple(self._states))
+        """The result, once all is committed."""
+        segments = tuple(replace(segment, published=outcome()) for segment, outcome in self._segments)
+        return FinishedPartition(self._task, segments, tuple(self._files.kept), tuple(self._states))
 
     def keep_state(self) -> None:
         """Note what the segments so far led to, for the next time that this partition is finished."""
@@ -104,22 +115,22 @@ class _Finisher:
         self._base_offsets.append(base_offset)
         if folded.failure is not None:
             _withdraw(self._files, base_offset)
-        published, content = Published.NONE, None
         if segment.published and folded.failure is None:
-            published, content = publish_transaction_index(self._files, folded)
+            outcome, content = publish_transaction_index(self._files, folded)
             if self._task.in_place:
                 release_held(self._files, base_offset)
-        self._segments.append(
-            FinishedSegment(
-                base_offset=base_offset,
-                state_source=folded.state_source,
-                aborted=folded.aborted,
-                failure=folded.failure,
-                published=published,
-                transaction_index_bytes=None if content is None else len(content),
-                transaction_index_crc32c=None if content is None else crc32c(content),
-            )
+        else:
+            outcome, content = (lambda: Published.NONE), None
+        finished = FinishedSegment(
+            base_offset=folded.base_offset,
+            state_source=folded.state_source,
+            aborted=folded.aborted,
+            failure=folded.failure,
+            published=Published.NONE,
+            transaction_index_bytes=None if content is None else len(content),
+            transaction_index_crc32c=None if content is None else crc32c(content),
         )
+        self._segments.append((finished, outcome))
 
     def end(self) -> None:
         """Publish what belongs to the partition as a whole."""

@@ -54,6 +54,6 @@ def drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None
     """
     if files.task.in_place:
         return
-    offsets = {name: parse_snapshot(name) for name in list_directory(files.task.index_directory)}
+    offsets = {name: parse_snapshot(name) for name in files.present}
     others = (name for name, offset in offsets.items() if offset is not None and offset not in wanted)
     files.superfluous += filter(files.task.may_write, others)

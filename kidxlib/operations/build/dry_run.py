@@ -5,9 +5,11 @@ from __future__ import annotations
 from rich.filesize import decimal
 
 from kidxlib.build.plan import Plan
+from kidxlib.build.skipped import unlistable_as_json
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.planning.comparison import find_changes
+from kidxlib.operations.build.planning.cost import cost_of
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import catalog_damage, exit_code, lost_counts
 from kidxlib.operations.build.request import BuildRequest
@@ -28,10 +30,11 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     damage = catalog_damage(request, catalog, changes) if is_known else KnownDamage()
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
+    cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
     counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}
     result = RunResult(
         code=exit_code(plan, damage, changes),
-        counts={**counts, **lost_counts(changes), **damage.counts},
+        counts={**counts, **lost_counts(changes), "unlistable": len(plan.unlistable), **damage.counts},
         bytes=log_bytes,
         catalog_segments=damage.figures if is_known else None,
     )
@@ -43,7 +46,9 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
             "unchanged_bytes": changes.unchanged_bytes,
             "gone": changes.gone.num_rows,
             **lost_counts(changes),
+            **unlistable_as_json(plan.unlistable.values()),
             "estimated_seconds": seconds,
+            "cost": cost.as_json(),
             "damage": damage.as_json(),
         }
         print_json(shown)
@@ -52,6 +57,8 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
     print_line(f"missing:   {changes.gone.num_rows:,} segments of the catalog")
     damage.show()
+    if cost:
+        print_line(f"requests:  {cost}")
     if not to_read:
         return result
     if seconds is None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from kidxlib.build.directories import Target
 from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.request import BuildLimits, BuildRequest
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.operations.maintenance.after_build.choice import OptimizeLimits
+from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
-from kidxlib.run.settings import read_settings
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.settings import TablesSettings, read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone
 from kidxlib.run.topic_options import recover_options
-from kidxlib.storage.location import ensure_text
+from kidxlib.storage.location import Location, ensure_text
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -42,6 +46,7 @@ class BuildOptions:
     fill_facts: int | None
     plan_on_executors: bool
     repair: bool
+    metadata: MetadataOptions
     settings_file: Path
     now: str | None
 
@@ -68,15 +73,13 @@ def build_request(options: BuildOptions) -> BuildRequest:
     ensure_no_overlap(index_dir, context.catalog, sources)
     if context.catalog is not None:
         ensure_usable(context.catalog)
-    for source in sources:
-        ensure_text("--source ", source.path)
-    if index_dir is not None:
-        ensure_text("--index-dir ", index_dir)
+    _ensure_text(sources, index_dir)
     verify_crc = build.verify_crc if options.verify_crc is None else options.verify_crc
+    known = read_known_topics(options.metadata, sources)
 
-    def of_topic(topic: str) -> RecoverOptions:
-        like = recover_options(settings, topic, options.interval_bytes, options.max_index_bytes)
-        return replace(like, verify_crc=verify_crc)
+    def options_for(partition: PartitionDirectory) -> OptionsOfTopic:
+        own = options.interval_bytes, options.max_index_bytes
+        return recover_options(settings, known, partition, *own, verify_crc=verify_crc)
 
     return BuildRequest(
         sources=sources,
@@ -95,9 +98,11 @@ def build_request(options: BuildOptions) -> BuildRequest:
         ),
         rebuild=options.rebuild,
         repair=options.repair,
-        recover_options=of_topic,
+        options_for=options_for,
+        known_topics=known,
         fill_bytes=options.fill_facts,
         plans_on_workers=options.plan_on_executors,
+        optimize=_optimize(settings.tables),
         limits=BuildLimits(
             wave_bytes=build.wave_bytes,
             wave_seconds=build.wave_seconds,
@@ -105,6 +110,19 @@ def build_request(options: BuildOptions) -> BuildRequest:
             driver_listing_max=build.driver_listing_max,
         ),
     )
+
+
+def _ensure_text(sources: Iterable[Source], index_dir: Location | None) -> None:
+    """Refuse paths that a catalog cannot hold."""
+    for source in sources:
+        ensure_text("--source ", source.path)
+    if index_dir is not None:
+        ensure_text("--index-dir ", index_dir)
+
+
+def _optimize(tables: TablesSettings) -> OptimizeLimits | None:
+    limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)
+    return limits if tables.optimize else None
 
 
 def _ensure_they_fit(options: BuildOptions) -> None:

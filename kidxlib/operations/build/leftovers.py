@@ -18,7 +18,7 @@ from kidxlib.times import NS_PER_MS
 def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:
     """Remove what killed runs left: by the clock, whatever `--now` says, or a run that works now loses it."""
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
-    for partition in plan.partitions:
+    for partition in plan.partitions if plan.is_listed else ():  # else workers have done so as they planned
         sweep(partition.index_directory, older_than_ms * NS_PER_MS)
     backend.catalog.sweep_staging(older_than_ms)
     backend.engine.sweep(older_than_ms)

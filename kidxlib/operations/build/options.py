@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.run import options as shared_options
+from kidxlib.run.known_topics import metadata_options
 from kidxlib.terminal.options.byte_size import ByteSize
 from kidxlib.terminal.options.integer_range import IntegerRange
 
@@ -30,13 +31,13 @@ _OPTIONS: Final = (
         "--interval-bytes",
         metavar="BYTES",
         type=IntegerRange(0, 2**31 - 1),
-        help="Kafka's index.interval.bytes. [settings: build.interval_bytes]",
+        help="Kafka's index.interval.bytes. [default: settings: build.interval_bytes, else the topic's]",
     ),
     click.option(
         "--max-index-bytes",
         metavar="BYTES",
         type=IntegerRange(12, 2**31 - 1),
-        help="Kafka's segment.index.bytes. [settings: build.max_index_bytes]",
+        help="Kafka's segment.index.bytes. [default: settings: build.max_index_bytes, else the topic's]",
     ),
     click.option(
         "--verify-crc/--no-verify-crc",
@@ -62,6 +63,7 @@ _OPTIONS: Final = (
         help="Let executors, or kidx' processes, list and compare few segments, too. "
         "[settings: build.driver_listing_max]",
     ),
+    metadata_options,
     click.option("--repair", is_flag=True, help="Write what the last audit found broken, no more."),
     click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."),
     shared_options.settings_file,

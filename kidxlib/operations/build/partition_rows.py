@@ -14,7 +14,8 @@ from kidxlib.storage.location import Location
 
 
 def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
-    """Bring `partitions` up to date with a listing and with the checkpoint files of its log dirs.
+    """Bring `partitions` up to date with a listing and with the checkpoint files of its log dirs. Of a partition that
+    could not be listed the row stays as it is.
 
     Args:
         all_topics: the listing left no topic out, so what it does not have is gone.
@@ -31,6 +32,8 @@ def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_
 
     rows: dict[PartitionKey, PartitionRow] = {}
     for partition in plan.partitions:
+        if partition.key in plan.unlistable:
+            continue
         of_log_dir, topic_partition = checkpoints[partition.directory.log_dir], partition.directory.topic_partition
         first_base_offset, log_end_offset = offsets.get(partition.key, (None, None))
         rows[partition.key] = PartitionRow(
@@ -51,7 +54,8 @@ def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_
         )
     if all_topics:
         for key, row in known.items():
-            if key not in rows and key[0] in plan.log_dirs and key[0] not in plan.empty:
+            of_listed_source = key[0] in plan.log_dirs and key[0] not in plan.empty
+            if key not in rows and key not in plan.unlistable and of_listed_source:
                 rows[key] = replace(row, present=False, build_id=build_id)
     changed = [
         row for key, row in rows.items() if key not in known or replace(row, build_id=known[key].build_id) != known[key]

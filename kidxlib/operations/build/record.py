@@ -8,16 +8,30 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from kidxlib.build.changes import Changes
+from kidxlib.build.plan import Plan
+from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.waves import Scanned
 
 
 def request_columns(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, Any]:
     """What a row of `builds` says of what was asked for."""
     return {
+        "started_at": request.context.now,
         "sources": {source.name: str(source.path) for source in request.sources},
         "options": {name: _as_text(value) for name, value in request.recorded().items()},
         "versions": {"kidx": metadata.version("kidx"), **versions, "python": platform.python_version()},
+    }
+
+
+def found_columns(plan: Plan, changes: Changes) -> dict[str, Any]:
+    """What a row of `builds` says of what was listed, and of how that differs from the catalog."""
+    return {
+        "partitions": len(plan.partitions),
+        "unchanged": changes.unchanged,
+        "gone": changes.gone.num_rows,
+        "finished": len(changes.to_finish),
+        "skipped": {reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
     }
 
 
@@ -26,6 +40,7 @@ def scan_columns(scanned: Scanned) -> dict[str, Any]:
     return {
         "scan_seconds": round(scanned.seconds, 3),
         "waves": scanned.waves,
+        "segments": scanned.counts.segments,
         "log_bytes": scanned.counts.log_bytes,
         "batches": scanned.counts.batches,
         "by_status": dict(scanned.counts.by_status),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
+from kidxlib.build.skipped import unlistable_as_json
 from kidxlib.catalog.builds import BuildRow
 from kidxlib.catalog.segments import FillableFacts
-from kidxlib.format.not_segments import NotASegment
+from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.waves import Scanned
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.known_damage import KnownDamage
-from kidxlib.terminal.build import print_counts, print_rate, print_skipped
+from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimized_as_json, optimized_as_line
+from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.run.result import RunResult
+from kidxlib.storage.store.requests import Requests
+from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
@@ -33,14 +38,6 @@ def lost_counts(changes: Changes) -> dict[str, int]:
     return {"partitions_gone": len(changes.emptied), "partitions_cut_off": len(changes.missing_at_end)}
 
 
-def unknown_facts(scanned: Scanned, changes: Changes) -> dict[str, int]:
-    """The facts that `--fill-facts` fills, and of how many segments that are there each is not known."""
-    return {name: changes.unknown_facts.get(name, 0) + scanned.counts.unknown_facts[name] for name in _FILLABLE}
-
-
-_FILLABLE: Final = FillableFacts.names()
-
-
 def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
     """The exit code of a build, by all that is known of what was asked for, whether this run found it or an earlier
     one. Only this run knows that segments which are missing were the last of their partition.
@@ -51,49 +48,102 @@ def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
             f"{path}: no segment found, but the catalog has {damage.present(name):,} of source {name}, which stay "
             "there: is it mounted? If they will not come back, kidx forget-source removes them"
         )
-    unlistable = plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY]
-    return ExitCode.PROBLEMS_FOUND if damage.damaged or unlistable or missing or changes.missing_at_end else ExitCode.OK
+    has_problems = damage.damaged or plan.unlistable or missing or changes.missing_at_end
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
 
 
-def build_as_json(
-    request: BuildRequest,
-    row: BuildRow,
-    scanned: Scanned,
-    notes: list[str],
-    damage: KnownDamage,
-    changes: Changes,
-) -> dict[str, Any]:
-    """A build's JSON object but for its catalog: the row of `builds`, and what that does not have."""
-    shown = {**row.values(), **scanned.counts.as_json(), "started_at": request.context.now.isoformat(), "notes": notes}
-    shown |= {"options": request.recorded(), **lost_counts(changes), "unknown_facts": unknown_facts(scanned, changes)}
-    return {**shown, "damage": damage.as_json()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a build did.
+
+    Attributes:
+        plan: what was listed; of a repair, what of it was broken.
+        changes: what had changed since the catalog's last build.
+        row: of `builds`.
+        notes: what a person should know.
+        damage: that is known now.
+        requests: of object stores, but for those to the catalog.
+        catalog: its path; `is_new` where this build has made it.
+        optimized: its tables that were to be put in order at the end.
+    """
+
+    plan: Plan
+    changes: Changes
+    scanned: Scanned
+    row: BuildRow
+    notes: list[str]
+    damage: KnownDamage
+    requests: Requests
+    catalog: str
+    is_new: bool
+    optimized: list[OptimizedTable]
+
+    @property
+    def unknown_facts(self) -> dict[str, int]:
+        """The facts that `--fill-facts` fills, and of how many segments that are there each is not known."""
+        of_others, read = self.changes.unknown_facts, self.scanned.counts.unknown_facts
+        return {name: of_others.get(name, 0) + read[name] for name in _FILLABLE}
 
 
-def print_report(
-    request: BuildRequest,
-    catalog: TablesCatalog,
-    row: BuildRow,
-    scanned: Scanned,
-    notes: list[str],
-    damage: KnownDamage,
-    changes: Changes,
-) -> None:
+_FILLABLE: Final = FillableFacts.names()
+#: Of the columns of `builds`, what is told to who watches.
+_COUNTED: Final = ("partitions", "segments", "unchanged", "gone", "rows_changed")
+
+
+def build_as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
+    """A build's JSON object: the row of `builds`, and what that does not have."""
+    counts, started_at = built.scanned.counts.as_json(), request.context.now.isoformat()
+    shown = {**built.row.values(), **counts, "started_at": started_at, "notes": built.notes}
+    shown |= {"options": request.recorded(), **lost_counts(built.changes), "unknown_facts": built.unknown_facts}
+    shown |= {**unlistable_as_json(built.plan.unlistable.values()), "damage": built.damage.as_json()}
+    shown |= {"requests": built.requests.as_json(), "optimized": optimized_as_json(built.optimized)}
+    shown |= {"cluster_metadata": known_as_json(request.known_topics, built.plan)}
+    return {**shown, "catalog": built.catalog, "new_catalog": built.is_new}
+
+
+def print_report(request: BuildRequest, built: Built) -> None:
     """Show what was made, where it is, and what to do next."""
-    print_counts(f"build {row.build_id}", scanned.counts)
+    row = built.row
+    print_counts(f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
         print_line(f"not read: {row.unchanged:,} segments are unchanged; {row.gone:,} are missing from their source")
-    damage.show()
+    built.damage.show()
     print_skipped(row.skipped.items())
-    for text in notes:
+    for text in built.notes:
         print_line(f"note: {text}")
     if request.repair and not row.partitions:
         print_line("repair:      nothing, the last audit found nothing broken")
     else:
-        print_rate(row.log_bytes, scanned.read_seconds, row.seconds)
+        print_rate(row.log_bytes, built.scanned.read_seconds, row.seconds)
+    print_requests(built.requests)
     print_line(f"source:      {as_line(request.sources)}")
+    for line in lines_of_known(request.known_topics, built.plan):
+        print_line(f"topics:      {line}")
     where = "beside the segments" if request.in_place else request.target.index_dir
     print_line(f"index files: {where}")
-    if unknown := [f"{name} of {count:,}" for name, count in unknown_facts(scanned, changes).items() if count]:
+    if unknown := [f"{name} of {count:,}" for name, count in built.unknown_facts.items() if count]:
         print_line(f"not known:   {', '.join(unknown)} segments; --fill-facts SIZE reads their logs for it")
-    print_line(f"catalog:     {catalog.path} ({row.rows_changed:,} rows of segments added or changed)")
+    print_line(f"catalog:     {built.catalog} ({row.rows_changed:,} rows of segments added or changed)")
+    if line := optimized_as_line(built.optimized):
+        print_line(f"tables:      {line}")
     print_line("next:        ask the catalog; docs/catalog.md has questions with their SQL")
+    if built.is_new:
+        print_line(f"new catalog made at {built.catalog}")
+
+
+def result_of(built: Built) -> RunResult:
+    """How the run ended, for who watches from outside."""
+    return RunResult(
+        code=exit_code(built.plan, built.damage, built.changes),
+        run_id=built.row.build_id,
+        counts={
+            **{name: getattr(built.row, name) for name in _COUNTED},
+            **lost_counts(built.changes),
+            "unlistable": len(built.plan.unlistable),
+            "not_well": built.scanned.counts.problem_count,
+            **built.damage.counts,
+        },
+        bytes=built.scanned.counts.log_bytes,
+        requests=built.requests,
+        catalog_segments=built.damage.figures,
+    )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from kidxlib.build.directories import Target
 from kidxlib.build.plan import AuxiliaryFiles
 from kidxlib.build.source import Source
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.operations.maintenance.after_build.choice import OptimizeLimits
 from kidxlib.run.context import RunContext
+from kidxlib.run.index_options import OptionsFor
+from kidxlib.run.known_topics import KnownTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class BuildLimits:
 
     Attributes:
         wave_bytes, wave_seconds: of one wave, whichever ends first.
-        longest_run: what was staged before that is a killed run's.
+        longest_run: index files that were staged before that are a killed run's, and folders without a heartbeat.
         driver_listing_max: how many segments the command lists and compares itself; workers do where there are more.
     """
 
@@ -38,9 +39,11 @@ class BuildRequest:
         context: its time is recorded.
         publish_truncated: publish the index of a valid prefix too.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
-        recover_options: what a topic's indexes are built with.
+        options_for: what a partition's indexes are built with.
+        known_topics: what the sources' clusters say of topics.
         fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
         plans_on_workers: they list and compare, however few segments there are.
+        optimize: how the catalog's tables are put in order at the end; None for not at all.
     """
 
     context: RunContext
@@ -54,9 +57,11 @@ class BuildRequest:
     auxiliary_files: AuxiliaryFiles
     rebuild: bool
     repair: bool
-    recover_options: Callable[[str], RecoverOptions]
+    options_for: OptionsFor
+    known_topics: KnownTopics = field(default_factory=KnownTopics)
     fill_bytes: int | None = None
     plans_on_workers: bool = False
+    optimize: OptimizeLimits | None = None
     limits: BuildLimits = field(default_factory=BuildLimits)
 
     @property
@@ -86,4 +91,5 @@ class BuildRequest:
             "rebuild": self.rebuild,
             "fill_facts": self.fill_bytes,
             "repair": self.repair,
+            "cluster_metadata": self.known_topics.as_of,
         }

@@ -1,125 +1,138 @@
-"""Segments read in waves, each recorded in the catalog before the next begins."""
+"""Segments read in waves, each recorded in the catalog before the next begins, and its partitions finished."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from kidxlib.build.bins import pack
-from kidxlib.build.listed import Longs, numbers_in, sum_of_bytes
-from kidxlib.build.plan import Plan
-from kidxlib.build.summary import Counts
+from kidxlib.build.changes import Changes
+from kidxlib.build.listed import numbers_in, partitions_of, sum_of_bytes
+from kidxlib.build.plan import ListedPartition, Plan
 from kidxlib.catalog.results import SCANNED
-from kidxlib.engine.protocol import Engine
+from kidxlib.engine.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.engine.work import Work
-from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.build_run import BuildRun, Scanned
 from kidxlib.operations.build.counts import count_scanned
+from kidxlib.operations.build.finishing.finish import finish_partitions_of
 from kidxlib.operations.build.record_rows import record_scanned
 from kidxlib.operations.build.request import BuildLimits, BuildRequest
-from kidxlib.operations.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.terminal import interrupts
+from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
 _FIRST_WAVE_RATE: Final = 100_000_000
+#: Segments of a wave at most: their tasks and whole rows are held, some 2 kB each.
+_WAVE_SEGMENTS: Final = 200_000
 
-_RECORDING: Final = "recording in the catalog"
+#: A phase of a build.
+RECORDING: Final = "recording in the catalog"
 
 
-@dataclass(slots=True)
-class Scanned:
-    """What a build has read so far, wave by wave.
-
-    Attributes:
-        seconds: that waves took until their results were there.
-        read_seconds: in which some executor was reading: less what it took to begin.
+def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
+    """Read segments in waves. After each but the last the partitions are finished that it has read to their ends, and
+    all of it is committed: so each row is written once. What is to be finished after the last is left to the caller.
     """
-
-    counts: Counts = field(default_factory=Counts)
-    seconds: float = 0.0
-    read_seconds: float = 0.0
-    waves: int = 0
-    rows_changed: int = 0
-
-
-def scan_in_waves(request: BuildRequest, plan: Plan, to_read: pa.Table, backend: Backend, build_id: str) -> Scanned:
-    """Read segments in waves, each recorded in the catalog before the next begins. Tasks are made for one wave at a
-    time.
-
-    Args:
-        to_read: rows of `TO_READ`, of the plan's segments.
-    """
-    scanned = Scanned()
-    segments = to_read.num_rows
-    if not segments:
+    scanned = Scanned(unfinished=dict(changes.to_finish))
+    to_read, engine = changes.to_read, run.backend.engine
+    if not to_read.num_rows:
         return scanned
-    from kidxlib.operations.build.scan_work import scan_segments  # compiled loops, for who has something to read
-
-    limits, engine = request.limits, backend.engine
     engine.start()
+    before = engine.done()  # where workers have planned, they have listed segments
+
+    def done() -> Done:
+        return engine.done() - before
+
+    position, segments, log_bytes = 0, to_read.num_rows, changes.bytes_to_read
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
-    position = 0
-    bytes_before = np.concatenate([[0], np.cumsum(numbers_in(to_read["log_bytes"])[0])])
-    log_bytes = int(bytes_before[-1])
-
-    def done() -> str:
-        of_all = f"{scanned.counts.segments:,} of {segments:,} segments"
-        if request.keeps_catalog:
-            return f"{of_all} read and recorded in the catalog; run the same command again to go on"
-        # In place an offset index may wait for the end of its partition, and goes again.
-        read = f"{of_all} {'read' if request.in_place else 'indexed'}"
-        return f"{read}; run the same command again, which reads all of them, as there is no catalog"
-
-    with interrupts.telling(done):
+    with interrupts.telling(partial(_done, run.request, scanned, segments)):
         while position < segments:
-            end = _end_of_wave(bytes_before, position, _wave_bytes(limits, bytes_a_second))
-            rows = to_read.slice(position, end - position)
-            wave = plan.build_tasks(rows, publish_truncated=request.publish_truncated)
-            read_bytes = int(bytes_before[end] - bytes_before[position])
-            position = end
-            scanned.waves += 1
-            start = time.monotonic()
-            begin_phase("reading", done=engine.done, segments=segments, log_bytes=log_bytes, after=_RECORDING)
-            work = Work(
-                f"{build_id}-{scanned.waves}",
-                pack(wave, engine.cores),
-                scan_segments,
-                SCANNED,
-                directories_of(wave, request.sources),
-                read_bytes,
-            )
-            with engine.stopping():
-                found = engine.run(work)
-                seconds = time.monotonic() - start
-                ensure_logs_visible(found)
-                begin_phase(_RECORDING)
-                scanned.rows_changed += record_scanned(backend.catalog, found, build_id)
-                count_scanned(found, scanned.counts)
-                found.remove()
-            scanned.seconds += seconds
-            bytes_a_second = max(1.0, read_bytes / seconds)
-    scanned.read_seconds = engine.done().seconds
+            rows = _wave(to_read, position, _wave_bytes(run.request.limits, bytes_a_second))
+            position += rows.num_rows
+            begin_phase("reading", done=done, segments=segments, log_bytes=log_bytes, after=RECORDING)
+            bytes_a_second = _scan(run, rows, scanned)
+            if position < segments:
+                begin_phase("finishing partitions")
+                finish_partitions_of(run, _read_to_the_end(run.plan, rows, to_read.slice(position, 1)), scanned)
+                begin_phase(RECORDING)
+                run.commit()
+    scanned.read_seconds = done().seconds
     return scanned
 
 
-def is_one_wave(request: BuildRequest, to_read: pa.Table, engine: Engine) -> bool:
-    """Whether `scan_in_waves` reads all of it at once."""
-    return sum_of_bytes(to_read) <= _wave_bytes(request.limits, _FIRST_WAVE_RATE * engine.cores)
+def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
+    """What to say where a run is interrupted.
+
+    Args:
+        segments: that were to be read.
+    """
+    of_all = f"{scanned.counts.segments:,} of {segments:,} segments"
+    if request.keeps_catalog:
+        return f"{of_all} read and recorded in the catalog; run the same command again to go on"
+    # In place an offset index may wait for the end of its partition, and goes again.
+    read = f"{of_all} {'read' if request.in_place else 'indexed'}"
+    return f"{read}; run the same command again, which reads all of them, as there is no catalog"
+
+
+def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
+    """Read one wave, and record it.
+
+    Args:
+        rows: of `TO_READ`.
+
+    Returns:
+        The bytes that it read a second.
+    """
+    from kidxlib.operations.build.scan_work import scan_segments  # compiled loops, for who has something to read
+
+    engine, request = run.backend.engine, run.request
+    wave = run.plan.build_tasks(rows, publish_truncated=request.publish_truncated)
+    read_bytes = sum_of_bytes(rows)
+    scanned.waves += 1
+    start = time.monotonic()
+    name, units = f"{run.build_id}-{scanned.waves}", pack(wave, engine.cores)
+    work = Work(name, units, scan_segments, SCANNED, directories_of(wave, request.sources), read_bytes)
+    with engine.stopping():
+        found = engine.run(work)
+        seconds = time.monotonic() - start
+        ensure_logs_visible(found)
+        begin_phase(RECORDING)
+        scanned.rows_changed += record_scanned(run.backend.catalog, found, run.build_id)
+        count_scanned(found, scanned.counts)
+        found.remove()
+    scanned.seconds += seconds
+    return max(1.0, read_bytes / seconds)
+
+
+def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[ListedPartition]:
+    """The partitions of a wave of which it has the last segment.
+
+    Args:
+        rows: the wave's.
+        following: the first row after it.
+    """
+    numbers = set(partitions_of(rows).tolist()) - set(partitions_of(following).tolist())
+    return [plan.partitions[number] for number in sorted(numbers)]
 
 
 def _wave_bytes(limits: BuildLimits, bytes_a_second: float) -> int:
     return min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
 
 
-def _end_of_wave(bytes_before: Longs, position: int, log_bytes: int) -> int:
-    """Where a wave ends: as many segments from `position` on as stay within `log_bytes`, and one at least.
-
-    Args:
-        bytes_before: of the logs before each segment, and of all of them.
+def _wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
+    """The segments from `position` on that stay within `log_bytes`, one at least; of the last partition all or none,
+    where it can be.
     """
-    end = int(np.searchsorted(bytes_before, bytes_before[position] + log_bytes, side="right")) - 1
-    return max(end, position + 1)
+    rows = to_read.slice(position, _WAVE_SEGMENTS + 1)
+    bytes_up_to = np.cumsum(numbers_in(rows["log_bytes"])[0])
+    end = int(np.searchsorted(bytes_up_to, log_bytes, side="right"))
+    end = max(1, min(end, _WAVE_SEGMENTS))
+    if end < rows.num_rows:
+        partitions = partitions_of(rows)
+        end = int(np.searchsorted(partitions, partitions[end])) or end
+    return rows.slice(0, end)

@@ -12,12 +12,14 @@ from kidxlib.build.changes import all_new
 from kidxlib.build.plan import Plan, repairs
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.backend import Backend, OpenBackend
-from kidxlib.operations.build.finishing.finish import finish_changed
+from kidxlib.operations.build.build_run import BuildRun, Scanned
+from kidxlib.operations.build.finishing.finish import finish_partitions_of
 from kidxlib.operations.build.held_log_dirs import hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.planning.listed_plan import listed_plan
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.waves import Scanned, scan_in_waves
+from kidxlib.operations.build.waves import scan_in_waves
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.progress import begin_phase
 
 
@@ -41,12 +43,14 @@ class BuiltOnce:
         plan: what was listed; of a repair, what of it was broken.
         broken: of a repair.
         seconds: of the whole run.
+        requests: of object stores.
     """
 
     plan: Plan
     scanned: Scanned
     broken: BrokenFiles
     seconds: float
+    requests: Requests
 
 
 def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: FindBroken) -> BuiltOnce:
@@ -69,9 +73,24 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
         if request.repair:
             broken = find_broken(request, plan, backend)
             plan = repairs(plan, broken.files)
-        changes, build_id = all_new(plan), request.context.run_id()
-        stack.enter_context(removing_held_indexes(request, plan))
-        scanned = scan_in_waves(request, plan, changes.to_read, backend, build_id)
+        scanned = read_and_finish(request, plan, backend)
+        requests = request.context.asked(backend.engine.requests())
+    return BuiltOnce(plan, scanned, broken, time.monotonic() - start, requests)
+
+
+def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:
+    """Read all segments of a plan, and finish its partitions. In place the caller holds the log dirs' locks.
+
+    Raises:
+        KidxError: an index directory cannot be written.
+    """
+    with removing_held_indexes(request, plan):
+        run = BuildRun(request, plan, backend, request.context.run_id(), _commit_nothing)
+        scanned = scan_in_waves(run, all_new(plan))
         begin_phase("finishing partitions")
-        finish_changed(request, plan, changes, backend, build_id, scanned.counts)
-    return BuiltOnce(plan, scanned, broken, time.monotonic() - start)
+        finish_partitions_of(run, plan.partitions, scanned)
+    return scanned
+
+
+def _commit_nothing() -> None:
+    """What is found is in the tables at once."""

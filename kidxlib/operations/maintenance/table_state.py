@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.layout import FILE_BYTES
+from kidxlib.tables.layout import FILE_BYTES, counted_bytes
 from kidxlib.tables.maintenance import Maintenance
 
 #: So many rows stand for all that a point query may ask for.
@@ -55,7 +55,8 @@ def table_state(maintenance: Maintenance, table: Table) -> TableState:
     read_rows, read_files = (
         _point_queries(maintenance, table, files) if table.sort_by and files.num_rows else (None, None)
     )
-    enough = max(1, math.ceil(_SLACK * sum(sizes) / FILE_BYTES))
+    counted = [counted_bytes(size, rows) for size, rows in zip(sizes, counts, strict=True)]
+    enough = max(1, math.ceil(_SLACK * sum(counted) / FILE_BYTES))
     # Of files in order a query reads the one with the row; and for each column of the order the two, at most, in which
     # the rows begin and end that have the same value in it.
     is_mixed = read_files is not None and read_files > 2 * len(table.order) - 1
@@ -65,7 +66,7 @@ def table_state(maintenance: Maintenance, table: Table) -> TableState:
         rows=sum(counts),
         point_query_rows=read_rows,
         point_query_files=read_files,
-        needs_rewrite=files.num_rows > enough or max(sizes, default=0) > _LARGE_BYTES or is_mixed,
+        needs_rewrite=files.num_rows > enough or max(counted, default=0) > _LARGE_BYTES or is_mixed,
     )
 
 

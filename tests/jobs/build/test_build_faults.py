@@ -13,12 +13,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from kidxlib.run.catalog_place import STAGING
+from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
@@ -33,9 +36,10 @@ from tests.faults.trees import (
     staging_files,
     write_log,
 )
+from tests.support.leftovers import age
 from tests.support.opened_files import OpenedFiles
 from tests.support.spark.jobs import Place, build, start
-from tests.support.spark.processes import processes_of, worker
+from tests.support.spark.processes import processes_of, without_tracebacks_of_daemons, worker
 from tests.support.terminal import without_progress
 
 COPIES = 3
@@ -44,7 +48,6 @@ SLOW = 1 << 30
 PAGE = 4096
 #: No step of a job on Spark takes as long; what does, hangs.
 DEADLINE_SECONDS = 300.0
-_OF_A_WORKER_THAT_JAVA_LEFT = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)+EOFError\n")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +109,9 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
     pytestconfig: pytest.Config,
 ) -> None:
-    """Kill -9 once a wave is recorded: what is under a final name is whole, finished waves are not read again."""
+    """Kill -9 once a wave is recorded: what is under a final name is whole, finished waves are not read again. What the
+    run has staged stays for an hour, as it may live.
+    """
     if victim is not driver and not pytestconfig.getoption("exhaustive"):
         pytest.skip("with --exhaustive: takes two minutes; a cluster loses its executors in any case")
     files, expected_rows = undisturbed
@@ -133,6 +138,14 @@ def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     assert recorded and not recorded & {str(path) for path in opened.logs()}
     assert place.state() == (files, expected_rows)
 
+    left = list((place.catalog / STAGING).iterdir())
+    assert [path / HEARTBEAT for path in left if (path / HEARTBEAT).is_file()] == [path / HEARTBEAT for path in left]
+    assert len(left) == (victim is driver)
+    for path in left:
+        age(path / HEARTBEAT, DEAD_AFTER + timedelta(minutes=1))
+    assert kidx("build", *place.arguments).code == ExitCode.OK
+    assert list((place.catalog / STAGING).iterdir()) == []
+
 
 def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: Path, settings: Path) -> None:
     """Kill -9 of each Python worker there is, until the job gives up."""
@@ -143,8 +156,7 @@ def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: 
     out, messages = job.communicate()
     assert (job.returncode, out) == (ExitCode.FAILED, ""), messages
     assert messages.splitlines()[-1].startswith("error: a Python worker has ended at each attempt at a task"), messages
-    # pyspark's own daemon prints one where Java closes the socket of a worker that it has just asked for.
-    assert "Traceback" not in re.sub(_OF_A_WORKER_THAT_JAVA_LEFT, "", messages), messages
+    assert "Traceback" not in without_tracebacks_of_daemons(messages), messages
 
 
 @again_if_too_late
@@ -247,7 +259,7 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
             codes = (ExitCode.INTERRUPTED, -signal.SIGINT) if by_terminal else (ExitCode.TERMINATED, -signal.SIGTERM)
             assert (job.returncode in codes, out) == (True, ""), messages
             assert job.returncode < 0 or ended.startswith("error: interrupted"), messages
-            assert "Traceback" not in messages and "\tat " not in messages, messages
+            assert "Traceback" not in without_tracebacks_of_daemons(messages) and "\tat " not in messages, messages
             assert recorded <= place.recorded()
         assert list(processes_of(job)) == [], messages
         assert twice or list(scratch.iterdir()) == [], messages
@@ -271,7 +283,7 @@ def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
             ended = build(*place.arguments)
             assert (ended.code, ended.out) == (ExitCode.FAILED, ""), ended
             assert re.fullmatch("error: .*No space left on device.*", ended.err.splitlines()[-1]), ended
-            assert "Traceback" not in ended.err, ended
+            assert "Traceback" not in without_tracebacks_of_daemons(ended.err), ended
         remount(place.catalog, "size=64m")
         ended = build(*place.arguments)
         assert ended.code == ExitCode.OK, ended
@@ -285,7 +297,7 @@ def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path
     assert ended.err.splitlines()[-1].startswith(
         "error: /proc/kidx: cannot be made or opened: No such file or directory;"
     )
-    assert "Traceback" not in ended.err and not (tmp_path / "index").exists(), ended
+    assert "Traceback" not in without_tracebacks_of_daemons(ended.err) and not (tmp_path / "index").exists(), ended
 
 
 def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
@@ -354,7 +366,7 @@ def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without
         raise TooLateError(truncated)
     ((attempt, why),) = failed_attempts(event_logs)
     assert (attempt, "Python worker exited unexpectedly" in why) == (0, True), why
-    assert job.returncode == 0 and "Traceback" not in messages, messages
+    assert job.returncode == 0 and "Traceback" not in without_tracebacks_of_daemons(messages), messages
     assert (truncated["log_bytes"], truncated["valid_bytes"], truncated["batches"]) == (SLOW, SLOW, 101)
     assert json.loads(out)["by_status"] == {"ok": len(found)} == {"ok": 4}
     assert kidx("build", log_dir, "--index-dir", directory / "again").code == 0

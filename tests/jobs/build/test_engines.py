@@ -107,9 +107,10 @@ def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path, exhaustive: bo
         for source in ("own-of-kidx", "own-of-spark"):
             write_random_log(tmp_path / source / f"topic-{number}", random.Random(number))
         write_random_log(log_dir / f"topic-{number}", random.Random(number))
-        process = _spawn.Process(target=_build_all, args=("kidx", log_dir, tmp_path))
+        how = [_BY_WORKERS] if number % 2 else []
+        process = _spawn.Process(target=_build_all, args=("kidx", log_dir, tmp_path, how))
         process.start()
-        _build_all("spark", log_dir, tmp_path)
+        _build_all("spark", log_dir, tmp_path, how)
         process.join()
         assert process.exitcode == 0
         for table in TABLES:
@@ -132,13 +133,13 @@ def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path, exhaustive: bo
         assert all(row["log_bytes"] == Path(row["log_path"]).stat().st_size for row in found.to_pylist())
 
 
-def _build_all(engine: str, log_dir: Path, directory: Path) -> None:
+def _build_all(engine: str, log_dir: Path, directory: Path, how: Sequence[str]) -> None:
     """What one of two writers reads: the source that both read, and its own."""
     run = {"spark": build_here, "kidx": kidx_build_here}[engine]
     sources = (log_dir, directory / f"own-of-{engine}")
     named = [argument for source in sources for argument in ("--source", f"{source.name}={source}")]
     where = ("--index-dir", directory / "index", "--catalog", directory / "catalog")
-    ended = run(*named, *where)
+    ended = run(*named, *where, *how)
     assert ended.code in (0, 3), ended.err
 
 

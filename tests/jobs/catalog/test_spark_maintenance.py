@@ -56,6 +56,25 @@ def test_it_sees_and_changes_what_delta_rs_does(tmp_path: Path) -> None:
             assert (by_spark.vacuum(SEGMENTS, apply=apply), by_spark.vacuum(BUILDS, apply=apply)) == (1, 0)
         assert (old.exists(), young.exists()) == (False, True)
         assert by_spark.vacuum(SEGMENTS, apply=False) == 0
+        _put_together(tmp_path, by_spark)
+
+
+def _put_together(catalog: Path, by_spark: SparkMaintenance) -> None:
+    """As after a build: all of them in order, or small files alone as Spark takes them, where some are meant."""
+    driver = DeltaTables(str(catalog))
+    for number in range(4):
+        append_rows(catalog, SEGMENTS, {"topic": f"t{number}", "partition": 100, "base_offset": 9})
+    rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
+    paths = by_spark.files(SEGMENTS)["path"].to_pylist()
+    for are_all in (False, True):
+        meant = paths if are_all else paths[1:]
+        version = driver.version(SEGMENTS)
+        assert by_spark.compact(SEGMENTS, list(map(str, meant)))
+        assert by_spark.files(SEGMENTS).num_rows == 1 and driver.version(SEGMENTS) != version
+        assert sorted(map(str, driver.read(SEGMENTS).to_pylist())) == rows
+        append_rows(catalog, SEGMENTS, {"topic": "one more", "partition": int(are_all), "base_offset": 9})
+        rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
+        paths = by_spark.files(SEGMENTS)["path"].to_pylist()
 
 
 def test_the_driver_writes_small_tables_anew_and_spark_large_ones(tmp_path: Path) -> None:

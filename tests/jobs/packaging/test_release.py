@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.common.packaging.package import package
+from kidxlib.messages.definitions import kafka_version
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.logs.golden import DATA, SAMPLES
 from tests.support.spark.jobs import Ended, run_here
@@ -101,6 +102,13 @@ def test_the_same_sources_give_the_same_archive(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         digests.add(hashlib.sha256(_released(tmp_path / name).read_bytes()).hexdigest())
     assert len(digests) == 1
+
+
+def test_what_its_modules_read_is_beside_them(release: Path, python: Path, tmp_path: Path) -> None:
+    program = "from kidxlib.messages.definitions import kafka_version; print(kafka_version())"
+    environment = _environment() | {"PYTHONPATH": str(release / "kidx.zip")}
+    ended = subprocess.run((python, "-c", program), cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert ended.stdout.decode().split() == [kafka_version()]
 
 
 def test_its_job_builds_what_kafka_does(release: Path, python: Path, tmp_path: Path) -> None:

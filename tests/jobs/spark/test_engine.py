@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +15,9 @@ import pytest
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.job_session import JobSession
 from kidxlib.engine.work import ItemRows, Work
+from kidxlib.run import heartbeat
+from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from tests.support.leftovers import age
 from tests.support.spark.jobs import use_pips_spark
 
 _SCHEMA = pa.schema([pa.field("number", pa.struct([pa.field("of", pa.int64())]))])
@@ -36,6 +42,23 @@ def _numbers(items: Iterable[tuple[int, str]], use_mmap: bool) -> Iterator[ItemR
             raise OSError(f"{marker}: not yet; mapped: {use_mmap}")
 
 
+def _is_pandas_there(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+    """Whether it was imported where Arrow has made an array of a list."""
+    for _ in items:
+        pa.array([0])
+        there = pa.StructArray.from_arrays([pa.array([int("pandas" in sys.modules)])], ["of"])
+        yield ItemRows(batches=[pa.RecordBatch.from_arrays([there], schema=_SCHEMA)])
+
+
+@pytest.mark.parametrize("is_at_url", [False, True])
+def test_tasks_import_no_pandas(is_at_url: bool, spark_session: JobSession, tmp_path: Path) -> None:
+    """Neither those that write a file themselves, nor those whose rows Spark writes."""
+    with spark_engine(spark_session, tmp_path.as_uri() if is_at_url else str(tmp_path), "run") as engine:
+        engine.start()
+        staged = engine.run(Work("pandas", [[0]], _is_pandas_there, _SCHEMA))
+        assert staged.rows("number")["of"].to_pylist() == [0]
+
+
 @pytest.mark.parametrize("shared", ["directory", "URL", None])
 def test_an_attempt_that_fails_leaves_no_rows(shared: str | None, spark_session: JobSession, tmp_path: Path) -> None:
     """Wherever rows are staged: in a directory that both see, at a URL, or on executors' disks."""
@@ -44,6 +67,7 @@ def test_an_attempt_that_fails_leaves_no_rows(shared: str | None, spark_session:
     with spark_engine(spark_session, staging, "run") as engine:
         engine.start()
         staged = engine.run(Work("numbers", units, _numbers, _SCHEMA))
+        assert (tmp_path / "staging" / "run" / HEARTBEAT).exists() == (shared is not None)
         expected = list(range(3 * _ROWS))
         assert staged.rows("number").sort_by("of")["of"].to_pylist() == expected
         in_order = [value for batch in staged.batches("number") for value in batch.column("of").to_pylist()]
@@ -54,11 +78,31 @@ def test_an_attempt_that_fails_leaves_no_rows(shared: str | None, spark_session:
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith("tried-")]
 
 
-def test_what_is_old_at_a_url_is_swept(spark_session: JobSession, tmp_path: Path) -> None:
-    for name in ("old", "young"):
+def test_what_killed_runs_have_left_at_a_url_is_swept(
+    spark_session: JobSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder goes by its heartbeat, which a run renews there, too. One without goes by its age."""
+    monkeypatch.setattr(heartbeat, "PERIOD", timedelta(milliseconds=10))
+    for name in ("alive", "dead", "old", "young"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.parquet").touch()
-    os.utime(tmp_path / "old", (1000, 1000))
+    for name, since in {"alive": DEAD_AFTER / 2, "dead": DEAD_AFTER * 1.1}.items():
+        (tmp_path / name / HEARTBEAT).touch()
+        age(tmp_path / name / HEARTBEAT, since)
+    for name in ("alive", "old"):
+        age(tmp_path / name, timedelta(days=12))
+    yesterday_ms = int((time.time() - 24 * 3600) * 1000)
     with spark_engine(spark_session, tmp_path.as_uri(), "run") as engine:
-        engine.sweep(2_000_000)
-    assert [path.name for path in tmp_path.iterdir()] == ["young"]
+        engine.sweep(yesterday_ms)
+        assert {path.name for path in tmp_path.iterdir()} == {"alive", "young", "run"}
+        own = tmp_path / "run" / HEARTBEAT
+        age(own, timedelta(days=12))
+        assert _within_a_minute(lambda: own.exists() and own.stat().st_mtime > time.time() - 3600)
+    assert {path.name for path in tmp_path.iterdir()} == {"alive", "young"}
+
+
+def _within_a_minute(is_so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 60
+    while not is_so() and time.monotonic() < deadline:
+        pass
+    return is_so()

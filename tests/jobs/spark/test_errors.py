@@ -14,7 +14,14 @@ from pyspark.sql import SparkSession
 from jobs.common.spark.errors import as_ours
 from jobs.common.spark.session import session
 from kidxlib import errors
-from kidxlib.errors import KidxError, MalformedError, MalformedRecordsError
+from kidxlib.errors import (
+    MADE_OF_PARTS,
+    KidxError,
+    MalformedError,
+    MalformedRecordsError,
+    UnknownRecordTypeError,
+    UnreadableMessageError,
+)
 from tests.support.spark.jobs import use_pips_spark
 
 _EACH = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KidxError)]
@@ -41,16 +48,18 @@ def test_an_error_of_each_class_in_a_task(spark: SparkSession) -> None:
             failing.collect() if number % 2 else failing.write.format("noop").mode("overwrite").save()
         ours = as_ours(raised.value)
         assert str(ours) == str(error)
-        assert type(ours) is (KidxError if kind in (MalformedError, MalformedRecordsError) else kind)
+        assert type(ours) is (KidxError if kind in MADE_OF_PARTS else kind)
 
 
 def _example(kind: Any) -> KidxError:
     """An error of a class, whatever it is made of."""
     parts: list[Any] = ["/data/kafka/a-0/00000000000000000000.log: 3 bytes, expected 8: copy it again"]
-    if kind is MalformedError:
+    if kind in (MalformedError, UnreadableMessageError):
         parts = ["3 bytes", "8"]
     if kind is MalformedRecordsError:
         parts = [17, "3 bytes", "8"]
+    if kind is UnknownRecordTypeError:
+        parts = [9]
     error = kind(*parts)
     assert isinstance(error, KidxError)
     return error

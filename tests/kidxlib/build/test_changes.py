@@ -17,7 +17,7 @@ from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.build.source import Source
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from tests.docs.log_dirs import put
 from tests.support.known_rows import known_rows
 from tests.support.logs.batches import Batch
@@ -26,7 +26,7 @@ from tests.support.logs.batches import Batch
 def listed(root: Path, topics: str = ".*") -> Plan:
     sources = [Source(name, root / name) for name in ("a", "b")]
     target = Target(index_dir=root / "index", by_source=True)
-    return find_segments(sources, re.compile(topics), target, lambda _: RecoverOptions())
+    return find_segments(sources, re.compile(topics), target, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 def gone(before: Plan, now: Plan) -> list[tuple[str, str, int]]:

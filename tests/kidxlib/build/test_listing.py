@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from kidxlib.build.listed import ListedSegments
-from kidxlib.build.listing import Skipped, list_partitions, list_segments, offset_indexes
+from kidxlib.build.listing import list_partitions, list_segments, offset_indexes
 from kidxlib.build.plan import ListedPartition, Plan
+from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import Source
 from kidxlib.errors import UsageError
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import segment_file
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
+from tests.support.unlistable import unlistable_directory
 
 
 def put(directory: Path, *names: str) -> None:
@@ -67,9 +70,8 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     skipped = Skipped()
     [partition] = list_partitions(Source("it", directory), skipped)
     found, listed_segments = list_segments(partition, skipped), ListedSegments()
-    assert found is not None
     listed_segments.add(0, found)
-    of_partition = ListedPartition(partition, None, Directory("/i", "t-0"), RecoverOptions())
+    of_partition = ListedPartition(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
     plan = Plan(segments=listed_segments.table([0]), partitions=[of_partition])
     segments = [task.segment for task in plan.scan_tasks()]
     assert [segment.base_offset for segment in segments] == [3, 20, 100, 500]
@@ -90,13 +92,29 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     assert skipped.unexpected == [(str(directory / "7.log"), NotASegment.WRONG_SEGMENT_NAME)]
 
 
-def test_a_partition_that_went_meanwhile_is_told(tmp_path: Path) -> None:
-    (tmp_path / "logs" / "t-0").mkdir(parents=True)
-    skipped = Skipped()
-    [partition] = list_partitions(Source("it", tmp_path / "logs"), skipped)
-    (tmp_path / "logs" / "t-0").rmdir()
-    assert list_segments(partition, skipped) is None
-    assert skipped.unexpected == [(str(tmp_path / "logs" / "t-0"), NotASegment.UNLISTABLE_DIRECTORY)]
+def test_what_has_a_partitions_name_and_cannot_be_looked_at_is_no_partition_that_is_gone(tmp_path: Path) -> None:
+    """A link to a disk that is not mounted, and one to itself; what else has such a name is left out, as are links
+    without one. A directory that went meanwhile cannot be listed either, nor one that can be opened alone.
+    """
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    put(root, "t-3")
+    for name, target in {"t-1": "nowhere", "t-2": "t-2", "file-0": "t-3", "link": "nowhere"}.items():
+        (root / name).symlink_to(target)
+    found, skipped = listed(root)
+    assert found == ["logs/t-0", "logs/t-1", "logs/t-2"]
+    assert (skipped.counts, skipped.unexpected) == ({NotASegment.OTHER: 3}, [])
+    partitions = list_partitions(Source("it", root), Skipped())
+    (root / "t-0").rmdir()
+    for partition, error in zip(partitions, (errno.ENOENT, errno.ENOENT, errno.ELOOP), strict=True):
+        with pytest.raises(OSError) as raised:
+            list_segments(partition, skipped)
+        assert raised.value.errno == error
+    with unlistable_directory() as unlistable:
+        (root / "t-0").symlink_to(unlistable)
+        opened, *_ = list_partitions(Source("it", root), Skipped())
+        with pytest.raises(OSError, match="Invalid argument"):
+            list_segments(opened, skipped)
 
 
 def test_offset_indexes_are_known_by_their_names(tmp_path: Path) -> None:

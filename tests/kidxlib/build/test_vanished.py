@@ -15,7 +15,7 @@ from kidxlib.build.discover import find_segments
 from kidxlib.build.source import Source
 from kidxlib.build.vanished import of_changes, without_directory
 from kidxlib.cli.main import kidx
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.options.sources import parse_topics
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
@@ -65,7 +65,7 @@ def test_each_source_has_its_own_part_of_an_index_directory(tmp_path: Path) -> N
     sources = [Source(name, tmp_path / name) for name in ("a", "b", "c")]
     target = Target(index_dir=tmp_path / "indexes", by_source=True)
     topics = parse_topics(".*")
-    plan = find_segments(sources, topics, target, lambda _: RecoverOptions())
+    plan = find_segments(sources, topics, target, lambda _: OptionsOfTopic(RecoverOptions()))
     assert list(without_directory(plan, sources, topics, target)) == [("b", "payments", 0)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +43,13 @@ def _die_of_a_mapped_file(items: Iterable[int], use_mmap: bool) -> Iterator[Item
         yield from _count([item], use_mmap)
 
 
+def _is_pandas_there(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+    """Whether it was imported where Arrow has made an array of a list."""
+    for _ in items:
+        pa.array([1, 2])
+        yield ItemRows(rows=[{"one": {"number": int("pandas" in sys.modules)}}])
+
+
 def _run(directory: Path, do: Any) -> tuple[Engine, list[int], list[int]]:
     with Workers(2) as workers:
         engine = LocalEngine(workers, directory)
@@ -58,6 +66,12 @@ def test_each_unit_is_there_once(do: Any, tmp_path: Path) -> None:
     assert one == [0, 1, 3, 5, 100_000]
     assert many == sorted(number for item in one for number in range(item))
     assert (engine.done().segments, engine.done().log_bytes) == (5, 100_009)
+
+
+def test_workers_import_no_pandas(tmp_path: Path) -> None:
+    with Workers(1) as workers:
+        staged = LocalEngine(workers, tmp_path).run(Work("pandas", [[0]], _is_pandas_there, SCHEMA))
+        assert staged.rows("one")["number"].to_pylist() == [0]
 
 
 def _where(items: Iterable[SharedRows], use_mmap: bool) -> Iterator[ItemRows]:

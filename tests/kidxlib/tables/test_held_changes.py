@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kidxlib.catalog import updates
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.tables.grouped import Ends
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Tables
@@ -53,6 +54,11 @@ def _all(tables: Tables, **asked: Any) -> list[dict[str, Any]]:
     return rows.sort_by("partition").to_pylist()
 
 
+def _groups(tables: Tables, where: Sequence[Condition]) -> list[list[dict[str, Any]]]:
+    counts = tables.counts(PARTITIONS, ["directory"], where).sort_by("directory")
+    return [counts.to_pylist(), tables.ends(PARTITIONS, ["topic"], Ends("partition", "directory"), where).to_pylist()]
+
+
 @settings(max_examples=settings().max_examples // 10)  # each takes some ten milliseconds
 @given(before=_STEP, steps=st.lists(_STEP, max_size=5), others=st.lists(_STEP, max_size=2))
 def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], others: list[Step]) -> None:
@@ -69,6 +75,8 @@ def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], ot
         for directory in "ab":
             where = [Among("directory", (directory,))]
             assert _all(held, where=where) == _all(at_once, where=where)
+            assert _groups(held, where) == _groups(at_once, where)
+        assert _groups(held, ()) == _groups(at_once, ())
     assert _all(held_in) == was, "nothing is committed yet"
     for step in others:
         step(held_in)
@@ -83,22 +91,31 @@ def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], ot
 
 @settings(max_examples=settings().max_examples // 10)
 @given(steps=st.lists(st.tuples(_WRITE, st.lists(_STEP, max_size=2)), max_size=5))
-def test_what_is_held_is_read_in_place_of_what_others_commit_meanwhile(steps: list[tuple[Step, list[Step]]]) -> None:
+def test_what_is_held_is_read_in_place_of_what_others_commit_meanwhile(
+    steps: list[tuple[partial[int], list[Step]]],
+) -> None:
     """No key comes twice, as it would where two builds that make a catalog have found the same segments."""
     held_in = MemoryTables("-")
     held = HeldChanges(held_in, PARTITIONS)
     of_others: list[Step] = []
     made: list[Step] = []
+    written: dict[int, str] = {}  # what is held, by partition
     for step, others in steps:
         for other in others:
             other(held_in)
             of_others.append(other)
-        at_once = _in_turn([*of_others, *made])
-        assert _all(held) == _all(at_once)
-        version = at_once.version(PARTITIONS)
-        assert step(held) == step(at_once)
-        if at_once.version(PARTITIONS) != version:
+        before = {row["partition"]: row["directory"] for row in _all(held_in)} | written
+        numbers, directory = step.args
+        changed = {number: directory for number in numbers if before.get(number) != directory}
+        assert step(held) == len(changed)
+        if changed:
             made.append(step)
+        written |= changed
+        seen = before | written
+        assert _all(held) == [{"partition": number, "directory": seen[number]} for number in sorted(seen)]
+        in_memory = MemoryTables("-")
+        in_memory.append(PARTITIONS, held.read(PARTITIONS))
+        assert _groups(held, ()) == _groups(in_memory, ())
     held.commit()
     assert _all(held_in) == _all(_in_turn([*of_others, *made]))
 

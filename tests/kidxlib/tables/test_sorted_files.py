@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from typing import Final
-from unittest import mock
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.tables import sorted_files
 from kidxlib.tables.layout import FILE_BYTES
 from kidxlib.tables.sorted_files import KeyRange, key_ranges
 
@@ -26,10 +24,11 @@ _KEY: Final = st.tuples(st.sampled_from(["", "a", "it's", 'q"ä', "\\"]), st.int
 @FEW
 @given(keys=st.lists(_KEY, max_size=30), files=st.integers(0, 9), at_once=st.integers(1, 4))
 def test_each_row_is_in_one_range(keys: list[tuple[str, int, int]], files: int, at_once: int) -> None:
-    """By the SQL that they are asked with, of which no part leaves out a row; rows with one key stay together."""
+    """By the SQL that they are asked with, of which no part leaves out a row, and by Arrow's condition. Rows with one
+    key stay together.
+    """
     rows = pa.Table.from_pylist([dict(zip(_NAMES, key, strict=True)) for key in keys], _SCHEMA)
-    with mock.patch.object(sorted_files, "FILES_AT_ONCE", at_once):
-        ranges = key_ranges(rows, _NAMES, files * FILE_BYTES)
+    ranges = key_ranges(rows, _NAMES, files * FILE_BYTES, at_once)
     assert sum(part.files for part in ranges) == max(1, min(files, len(keys)))
     assert max(part.files for part in ranges) <= at_once
     with tempfile.TemporaryDirectory() as directory:
@@ -39,6 +38,8 @@ def test_each_row_is_in_one_range(keys: list[tuple[str, int, int]], files: int, 
             pa.table(query.execute(f"SELECT * FROM rows WHERE {part.sql}").read_all()).to_pylist() for part in ranges
         ]
     parts = [sorted(tuple(row.values()) for row in part) for part in found]
+    by_arrow = [rows.filter(part.expression).to_pylist() for part in ranges]
+    assert [sorted(tuple(row.values()) for row in part) for part in by_arrow] == parts
     assert [key for part in parts for key in part] == sorted(keys, key=lambda key: (key[0].encode(), *key[1:]))
 
 

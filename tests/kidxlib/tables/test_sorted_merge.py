@@ -22,9 +22,10 @@ from kidxlib.catalog.change import TableChange
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS as TABLE
 from kidxlib.errors import CatalogError
-from kidxlib.tables import sorted_files, sorted_merge
+from kidxlib.tables import layout, sorted_files, sorted_merge
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.layout import FILE_BYTES
 from tests.support.catalog import filled
 
 #: Each example writes a table some times.
@@ -47,6 +48,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_files, "FILE_BYTES", _FILE_BYTES)
     monkeypatch.setattr(sorted_merge, "FILE_BYTES", _FULL_FILE_BYTES)
     monkeypatch.setattr(sorted_merge, "BYTES_AT_ONCE", 4 * _FULL_FILE_BYTES)
+    monkeypatch.setattr(layout, "ROW_BYTES", 1)
 
 
 def whole(keys: Sequence[Key], number: int) -> pa.Table:
@@ -116,6 +118,7 @@ def test_it_does_what_a_merge_does(steps: list[tuple[list[Key], list[int]]], at_
         tempfile.TemporaryDirectory() as directory,
         mock.patch.object(sorted_merge, "BYTES_AT_ONCE", at_once),
         mock.patch.object(sorted_merge, "FILE_BYTES", 2_700),
+        mock.patch.object(layout, "ROW_BYTES", 1),
     ):
         tables = DeltaTables(directory)
         commit(tables, -1, inserts=[("made", 0, 0)])
@@ -186,6 +189,21 @@ def test_small_files_that_change_become_one(tables: DeltaTables, small_files: No
     assert len(paths(tables)) == 5
     commit(tables, 1, updates=[("t", 0, number) for number in range(5)], inserts=[("t", 0, 5)])
     assert files_in_order(tables) == [sorted(rows_of(tables))]
+
+
+def test_rows_that_take_few_bytes_fill_files_by_their_number(
+    tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that has too many becomes several once one of its rows changes; later changes touch one of these."""
+    monkeypatch.setattr(layout, "ROW_BYTES", FILE_BYTES // 100)
+    keys = [("t", 0, number) for number in range(1_000)]
+    commit(tables, 0, inserts=keys)
+    assert len(paths(tables)) == 1
+    commit(tables, 1, updates=keys[:1])
+    before = paths(tables)
+    assert {len(file) for file in files_in_order(tables)} == {100} and len(before) == 10
+    commit(tables, 2, updates=keys[500:600])
+    assert len(before - paths(tables)) == 1 and len(paths(tables)) == 10
 
 
 def test_what_the_history_says(tables: DeltaTables) -> None:

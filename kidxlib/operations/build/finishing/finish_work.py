@@ -73,7 +73,8 @@ def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> I
     """
     for share in shares:
         tasks = {key: partition.task for key, partition in share.partitions.items()}
-        for finished in finish(known_partitions(share.rows.batches(), tasks)):
+        in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
+        for finished in finish(known_partitions(share.rows.batches(), tasks), in_order_of_rows):
             rows = itertools.chain(finished_rows(finished), _kept_rows(finished, share.partitions[finished.task.key]))
             yield ItemRows(rows=list(rows))
 

@@ -23,7 +23,6 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.build.counts import FINISHED_BY_TOPIC
 from kidxlib.operations.build.finishing.finish_work import PartitionsToFinish
 from kidxlib.operations.build.finishing.kept_states import OF_LOG_VERSION, KeptStates
 from kidxlib.operations.build.finishing.unfolded import OF_UNFOLDED, unfolded
@@ -32,8 +31,6 @@ from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
 
-#: Of these the driver holds the rows at a time.
-_PARTITIONS_READ_AT_ONCE: Final = 2000
 _WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
 _HEADS: Final = {*SEGMENTS.key, "reason", "topic_id", *SegmentToFinish.names(), *OF_LOG_VERSION, *OF_UNFOLDED}
 
@@ -58,33 +55,29 @@ def partitions_to_finish(
     changes: Mapping[PartitionKey, PartitionChange],
     shares: int,
 ) -> ToFinish:
-    """The partitions in as many shares or more, each with the rows that it is finished from. The rows of
-    some partitions, neighbours in the tables, are read at a time.
+    """The partitions in so many shares, each with the rows that it is finished from.
 
     Args:
         engine: shares the rows.
-        tasks, changes: of the same partitions.
+        tasks: of the partitions.
+        changes: of these, and others perhaps.
     """
     found: list[PartitionsToFinish] = []
-    not_folded = [FINISHED_BY_TOPIC.empty_table()]
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
-    read = _in_parts(keys, -(-len(keys) // _PARTITIONS_READ_AT_ONCE))
-    for of_read in read:
-        wanted = _wanted({key: changes[key] for key in of_read})
-        scope = scope_of({"wanted": wanted}, PARTITIONS.key)
-        heads, numbers = _heads(tables, wanted, scope)
-        states = tables.read(PARTITION_STATES, None, scope)
-        kept = KeptStates(of_read, heads, numbers, [changes[key] for key in of_read], states)
-        not_folded.append(unfolded(kept.heads.filter(~kept.is_folded)))
-        heads = kept.heads.filter(kept.is_folded)
-        of_segments, of_events = segment_rows(heads, TO_FINISH), _events(tables, heads)
-        for of_share in _in_parts(of_read, -(-shares // len(read))):
-            rows = pa.concat_tables([_of(of_segments, of_share), _of(of_events, of_share)])
-            rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
-            partitions = [kept.partition_to_finish(key, tasks[key]) for key in of_share]
-            of_keys = {partition.task.key: partition for partition in partitions if partition is not None}
-            found.append(PartitionsToFinish(engine.share(rows), rows.nbytes, of_keys))
-    return ToFinish(found, pa.concat_tables(not_folded))
+    wanted = _wanted({key: changes[key] for key in keys})
+    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
+    heads, numbers = _heads(tables, wanted, scope)
+    states = tables.read(PARTITION_STATES, None, scope)
+    kept = KeptStates(keys, heads, numbers, [changes[key] for key in keys], states)
+    heads = kept.heads.filter(kept.is_folded)
+    of_segments, of_events = segment_rows(heads, TO_FINISH), _events(tables, heads)
+    for of_share in _in_parts(keys, shares):
+        rows = pa.concat_tables([_of(of_segments, of_share), _of(of_events, of_share)])
+        rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
+        partitions = [kept.partition_to_finish(key, tasks[key]) for key in of_share]
+        of_keys = {partition.task.key: partition for partition in partitions if partition is not None}
+        found.append(PartitionsToFinish(engine.share(rows), rows.nbytes, of_keys))
+    return ToFinish(found, unfolded(kept.heads.filter(~kept.is_folded)))
 
 
 def _in_parts(keys: Sequence[PartitionKey], parts: int) -> list[Sequence[PartitionKey]]:

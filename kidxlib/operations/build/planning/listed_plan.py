@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.build.discover import add_segments, find_partitions, find_segments, judge_listing
 from kidxlib.build.plan import Plan
+from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.build.request import BuildRequest
+from kidxlib.storage.store.s3 import is_object
+from kidxlib.tables.grouped import ROWS
 from kidxlib.terminal.console import note, warn
+from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 
 
@@ -18,16 +24,38 @@ def listed_plan(request: BuildRequest) -> Plan:
     Raises:
         UsageError: a source cannot be listed, or none has a segment.
     """
-    begin_phase("listing")
-    listing = (request.sources, request.topics, request.target, request.recover_options)
-    if request.plans_on_workers:
+    listed = 0
+
+    def say_listed(segments: int) -> None:
+        nonlocal listed
+        listed = segments
+
+    for warning in request.known_topics.warnings:
+        warn(warning)
+    begin_phase("listing", done=lambda: Done(listed))
+    listing = (request.sources, request.topics, request.target, request.options_for)
+    if request.plans_on_workers or _knows_many(request):
         return find_partitions(*listing)
     # Without a catalog there is nothing to compare with; and who fills facts shares bytes out among all segments.
     is_to_be_held = not request.keeps_catalog or request.fill_bytes is not None
-    plan = find_segments(*listing, at_most=None if is_to_be_held else request.limits.driver_listing_max)
+    plan = find_segments(
+        *listing, at_most=None if is_to_be_held else request.limits.driver_listing_max, say_listed=say_listed
+    )
     if plan.is_listed:
         say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
     return plan
+
+
+def _knows_many(request: BuildRequest) -> bool:
+    """Whether the catalog has more segments than the command lists itself, as far as it can be asked without Spark."""
+    path = request.context.catalog
+    if path is None or request.fill_bytes is not None or ("://" in path and not is_object(path)):
+        return False
+    from kidxlib.tables.delta_tables import DeltaTables  # who keeps no catalog may not have delta-rs
+
+    of_sources = Among("source", tuple(source.name for source in request.sources))
+    counted = DeltaTables(path).counts(SEGMENTS, ["source"], [of_sources, PRESENT])
+    return int(pc.sum(counted[ROWS.name]).as_py() or 0) > request.limits.driver_listing_max
 
 
 def list_here(request: BuildRequest, plan: Plan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from kidxlib.build.changes import RELISTED, Changes, PartitionChange
 from kidxlib.build.comparison.missing import KEYS
 from kidxlib.build.discover import judge_listing
-from kidxlib.build.known_segments import flags_of
 from kidxlib.build.listed import TO_READ
 from kidxlib.build.plan import ListedPartition, Plan
+from kidxlib.build.skipped import UnlistableDirectory
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.matching import Flags, Values
 from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
+from kidxlib.engine.mapped_rows import mapped
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
@@ -62,8 +63,8 @@ def plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: 
                 "Spark of their own; leave the option out"
             )
         catalog.compared_with = tables.version(SEGMENTS)
-    begin_phase("listing partitions and comparing them with the catalog")
     engine.start()
+    begin_phase("listing partitions and comparing them with the catalog", done=engine.done)
     units = [[share] for share in _shares(request, plan, tables, engine.cores)]
     directories = [source.path for source in request.sources]
     work = Work(f"{request.context.run_id()}-plan", units, plan_partitions, PLANNED_PARTITIONS, directories)
@@ -112,7 +113,7 @@ def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, core
 def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[PartitionKey]:
     """The partitions of the catalog that a listing would have, and has not."""
     sources = tuple(source.name for source in request.sources)
-    known = tables.distinct(SEGMENTS, PARTITION_KEY, [Among("source", sources)])
+    known = tables.counts(SEGMENTS, PARTITION_KEY, [Among("source", sources)])
     listed = {partition.key for partition in plan.partitions}
     keys = zip(*(known[name].to_pylist() for name in PARTITION_KEY), strict=True)
     wanted = (key for key in keys if key not in listed and request.topics.fullmatch(key[1]))
@@ -120,11 +121,11 @@ def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[P
 
 
 def _say_of_partitions(plan: Plan, partitions: pa.Table, staged: Staged) -> None:
-    for row in partitions.select(["listed_partition", "topic_id", "is_listable"]).to_pylist():
-        number = row["listed_partition"]
-        plan.partitions[number] = replace(plan.partitions[number], topic_id=row["topic_id"])
-        if not row["is_listable"]:
-            plan.unlistable.add(plan.partitions[number].key)
+    for row in partitions.select(["listed_partition", "topic_id", "why_unlistable"]).to_pylist():
+        number, reason = row["listed_partition"], row["why_unlistable"]
+        partition = plan.partitions[number] = replace(plan.partitions[number], topic_id=row["topic_id"])
+        if reason is not None:
+            plan.unlistable[partition.key] = UnlistableDirectory(str(partition.directory.path), reason)
     for row in staged.rows("skipped").to_pylist():
         plan.skipped.counts[NotASegment(row["reason"])] += row["entries"]
     for row in staged.rows("unexpected").to_pylist():
@@ -139,7 +140,6 @@ def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequ
     """
     sums = staged.rows("sums")
     summed = {name: int(pc.sum(sums[name]).as_py() or 0) for name in sums.column_names}
-    to_read = staged.rows("to_read").cast(TO_READ)
     missing_at_end: dict[PartitionKey, list[int]] = defaultdict(list)
     for row in staged.rows("missing_at_end").sort_by([(name, "ascending") for name in SEGMENT_KEY]).to_pylist():
         missing_at_end[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
@@ -147,11 +147,11 @@ def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequ
         ((row["source"], row["topic"], row["partition"]), row["segments"]) for row in staged.rows("emptied").to_pylist()
     )
     return Changes(
-        to_read=to_read.sort_by([("listed_partition", "ascending"), ("base_offset", "ascending")]),
+        to_read=mapped(staged.batches("to_read"), TO_READ),  # in the order of the units, so of the plan
         unchanged=summed["unchanged"],
         unchanged_bytes=summed["unchanged_bytes"],
-        relisted=staged.rows("relisted").cast(RELISTED),
-        gone=_of_filled_sources(plan, staged.rows("gone").cast(KEYS)),
+        relisted=mapped(staged.batches("relisted"), RELISTED),
+        gone=mapped(_of_filled_sources(plan, staged.batches("gone")), KEYS),
         emptied={key: count for key, count in emptied if key[0] not in plan.empty},
         missing_at_end=dict(missing_at_end),
         to_finish=dict(_to_finish(plan, partitions)),
@@ -161,13 +161,15 @@ def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequ
 
 def _to_finish(plan: Plan, partitions: pa.Table) -> Iterator[tuple[PartitionKey, PartitionChange]]:
     wanted = partitions.filter(partitions["is_to_finish"])
-    columns = (wanted[name].to_pylist() for name in ("listed_partition", "topic_id", "first_present", "changed_from"))
-    for number, topic_id, first_present, changed_from in zip(*columns, strict=True):
-        yield plan.partitions[number].key, PartitionChange(topic_id, first_present, changed_from)
+    names = ("listed_partition", "topic_id", "first_present", "changed_from", "segments")
+    for number, *values in zip(*(wanted[name].to_pylist() for name in names), strict=True):
+        yield plan.partitions[number].key, PartitionChange(*values)
 
 
-def _of_filled_sources(plan: Plan, gone: pa.Table) -> pa.Table:
+def _of_filled_sources(plan: Plan, gone: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Without those of sources that have no segment: nothing may be mounted there."""
-    of_empty: Values = pc.is_in(gone["source"], value_set=pa.array(sorted(plan.empty), pa.string()))
-    kept = gone.filter(pa.array(~flags_of(of_empty)))
-    return kept.sort_by([(name, "ascending") for name in SEGMENT_KEY])
+    empty = pa.array(sorted(plan.empty), pa.string())
+    for batch in gone:
+        of_empty: Values = pc.is_in(batch["source"], value_set=empty)
+        kept: Values = pc.invert(of_empty)
+        yield batch.filter(kept)

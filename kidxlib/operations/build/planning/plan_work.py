@@ -75,7 +75,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan], use_mmap: bool) -> Itera
         plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
         add_segments(plan)
         changes = all_new(plan) if share.tables is None else _compared(share, share.tables, plan)
-        yield ItemRows(batches=_batches(share, plan, changes))
+        yield ItemRows(segments=plan.segments.num_rows, batches=_batches(share, plan, changes))
 
 
 def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
@@ -124,8 +124,9 @@ def _partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Tab
         change = changes.to_finish.get(partition.key)
         of_change = (True, change.first_present, change.changed_from) if change else (False, None, None)
         size = int(bytes_before[end] - bytes_before[start])
-        is_listable = partition.key not in plan.unlistable
-        rows.append((share.first + number, partition.topic_id, is_listable, end - start, size, *of_change))
+        unlistable = plan.unlistable.get(partition.key)
+        why_unlistable = None if unlistable is None else unlistable.reason
+        rows.append((share.first + number, partition.topic_id, why_unlistable, end - start, size, *of_change))
     return _table(rows, PARTITION)
 
 

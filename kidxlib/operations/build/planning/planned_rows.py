@@ -13,12 +13,12 @@ from kidxlib.build.listed import TO_READ
 from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 
-#: A partition that was listed.
+#: A partition.
 PARTITION: Final = pa.schema(
     [
         TO_READ.field("listed_partition"),
         pa.field("topic_id", pa.string()),
-        pa.field("is_listable", pa.bool_()),
+        pa.field("why_unlistable", pa.string()),  # null of one that was listed
         pa.field("segments", pa.int64()),
         pa.field("log_bytes", pa.int64()),
         pa.field("is_to_finish", pa.bool_()),

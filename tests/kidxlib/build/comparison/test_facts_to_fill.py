@@ -15,7 +15,7 @@ from kidxlib.build.discover import find_segments
 from kidxlib.build.known_segments import KNOWN
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.build.source import Source
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from tests.docs.log_dirs import put
 from tests.support.known_rows import known_row
@@ -30,7 +30,7 @@ def plan(tmp_path: Path) -> Plan:
     for number, size in enumerate(_BODIES):
         put(tmp_path / "orders-0", 100 * number, [Batch(body=FILLER[:size])])
     target = Target(index_dir=tmp_path / "index", by_source=False)
-    return find_segments([Source("a", tmp_path)], re.compile(".*"), target, lambda _: RecoverOptions())
+    return find_segments([Source("a", tmp_path)], re.compile(".*"), target, lambda _: OptionsOfTopic(RecoverOptions()))
 
 
 def to_read(changes: Changes) -> dict[int, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
@@ -17,13 +18,14 @@ from kidxlib.build.changes import compare
 from kidxlib.build.known_segments import KNOWN
 from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment, ListedSegments
 from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.build.skipped import UnlistableDirectory
 from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import INTERVAL, MAX_INDEX, OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.directory import Directory
 from tests.model.changes import compare_plainly, known_of
@@ -100,7 +102,7 @@ def _plan(rng: Random, root: Path) -> Plan:
                 place,
                 rng.choice(_TOPIC_IDS),
                 Directory(str(root), rng.choice(["whole", "whole", "part", "missing"])),
-                RecoverOptions(interval_bytes=rng.choice([4096, 100]), verify_crc=rng.random() < 0.5),
+                _choice(rng),
                 only=frozenset(_some(rng, names, 0.1)) if repairs else None,
             )
         )
@@ -109,11 +111,21 @@ def _plan(rng: Random, root: Path) -> Plan:
         ]
         listed.add(len(plan.partitions) - 1, found)
         if not found and rng.random() < 0.5:
-            plan.unlistable.add(key)
+            plan.unlistable[key] = UnlistableDirectory(str(place.path), "Input/output error")
     plan.segments = listed.table(range(len(plan.partitions)))
     without = set(_SOURCES) - set(plan.keys(plan.segments)["source"].to_pylist())
     plan.empty = {source: Path(f"/logs/{source}") for source in _some(rng, sorted(without))}
     return plan
+
+
+def _choice(rng: Random) -> OptionsOfTopic:
+    """What is known of a topic's settings, by its cluster's metadata, by its user, or by nobody."""
+    otherwise = RecoverOptions(interval_bytes=rng.choice([4096, 100]), verify_crc=rng.random() < 0.5)
+    given = frozenset(_some(rng, [INTERVAL, MAX_INDEX], 0.3))
+    if not (known := _some(rng, sorted({INTERVAL, MAX_INDEX} - given), 0.4)):
+        return OptionsOfTopic(otherwise, given=given)
+    of_topic = replace(otherwise, interval_bytes=200) if INTERVAL in known else otherwise
+    return OptionsOfTopic(otherwise, rng.choice(_TOPIC_IDS), of_topic, tuple((name, "topic") for name in known), given)
 
 
 def _catalog(rng: Random, plan: Plan) -> pa.Table:
@@ -125,6 +137,7 @@ def _catalog(rng: Random, plan: Plan) -> pa.Table:
             continue
         row = known_row(listed.get(key, _NOT_LISTED)) | dict(zip(SEGMENT_KEY, key, strict=True))
         row |= {"offset_index_bytes": 8, "time_index_bytes": 12}
+        row["interval_source"] = rng.choice([IntervalSource.SETTINGS, IntervalSource.METADATA])
         for name in rng.sample(sorted(_OTHERWISE), rng.choice([0, 0, 1, 1, 2])):
             row[name] = rng.choice(_OTHERWISE[name])
         if (row["log_inode"] or 0) >= 2**63:
@@ -154,7 +167,7 @@ def _tasks(plan: Plan) -> list[BuildTask]:
 
 
 def _not_listed() -> BuildTask:
-    partition = ListedPartition(_place(_KEYS[0]), "A", Directory("/index", "t-0"), RecoverOptions())
+    partition = ListedPartition(_place(_KEYS[0]), "A", Directory("/index", "t-0"), OptionsOfTopic(RecoverOptions()))
     listed = ListedSegments()
     listed.add(0, [(0, 10, 7, 3)])
     [task] = _tasks(Plan(segments=listed.table([0]), partitions=[partition]))

@@ -25,7 +25,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.partition import StateSource
 from kidxlib.recovery.producers import Producers
 from kidxlib.storage.publisher import Published
@@ -41,7 +41,9 @@ IN_PLACE: Final = None
 def build_log_dir(log_dir: Path, index_dir: Path | None, *, do_finish: bool = True) -> list[FinishedPartition]:
     """Everything that one machine does with a log dir, within this process."""
     target = Target(index_dir=index_dir, by_source=False)
-    plan = find_segments(parse_sources([str(log_dir)]), parse_topics(".*"), target, lambda topic: RecoverOptions())
+    plan = find_segments(
+        parse_sources([str(log_dir)]), parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions())
+    )
     built = list(build(plan.build_tasks(publish_truncated=True), use_mmap=True))
     work = [
         (

@@ -11,7 +11,7 @@ from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.maintenance import table_state as state_module
 from kidxlib.operations.maintenance.table_state import TableState, table_state
-from kidxlib.tables import sorted_files
+from kidxlib.tables import layout, sorted_files
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows
@@ -27,11 +27,12 @@ def _state(catalog: Path) -> TableState:
     return table_state(DeltaMaintenance(tables), SEGMENTS)
 
 
-def _file_bytes(monkeypatch: pytest.MonkeyPatch, file_bytes: int) -> None:
-    """Make so many bytes what a file should have."""
+def _file_bytes(monkeypatch: pytest.MonkeyPatch, file_bytes: int, row_bytes: int = 1) -> None:
+    """Make so many bytes what a file should have, and what a row counts for at least."""
     monkeypatch.setattr(sorted_files, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(state_module, "FILE_BYTES", file_bytes)
     monkeypatch.setattr(state_module, "_LARGE_BYTES", file_bytes * 3 // 2)
+    monkeypatch.setattr(layout, "ROW_BYTES", row_bytes)
 
 
 def test_a_query_reads_the_files_that_may_have_its_row(catalog: Path) -> None:
@@ -47,20 +48,22 @@ def test_a_query_reads_the_files_that_may_have_its_row(catalog: Path) -> None:
     assert state.needs_rewrite, "three files, and the rows need one"
 
 
-@pytest.mark.parametrize("shape", ["many", "large"])
+@pytest.mark.parametrize("shape", ["many", "large", "alike"])
 def test_what_was_written_anew_is_not_again(
     shape: str, catalog: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files too many, or too large: then neither, whatever the rows are."""
+    """Files too many, too large, or of too many rows: then none of it, whatever the rows are."""
     keys = [(topic, partition, offset) for topic in "ab" for partition in range(30) for offset in range(20)]
     rng.shuffle(keys)
     parts = 12 if shape == "many" else 1
     for number in range(parts):
         rows = ({"topic": key[0], "partition": key[1], "base_offset": key[2]} for key in keys[number::parts])
         # Else a file would be hardly larger than what each file has at its end.
-        append_rows(catalog, SEGMENTS, *({**row, "log_path": rng.randbytes(200).hex()} for row in rows))
+        noise = 0 if shape == "alike" else 200
+        append_rows(catalog, SEGMENTS, *({**row, "log_path": rng.randbytes(noise).hex()} for row in rows))
     before = _state(catalog)
-    _file_bytes(monkeypatch, before.bytes // 5)
+    file_bytes = before.bytes if shape == "alike" else before.bytes // 5
+    _file_bytes(monkeypatch, file_bytes, 5 * file_bytes // before.rows if shape == "alike" else 1)
     assert _state(catalog).needs_rewrite
     tables = DeltaTables(str(catalog))
     DeltaMaintenance(tables).rewrite(SEGMENTS)

@@ -210,7 +210,7 @@ def _kept(heads: pa.Table, change: PartitionChange, states: pa.Table) -> KeptSta
 
 def _states(heads: pa.Table) -> pa.Table:
     """What a whole fold of these segments keeps, but for what it found."""
-    change = PartitionChange(topic_id=None, first_present=0, changed_from=None)
+    change = PartitionChange(topic_id=None, first_present=0, changed_from=None, segments=0)
     partition = _kept(heads, change, PARTITION_STATES.schema().empty_table()).partition_to_finish(KEY, TASK)
     assert partition is not None and partition.folded_from == 0
     rows = [
@@ -232,7 +232,7 @@ def _states(heads: pa.Table) -> pa.Table:
 
 
 def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) -> int:
-    change = PartitionChange(topic_id=None, first_present=100, changed_from=changed_from)
+    change = PartitionChange(topic_id=None, first_present=100, changed_from=changed_from, segments=0)
     kept = _kept(heads, change, states)
     partition = kept.partition_to_finish(KEY, TASK)
     assert partition is not None
@@ -261,7 +261,7 @@ def test_no_state_is_good_after_a_segment_that_has_become_another(column: str) -
 def test_nor_after_one_that_has_vanished_amid_others() -> None:
     heads = _heads(1001)
     without = pa.concat_tables([heads.slice(0, 500), heads.slice(501)])
-    kept = _kept(without, PartitionChange(None, 100, 100_000), _states(_heads(1000)))
+    kept = _kept(without, PartitionChange(None, 100, 100_000, 0), _states(_heads(1000)))
     assert kept.is_folded.all()
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -16,16 +14,21 @@ import pytest
 from kidxlib.build.changes import Changes
 from kidxlib.build.discover import find_partitions, find_segments
 from kidxlib.build.plan import Plan
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.tables import TABLES
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.planning.comparison import find_changes
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say
+from tests.support.logs.changing_disks import CHANGES
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
 
@@ -56,25 +59,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _add(partition: Path, rng: random.Random) -> None:
-    if not partition.exists():
-        write_random_log(partition, rng)
-
-
-def _remove(partition: Path, rng: random.Random) -> None:
-    shutil.rmtree(partition, ignore_errors=True)
-
-
-def _lose_log(partition: Path, rng: random.Random) -> None:
-    if logs := sorted(partition.glob("*.log")):
-        rng.choice(logs).unlink()
-
-
-def _grow(partition: Path, rng: random.Random) -> None:
-    if logs := sorted(partition.glob("*.log")):
-        os.truncate(rng.choice(logs), rng.randrange(1_000))
-
-
 def _add_what_is_none(partition: Path, rng: random.Random) -> None:
     """No partition, no segment, and a topic id that cannot be read."""
     (partition.parent / "no partition").mkdir(exist_ok=True)
@@ -85,24 +69,36 @@ def _add_what_is_none(partition: Path, rng: random.Random) -> None:
         )
 
 
-_HAPPENS: Final[tuple[Callable[[Path, random.Random], None], ...]] = (
-    _add,
-    _add,
-    _add,
-    _remove,
-    _lose_log,
-    _grow,
-    _add_what_is_none,
-)
+def _make_unlistable(partition: Path, rng: random.Random) -> None:
+    """As where its disk fails: the directory is where nothing looks for it, and in its place a link to itself."""
+    if partition.is_dir():
+        partition.rename(_away(partition))
+        partition.symlink_to(partition.name)
+
+
+def _make_listable(partition: Path, rng: random.Random) -> None:
+    if partition.is_symlink():
+        partition.unlink()
+        _away(partition).rename(partition)
+
+
+def _away(partition: Path) -> Path:
+    away = partition.parent.parent.parent / "away" / partition.parent.name
+    away.mkdir(parents=True, exist_ok=True)
+    return away / partition.name
+
+
+_HAPPENS: Final = (*CHANGES, _add_what_is_none, _make_unlistable, _make_unlistable, _make_listable)
 
 
 def test_they_plan_what_the_command_plans(
     root: Path, engine: LocalEngine, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:
     """A random history of log dirs: the same plan, the same changes and the same warnings after each step, whatever is
-    asked for; some steps are recorded, so the next has something to compare with.
+    asked for; some steps are recorded, so the next has something to compare with. What the catalog has of partitions
+    that cannot be listed stays as it is.
     """
-    planned = refused = 0
+    planned = refused = kept = 0
     for _ in range(_STEPS_EXHAUSTIVE if exhaustive else _STEPS):
         for _ in range(rng.randrange(4)):
             source = root / "disks" / rng.choice(("a", "b"))
@@ -124,10 +120,29 @@ def test_they_plan_what_the_command_plans(
             paths = [
                 argument for source in request.sources for argument in ("--source", f"{source.name}={source.path}")
             ]
-            ended = kidx_build_here(*paths, "--index-dir", root / "index", "--catalog", root / "catalog")
+            topics, _ = ("--topics", request.topics.pattern), rng
+            before = _rows_of(root, found[0].unlistable)
+            ended = kidx_build_here(
+                *paths, *topics, "--index-dir", root / "index", "--catalog", root / "catalog", "--json"
+            )
             assert ended.code in (0, 3), ended.err
-    say(f"{planned} plans and {refused} refusals")
+            assert ended.json["unlistable_count"] == len(found[0].unlistable)
+            assert _rows_of(root, found[0].unlistable) == before
+            kept += len(before)
+    say(f"{planned} plans and {refused} refusals; {kept} rows of partitions that could not be listed")
     assert planned
+
+
+def _rows_of(root: Path, partitions: Collection[PartitionKey]) -> list[dict[str, Any]]:
+    """Of partitions, all that the catalog has."""
+    tables = DeltaTables(str(root / "catalog"))
+    kept = [table for table in TABLES if {*PARTITION_KEY} <= {*table.column_names}]
+    every = (
+        row
+        for table in kept
+        for row in tables.read(table).sort_by([(name, "ascending") for name in table.key]).to_pylist()
+    )
+    return [row for row in every if tuple(map(row.get, PARTITION_KEY)) in partitions]
 
 
 def _request(root: Path, rng: random.Random) -> BuildRequest:
@@ -143,6 +158,7 @@ def _request(root: Path, rng: random.Random) -> BuildRequest:
             snapshots=rng.random() < 0.5,
             epochs=rng.random() < 0.5,
             rebuild=rng.random() < 0.1,
+            metadata=MetadataOptions(),
         )
     )
 
@@ -153,12 +169,12 @@ def _catalog(root: Path) -> TablesCatalog | None:
 
 
 def _by_command(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
-    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
+    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
     return plan, find_changes(request, plan, catalog, engine)
 
 
 def _by_workers(request: BuildRequest, catalog: TablesCatalog | None, engine: LocalEngine) -> tuple[Plan, Changes]:
-    plan = find_partitions(request.sources, request.topics, request.target, request.recover_options)
+    plan = find_partitions(request.sources, request.topics, request.target, request.options_for)
     return plan, find_changes(request, plan, catalog, engine)
 
 

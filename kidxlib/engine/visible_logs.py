@@ -14,7 +14,7 @@ from kidxlib.engine.staged import Staged
 from kidxlib.errors import UsageError
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import Location
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 
 
 def directories_of(tasks: Iterable[ScanTask], sources: Sequence[Source]) -> list[Location]:

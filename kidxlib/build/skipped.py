@@ -1,0 +1,69 @@
+"""What a listing skips, and why: entries that are no segments, and directories that cannot be listed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from kidxlib.format.not_segments import NotASegment
+
+#: What an operator did not expect to find in a log dir; each gets a line of its own.
+_UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.NO_PARTITION_NUMBER)
+
+#: Of directories that cannot be listed so many are named, and all are counted: a disk that fails may have 100,000.
+_NAMED: Final = 100
+
+
+@dataclass(slots=True)
+class Skipped:
+    """What a listing skipped: how many of each kind, and the paths of unexpected entries."""
+
+    counts: Counter[NotASegment] = field(default_factory=Counter)
+    unexpected: list[tuple[str, NotASegment]] = field(default_factory=list)
+
+    def add(self, path: str, reason: NotASegment) -> None:
+        self.counts[reason] += 1
+        if reason in _UNEXPECTED:
+            self.unexpected.append((path, reason))
+
+    def merge(self, other: Skipped) -> None:
+        """Add what another part of the listing skipped."""
+        self.counts.update(other.counts)
+        self.unexpected.extend(other.unexpected)
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistableDirectory:
+    """A partition's directory that cannot be listed, so nothing is known of its segments.
+
+    Attributes:
+        directory: its path.
+        reason: what the system says, as "Permission denied".
+    """
+
+    directory: str
+    reason: str
+
+    @classmethod
+    def of(cls, directory: str | os.PathLike[str], error: OSError) -> UnlistableDirectory:
+        return cls(os.fspath(directory), error.strerror or type(error).__name__)
+
+
+def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[str]:
+    """A line for each of the first, and one that counts the others."""
+    lines = [f"{each.directory}: skipped: it cannot be listed: {each.reason}" for each in islice(unlistable, _NAMED)]
+    if len(unlistable) > _NAMED:
+        lines.append(f"{len(unlistable) - _NAMED:,} more directories of partitions cannot be listed")
+    return lines
+
+
+def unlistable_as_json(unlistable: Collection[UnlistableDirectory]) -> dict[str, Any]:
+    """What the JSON objects of builds and audits say of them."""
+    return {
+        "unlistable_count": len(unlistable),
+        "unlistable": [asdict(each) for each in islice(unlistable, _NAMED)],
+    }

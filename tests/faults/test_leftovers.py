@@ -1,0 +1,95 @@
+"""What runs stage goes an hour after they were killed, and stays for as long as they live, however long that is."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
+from kidxlib.tables.commit_lock import LOCK_FILE
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.processes import KIDX, end, kidx, kill_session, start_kidx, while_it_runs
+from tests.faults.trees import indexes, small_log, write_log
+from tests.support.leftovers import age
+
+_BEATING_FAST: Final = f"""
+from datetime import timedelta
+from kidxlib.run import heartbeat
+heartbeat.PERIOD = timedelta(milliseconds=10)
+{KIDX}
+"""
+
+
+@contextlib.contextmanager
+def _held(catalog: Path) -> Iterator[None]:
+    """Nobody commits to the catalog while the context lasts: runs wait, with all that they have staged."""
+    catalog.mkdir(exist_ok=True)
+    descriptor = os.open(catalog / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _made(process: subprocess.Popen[str], place: Path, but: Path | None = None) -> Path:
+    """The folder of a run, as soon as it has a heartbeat."""
+    return while_it_runs(
+        process,
+        lambda: next((each.parent for each in place.glob(f"kidx-*/{HEARTBEAT}") if each.parent != but), None),
+    )
+
+
+def _make_old(folder: Path) -> int:
+    """Make all of it look as if it was left twelve days ago; the heartbeat as it is then, in ns since the epoch."""
+    for path in (*folder.rglob("*"), folder):
+        with contextlib.suppress(FileNotFoundError):
+            age(path, timedelta(days=12))
+    age(folder / HEARTBEAT, timedelta(days=12))
+    return (folder / HEARTBEAT).stat().st_mtime_ns
+
+
+def test_a_run_of_twelve_days_keeps_its_folder_and_a_killed_one_loses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: who lives is known by its heartbeat, and not by the age of what it has staged.
+
+    Method: builds that wait for a catalog whose lock the test holds; one is killed (-9), and everything that both have
+    staged is made twelve days old, before another command sweeps.
+    """
+    log_dir, place, catalog = (tmp_path / name for name in ("kafka-logs", "temporary", "catalog"))
+    write_log(log_dir / "topic-0", 0, small_log())
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    build = ("build", log_dir, "--index-dir", tmp_path / "index", "--catalog", catalog)
+    sweeping = ("verify", log_dir, "--index-dir", tmp_path / "index", "--shutdown", "clean")
+    with _held(catalog):
+        killed = start_kidx(*build)
+        folder_of_killed = _made(killed, place)
+        kill_session(killed)
+        killed.communicate()
+        age(folder_of_killed / HEARTBEAT, DEAD_AFTER - timedelta(minutes=1))
+        alive = start_kidx(*build, program=_BEATING_FAST)
+        try:
+            folder_of_alive = _made(alive, place, folder_of_killed)
+            assert folder_of_killed.is_dir(), "it may live: its heartbeat is less than an hour old"
+            _make_old(folder_of_killed)
+            aged = _make_old(folder_of_alive)
+            while_it_runs(alive, lambda: (folder_of_alive / HEARTBEAT).stat().st_mtime_ns > aged or None)
+            (tmp_path / "index").mkdir(exist_ok=True)
+            assert kidx(*sweeping).code == ExitCode.PROBLEMS_FOUND, "it has no index files as yet"
+            assert folder_of_alive.is_dir() and not folder_of_killed.exists()
+        except BaseException:
+            kill_session(alive)
+            raise
+    ended = end(alive)
+    assert ended.code == ExitCode.OK, ended
+    assert len(indexes(tmp_path / "index")) == 2 and not list(place.glob(f"*/{HEARTBEAT}"))
