@@ -97,7 +97,14 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         }
         known_epochs = None if isinstance(epochs, CheckpointError) else epochs
         found.not_ready = list(
-            not_ready_for_tiering(base_offsets, of_logs, broken, set(_snapshot_offsets(task)), known_epochs)
+            not_ready_for_tiering(
+                sorted({*base_offsets, *(offset for offset, log in of_logs.items() if log.verdict is Verdict.BROKEN)}),
+                of_logs,
+                broken,
+                set(_snapshot_offsets(task)),
+                known_epochs,
+                min(fold.ongoing, default=None),
+            )
         )
     return found
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
 from kidxlib.build.plan import Plan
+from kidxlib.build.source import PartitionDirectory
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
 
 
@@ -36,7 +37,7 @@ class PartitionAudit:
 
 def partition_audits(
     plan: Plan,
-    options_for: Callable[[str], RecoverOptions],
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
     *,
     clean_shutdown: bool | None,
     tiering: bool,
@@ -60,7 +61,7 @@ def partition_audits(
             topic_partition=partition.directory.topic_partition,
             directory=partition.directory.path,
             index_directory=location(str(partition.index_directory)),
-            options=replace(options_for(partition.directory.topic_partition.topic), verify_crc=True),
+            options=replace(partition.options, verify_crc=True),
             last_stop=stops[partition.directory.log_dir].of(partition.directory.topic_partition),
             tiering=tiering,
         )
@@ -70,19 +71,20 @@ def partition_audits(
     if topics is not None:
         there = {partition.key for partition in plan.partitions}
         sources = {
-            partition.directory.log_dir: partition.directory.source.name
+            partition.directory.log_dir: partition.directory.source
             for partition in plan.partitions
             if partition.directory.source.name in plan.log_dirs
         }
         for log_dir, source in sources.items():
             for topic_partition, offset in stops[log_dir].recovery_points.items():
-                key = source, topic_partition.topic, topic_partition.partition
+                key = source.name, topic_partition.topic, topic_partition.partition
                 if offset > 0 and key not in there and topics.fullmatch(topic_partition.topic):
+                    directory = log_dir / topic_partition.directory
                     audits[key] = PartitionAudit(
                         topic_partition=topic_partition,
-                        directory=log_dir / topic_partition.directory,
-                        index_directory=log_dir / topic_partition.directory,
-                        options=options_for(topic_partition.topic),
+                        directory=directory,
+                        index_directory=directory,
+                        options=options_for(PartitionDirectory(source, topic_partition, directory)).of_id(None),
                         last_stop=stops[log_dir].of(topic_partition),
                         tiering=tiering,
                     )

@@ -8,16 +8,24 @@ from typing import Any
 from kidxlib.build.directories import Target
 from kidxlib.build.source import source_at
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
-from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, RecoverOptions
 from kidxlib.run.context import RunContext
+from kidxlib.run.index_options import options_of_topic
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
 
 def audit_request(
-    directory: str, *, index_dir: str | None, topics: str | None, interval_bytes: int | None, **how: Any
+    directory: str,
+    *,
+    index_dir: str | None,
+    topics: str | None,
+    interval_bytes: int | None,
+    metadata: MetadataOptions,
+    **how: Any,
 ) -> AuditRequest:
-    """The options of the command as they were given; Kafka's defaults for those that were not.
+    """The options of the command as they were given; for those that were not, what the source's own cluster says, and
+    Kafka's defaults.
 
     Args:
         how: options of `HowToAudit`.
@@ -25,8 +33,8 @@ def audit_request(
     Raises:
         UsageError: a directory is none that can be read, or an option is wrong.
     """
-    like = RecoverOptions(interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes)
     source = source_at(directory)
+    known = read_known_topics(metadata, (source,))
     place = None if index_dir is None else existing_index_dir("--index-dir", index_dir)
     return AuditRequest(
         context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
@@ -34,7 +42,10 @@ def audit_request(
         target=Target(index_dir=place, by_source=False),
         topics=parse_topics(".*" if topics is None else topics),
         interval_bytes=interval_bytes,
-        recover_options=lambda topic: like,
+        options_for=lambda partition: options_of_topic(
+            known, partition, interval_bytes=interval_bytes, max_index_bytes=None
+        ),
+        known_topics=known,
         how=HowToAudit.of(**how),
         is_once=True,
     )

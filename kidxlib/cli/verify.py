@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.cli.audit_request import audit_request
 from kidxlib.cli.without_catalog import refuse_without_catalog
 from kidxlib.errors import UsageError
+from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
 from kidxlib.operations.audit.options import audit_options
-from kidxlib.operations.audit.run import run_audit
+from kidxlib.operations.audit.tiered.options import asks_for_tiered
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
@@ -26,7 +26,7 @@ _OF_CATALOGS: Final = {"sources": "--source", "sample": "--sample", "settings_fi
 @click.argument("directory", metavar="[DIR]", required=False)
 @audit_options
 @shared_options.processes
-@reports_run_of("verify_index")
+@reports_run_of(reported_as)
 @click.pass_context
 def verify(
     context: click.Context, /, directory: str | None, processes: int | None, as_json: bool, **options: Any
@@ -39,16 +39,39 @@ def verify(
     which says where index files are and how they were built. --source takes several log dirs. Without --catalog,
     nothing is kept, and no settings file is read.
 
+    With --copy URL and --catalog, no log is read: each segment's object in the store is asked for its checksum, and
+    that is compared with the catalog's. Nothing is written.
+
+    With --tiered PLACE and --tiered-metadata PLACE, remote segments are audited: their metadata, their objects and,
+    by --level, the bytes of these. Nothing is written, and nothing deleted.
+
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
     broker would lose more than a torn end at its next start, or a segment is not ready for tiering
-    (--require-tiering); 1 failed.
+    (--require-tiering); with --copy, an object differs, has another size, is missing or refused; with --tiered, a
+    finding is as bad as --fail-on says; 1 failed.
     """
+    options["directory"] = directory
+    if asks_for_tiered(context, options):
+        from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
+        from kidxlib.operations.audit.tiered.run import run_tiered
+
+        tiered = tiered_request(TieredOptions(**options))
+        return run_tiered(tiered, partial(open_local_once, processes), as_json=as_json)
+    if asks_for_copy(context, options):
+        with needing_packages("--copy"):
+            from kidxlib.cli.in_catalog.copy import compare_copy
+
+        return compare_copy(processes=processes, as_json=as_json, **options)
+    del options["directory"]
     if options["catalog"] is None:
         refuse_without_catalog(context, "an audit", _OF_CATALOGS)
         if directory is None:
             raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
         for parameter in ("catalog", *_OF_CATALOGS):
             del options[parameter]
+        from kidxlib.cli.audit_request import audit_request  # compiled loops, which other audits do not wait for
+        from kidxlib.operations.audit.run import run_audit
+
         request = audit_request(directory, **options)
         return run_audit(request, partial(open_local_once, processes), as_json=as_json)
     if directory is not None and options["sources"]:

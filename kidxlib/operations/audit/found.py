@@ -22,12 +22,12 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
+from kidxlib.engine.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.engine.work import Work
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.partition_work import audit_partitions
 from kidxlib.operations.audit.segment_work import SegmentAudit, audit_segments
 from kidxlib.operations.audit.to_audit import partitions_to_audit
-from kidxlib.operations.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from kidxlib.build.directories import Target
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.settings import read_settings
 from kidxlib.run.sources import chosen_sources
 from kidxlib.run.topic_options import recover_options
@@ -32,6 +33,7 @@ class AuditOptions:
     fail_on: str
     require_tiering: bool
     shutdown: str | None
+    metadata: MetadataOptions
     settings_file: Path
     now: str | None
 
@@ -55,13 +57,15 @@ def audit_request(options: AuditOptions) -> AuditRequest:
         ensure_text("--source ", source.path)
     if place is not None:
         ensure_text("--index-dir ", place)
+    known = read_known_topics(options.metadata, sources)
     return AuditRequest(
         context=context.with_catalog(),
         sources=sources,
         target=Target(index_dir=place, by_source=len(sources) > 1),
         topics=parse_topics(settings.build.topics if options.topics is None else options.topics),
         interval_bytes=interval_bytes,
-        recover_options=lambda topic: recover_options(settings, topic, interval_bytes),
+        options_for=lambda partition: recover_options(settings, known, partition, interval_bytes),
+        known_topics=known,
         how=HowToAudit.of(
             deep_iteration=options.deep_iteration,
             fail_on=options.fail_on,

@@ -9,7 +9,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.operations.audit.copies.options import copy_options
+from kidxlib.operations.audit.tiered.options import tiered_options
 from kidxlib.run import options as shared_options
+from kidxlib.run.known_topics import metadata_options
 from kidxlib.terminal.options.integer_range import IntegerRange
 from kidxlib.terminal.options.renamed import renamed_option
 
@@ -33,7 +36,7 @@ _OPTIONS: Final = (
         metavar="BYTES",
         type=IntegerRange(0, 2**31 - 1),
         help="Kafka's index.interval.bytes. "
-        "[default: the catalog's of each segment, else settings: build.interval_bytes]",
+        "[default: the catalog's of each segment, else settings: build.interval_bytes, else the topic's]",
     ),
     click.option(
         "--deep-iteration",
@@ -60,6 +63,9 @@ _OPTIONS: Final = (
         type=click.Choice([CLEAN, "unclean"]),
         help="How the broker stopped, for its next start. [default: as the log dir says]",
     ),
+    metadata_options,
+    copy_options,
+    tiered_options,
     shared_options.settings_file,
     shared_options.time_to_record,
     shared_options.as_json,
@@ -67,5 +73,7 @@ _OPTIONS: Final = (
 
 
 def audit_options(command: _Command) -> _Command:
-    """What `AuditOptions` takes, but for the database; and `as_json`."""
+    """What `AuditOptions` takes, but for the database; what `CopyOptions` and `TieredOptions` take besides; and
+    `as_json`.
+    """
     return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)

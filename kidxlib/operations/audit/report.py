@@ -5,11 +5,13 @@ from __future__ import annotations
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.plan import Plan
+from kidxlib.build.skipped import unlistable_as_json
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.operations.audit.accepted import AcceptedFindings
 from kidxlib.operations.audit.cataloged import looked_in
 from kidxlib.operations.audit.found import Found
 from kidxlib.operations.audit.request import AuditRequest
+from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.terminal.audit import exit_code as exit_code_of
 from kidxlib.terminal.audit import show_json, show_summary
 from kidxlib.terminal.console import print_line
@@ -30,6 +32,7 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
         "not_ready": summary.not_ready_count,
         "segments_lost": summary.lost_count,
         "partitions_gone": partitions_gone,
+        "unlistable": len(plan.unlistable),
     }
     for verdict in Verdict:
         found[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)
@@ -40,6 +43,7 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
 
 def show_audit_json(
     request: AuditRequest,
+    plan: Plan,
     found: Found,
     summary: AuditSummary,
     accepted: AcceptedFindings,
@@ -54,6 +58,9 @@ def show_audit_json(
     """
     audit_id = request.audit_id
     of_run = {} if audit_id is None else {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
+    of_run |= unlistable_as_json(plan.unlistable.values()) | {
+        "cluster_metadata": known_as_json(request.known_topics, plan)
+    }
     show_json(found.all_rows(), summary, partitions_gone=partitions_gone, **of_run)
 
 
@@ -71,5 +78,7 @@ def show_audit(
     accepted.show()
     if audit_id is not None:
         print_line(f"source:  {as_line(request.sources)}")
+    for line in lines_of_known(request.known_topics, plan):
+        print_line(f"topics:  {line}")
     if catalog is not None:
         print_line(f"catalog: {catalog}, table {FINDINGS.name}")

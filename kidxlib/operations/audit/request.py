@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.build.directories import Target
 from kidxlib.build.source import Source
 from kidxlib.operations.audit.options import CLEAN
-from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.context import RunContext
+from kidxlib.run.index_options import OptionsFor
+from kidxlib.run.known_topics import KnownTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ class AuditRequest:
         context: the catalog may be none; the time is recorded.
         target: where the index files are.
         interval_bytes: None where no option was given.
-        recover_options: what a topic's indexes should be like, where the catalog does not say.
+        options_for: what a partition's indexes should be like, where the catalog does not say.
+        known_topics: what the sources' clusters say of topics.
         is_once: of one directory, by which it is called, and not by an id.
     """
 
@@ -61,7 +62,8 @@ class AuditRequest:
     target: Target
     topics: re.Pattern[str]
     interval_bytes: int | None
-    recover_options: Callable[[str], RecoverOptions]
+    options_for: OptionsFor
+    known_topics: KnownTopics = field(default_factory=KnownTopics)
     how: HowToAudit
     is_once: bool = False
 

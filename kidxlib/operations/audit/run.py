@@ -55,8 +55,10 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         UsageError: a source has no segments; or there is no catalog.
         Interrupted: the run is; nothing is recorded.
     """
+    for warning in request.known_topics.warnings:
+        warn(warning)
     begin_phase("listing")
-    plan = find_segments(request.sources, request.topics, request.target, request.recover_options)
+    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
     for warning in plan.warnings:
         warn(warning)
     if not request.is_once:
@@ -78,7 +80,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
             of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
         accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
         if as_json:
-            show_audit_json(request, found, summary, accepted, place, partitions_gone=planned.gone)
+            show_audit_json(request, plan, found, summary, accepted, place, partitions_gone=planned.gone)
         else:
             show_audit(request, planned.plan, summary, accepted, place)
     return RunResult(
@@ -107,7 +109,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         )
     how = request.how
     audits, notes = partition_audits(
-        plan, request.recover_options, clean_shutdown=how.clean_shutdown, tiering=how.tiering, topics=request.topics
+        plan, request.options_for, clean_shutdown=how.clean_shutdown, tiering=how.tiering, topics=request.topics
     )
     for text in notes:
         warn(text)

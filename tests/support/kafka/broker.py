@@ -58,11 +58,16 @@ class Broker:
     (SIGTERM), and the process is gone whatever happened. All runs share one port, so that clients survive a restart.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
-        """Format a new broker's storage in `directory`. `settings` are added to `server.properties`."""
+    def __init__(self, directory: Path, settings: Mapping[str, object], more_jars: Path | None = None) -> None:
+        """Format a new broker's storage in `directory`.
+
+        Args:
+            settings: what is added to `server.properties`.
+            more_jars: a directory of jars in front of Kafka's own; None for none.
+        """
         self.directory = directory
         self.log_dir = directory / "data"
-        self._settings = dict(settings)
+        self._settings, self._more_jars = dict(settings), more_jars
         self._runs = 0
         if not JARS.is_dir():
             subprocess.run([PROJECT / "setup.sh", "kafka"], check=True)
@@ -83,7 +88,7 @@ class Broker:
         """
         twin = object.__new__(Broker)
         twin.directory, twin.log_dir = directory, directory / "data"
-        twin._settings, twin._runs = self._settings, 0
+        twin._settings, twin._more_jars, twin._runs = self._settings, self._more_jars, 0
         twin._port, twin._controller_port = self._port, self._controller_port
         directory.mkdir(parents=True)
         shutil.copytree(self.log_dir, twin.log_dir)
@@ -97,6 +102,18 @@ class Broker:
         try:
             yield run
             run.stop()
+        except BaseException as error:
+            error.add_note(run.tail())
+            raise
+        finally:
+            run.kill()
+
+    @contextlib.contextmanager
+    def running_until_killed(self) -> Iterator[BrokerRun]:
+        """Start it, wait until it serves, and kill it (-9) at the end of the context."""
+        run = self._start()
+        try:
+            yield run
         except BaseException as error:
             error.add_note(run.tail())
             raise
@@ -175,7 +192,8 @@ class Broker:
         home = os.environ.get("JAVA_HOME")
         java = f"{home}/bin/java" if home else "java"
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        return [java, *_JVM_OPTIONS, logging, "-cp", f"{JARS}/*", main_class, *arguments]
+        class_path = os.pathsep.join(f"{jars}/*" for jars in (self._more_jars, JARS) if jars is not None)
+        return [java, *_JVM_OPTIONS, logging, "-cp", class_path, main_class, *arguments]
 
 
 class BrokerRun:

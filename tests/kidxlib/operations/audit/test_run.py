@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.plan import Plan
+from kidxlib.build.skipped import UnlistableDirectory
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.operations.audit.accepted import AcceptedFindings
@@ -251,4 +252,5 @@ def test_the_exit_code_counts_what_is_not_accepted(tmp_path: Path) -> None:
     every = AcceptedFindings({(".log", "broken"): 2, (".index", "broken"): 1}, {"delete": 3})
     assert exit_code(Plan(), every.taken_from(summary), Verdict.BROKEN) == 0
     assert exit_code(Plan(empty={"b": tmp_path}), every.taken_from(summary), Verdict.BROKEN) == 3
-    assert exit_code(Plan(unlistable={("a", "t", 0)}), every.taken_from(summary), Verdict.BROKEN) == 3
+    away = {("a", "t", 0): UnlistableDirectory("/a/t-0", "Input/output error")}
+    assert exit_code(Plan(unlistable=away), every.taken_from(summary), Verdict.BROKEN) == 3

@@ -1,0 +1,242 @@
+"""Compares the objects of a partition with what the metadata says of its segments: names and sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.audit.finding import Finding
+from kidxlib.audit.tiered.finding import ALL_OBJECTS, RemoteSegmentKey, broken, safe
+from kidxlib.catalog.matching import Values
+from kidxlib.format import layouts as formats
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, Layout
+from kidxlib.messages.remote_log_metadata import SegmentState
+from kidxlib.times import show_time
+
+#: A finding, and the segment that it is about.
+Found: TypeAlias = tuple[RemoteSegmentKey, Finding]
+
+_ENTRY_BYTES: Final = {
+    OFFSET_INDEX_SUFFIX: formats.OFFSET_INDEX_ENTRY.itemsize,
+    TIME_INDEX_SUFFIX: formats.TIME_INDEX_ENTRY.itemsize,
+    TRANSACTION_INDEX_SUFFIX: formats.ABORTED_TRANSACTION.itemsize,
+}
+_ABSENT: Final = -1
+FETCHES_FAIL: Final = (
+    "a broker loads the three indexes of a segment together: fetches of offsets {start} to {end} fail, and consumers "
+    "stop there"
+)
+REPLICAS_FAIL: Final = (
+    "a replica that has nothing and begins behind this segment cannot be built: it stays out of sync as long as the "
+    "leader's own log begins there"
+)
+#: What comes of it that an object is missing.
+_MISSING: Final[Mapping[str, str]] = {
+    LOG_SUFFIX: "fetches of offsets {start} to {end} fail, and consumers stop there",
+    OFFSET_INDEX_SUFFIX: FETCHES_FAIL,
+    TIME_INDEX_SUFFIX: FETCHES_FAIL,
+    SNAPSHOT_SUFFIX: REPLICAS_FAIL,
+    EPOCHS_SUFFIX: REPLICAS_FAIL,
+    INDEXES_SUFFIX: FETCHES_FAIL,
+    MANIFEST_SUFFIX: "the plugin finds nothing of the segment without it: fetches of offsets {start} to {end} fail, "
+    "and consumers stop there",
+}
+#: What a broker makes of a transaction index that it takes for empty.
+SILENT: Final = (
+    "consumers of committed records get those of transactions that were aborted in offsets {start} to {end}, and no "
+    "broker says so"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Which objects the segments of a partition have.
+
+    Attributes:
+        layout: of the bucket.
+        segments: rows of `REMOTE_SEGMENTS`.
+        sizes: bytes of the objects of each, by suffix; −1 where there is none.
+        strays: rows of `OBJECTS` that are none of these segments'.
+    """
+
+    layout: Layout
+    segments: pa.Table
+    sizes: Mapping[str, NDArray[np.int64]]
+    strays: pa.Table
+
+    def in_state(self, state: SegmentState) -> NDArray[np.bool_]:
+        """Which segments have a state."""
+        return flags(pc.equal(self.segments["state"], pa.scalar(state.name)))
+
+    @property
+    def have_any(self) -> NDArray[np.bool_]:
+        """Which segments have an object."""
+        found = np.zeros(self.segments.num_rows, np.bool_)
+        for sizes in self.sizes.values():
+            found |= sizes != _ABSENT
+        return found
+
+
+def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Presence:
+    """Find the segments of objects, by the ids and offsets in their names.
+
+    Args:
+        segments: rows of `REMOTE_SEGMENTS`.
+        objects: rows of `OBJECTS`.
+    """
+    at = numbers(pc.index_in(objects["segment_id"], value_set=segments["segment_id"].combine_chunks()).fill_null(-1))
+    is_known = at >= 0
+    starts = numbers(segments["start_offset"])
+    is_known[is_known] &= numbers(objects["start_offset"])[is_known] == starts[at[is_known]]
+    bytes_ = numbers(objects["bytes"])
+    sizes = {}
+    for suffix in layout.suffixes:
+        of_suffix = is_known & flags(pc.equal(objects["suffix"], pa.scalar(suffix)))
+        sizes[suffix] = np.full(segments.num_rows, _ABSENT, np.int64)
+        sizes[suffix][at[of_suffix]] = bytes_[of_suffix]
+    return Presence(layout, segments, sizes, objects.filter(pa.array(~is_known)))
+
+
+def of_missing(found: Presence) -> Iterator[Found]:
+    """Segments that are copied, and lack objects that each has."""
+    copied, have_any = found.in_state(SegmentState.COPY_SEGMENT_FINISHED), found.have_any
+    for segment in rows_where(found.segments, copied & ~have_any):
+        yield (
+            key_of(segment),
+            broken(
+                ALL_OBJECTS,
+                "missing",
+                f"{segment['log_bytes']:,} bytes of log, copied by broker {segment['broker_id']}; no object is there",
+                _MISSING[LOG_SUFFIX].format(**offsets_of(segment)),
+            ),
+        )
+    for suffix in found.layout.required:
+        is_missing = copied & have_any & (found.sizes[suffix] == _ABSENT)
+        for segment in rows_where(found.segments, is_missing):
+            yield key_of(segment), broken(suffix, "missing", None, _MISSING[suffix].format(**offsets_of(segment)))
+
+
+def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, reads_logs: bool) -> Iterator[Found]:
+    """What the metadata says of transaction indexes, against those that are there.
+
+    Args:
+        flag_since: by broker, since when it is known to say which segments have none, ms since the epoch.
+        reads_logs: logs will be read, which tell whether there should be one.
+    """
+    copied = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & found.have_any
+    says_empty = flags(found.segments["transaction_index_empty"])
+    sizes = found.sizes[TRANSACTION_INDEX_SUFFIX]
+    for segment in rows_where(found.segments, copied & ~says_empty & (sizes == _ABSENT)):
+        since = flag_since.get(segment["broker_id"])
+        if since is not None and since <= segment["copied_at_ms"]:
+            yield (
+                key_of(segment),
+                broken(
+                    TRANSACTION_INDEX_SUFFIX,
+                    "missing",
+                    "the metadata says that transactions were aborted in the segment",
+                    SILENT.format(**offsets_of(segment)),
+                ),
+            )
+        elif not reads_logs:
+            yield (
+                key_of(segment),
+                safe(
+                    TRANSACTION_INDEX_SUFFIX,
+                    "perhaps-missing",
+                    f"broker {segment['broker_id']} is not known to have said by {show_time(segment['copied_at_ms'])} "
+                    "which segments have none",
+                    "brokers before Kafka 4.0 say of none that it has none; --level full reads the log, which tells",
+                ),
+            )
+    for segment in rows_where(found.segments, copied & ~says_empty & (sizes == 0)):
+        yield (
+            key_of(segment),
+            broken(
+                TRANSACTION_INDEX_SUFFIX,
+                "empty",
+                "0 bytes, and the metadata says that transactions were aborted in the segment",
+                SILENT.format(**offsets_of(segment)),
+            ),
+        )
+    for segment in rows_where(found.segments, copied & says_empty & (sizes > 0)):
+        yield (
+            key_of(segment),
+            broken(
+                TRANSACTION_INDEX_SUFFIX,
+                "never-asked-for",
+                "it has entries, and the metadata says that no transaction was aborted in the segment",
+                f"no broker asks for it: {SILENT.format(**offsets_of(segment))}",
+            ),
+        )
+
+
+def of_sizes(found: Presence, *, reads_indexes: bool) -> Iterator[Found]:
+    """Objects whose sizes cannot be right.
+
+    Args:
+        reads_indexes: the bytes of indexes will be read, which say more.
+    """
+    copied = found.in_state(SegmentState.COPY_SEGMENT_FINISHED)
+    sizes = found.sizes[LOG_SUFFIX]
+    is_wrong = copied & (sizes != _ABSENT) & (sizes != numbers(found.segments["log_bytes"]))
+    for number, segment in zip(np.flatnonzero(is_wrong), rows_where(found.segments, is_wrong), strict=True):
+        yield (
+            key_of(segment),
+            broken(
+                LOG_SUFFIX,
+                "wrong-size",
+                f"{sizes[number]:,} bytes, the metadata says {segment['log_bytes']:,}",
+                "it is not what was copied: records of offsets {start} to {end} are missing or others than were "
+                "written".format(**offsets_of(segment)),
+            ),
+        )
+    for suffix, entry_bytes in {} if reads_indexes else _ENTRY_BYTES.items():
+        sizes = found.sizes[suffix]
+        is_wrong = copied & (sizes > 0) & (sizes % entry_bytes != 0)
+        for number, segment in zip(np.flatnonzero(is_wrong), rows_where(found.segments, is_wrong), strict=True):
+            detail = f"{sizes[number]:,} bytes, expected a multiple of {entry_bytes}"
+            yield (
+                key_of(segment),
+                broken(suffix, "fails-sanity-check", detail, FETCHES_FAIL.format(**offsets_of(segment))),
+            )
+
+
+def rows_where(rows: pa.Table, wanted: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """Some rows, one by one."""
+    found: list[dict[str, Any]] = rows.filter(pa.array(wanted)).to_pylist() if wanted.any() else []
+    return found
+
+
+def key_of(segment: Mapping[str, Any]) -> RemoteSegmentKey:
+    return RemoteSegmentKey(start_offset=segment["start_offset"], segment_id=segment["segment_id"])
+
+
+def offsets_of(segment: Mapping[str, Any]) -> dict[str, int]:
+    return {"start": segment["start_offset"], "end": segment["end_offset"]}
+
+
+def numbers(column: Values) -> NDArray[np.int64]:
+    return np.array(
+        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy(), np.int64
+    )
+
+
+def flags(column: Values) -> NDArray[np.bool_]:
+    return np.array(
+        column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy(), np.bool_
+    )

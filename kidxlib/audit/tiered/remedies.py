@@ -1,0 +1,63 @@
+"""What to do about findings on remote segments. Nothing is deleted or written here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX
+
+_INDEX: Final = (
+    "make it anew from the segment's .log, as docs/tiered.md shows, and put it into the bucket; then remove the "
+    "segment's files from remote-log-index-cache of each broker, which goes on with what it has there"
+)
+_LOG: Final = (
+    "bring the object back: from an older version of it in the bucket, a copy of the bucket, or the log dir of a "
+    "replica that still has these offsets"
+)
+_METADATA_IS_WRONG: Final = (
+    "nothing mends metadata from outside, and no record may be written to the topic: copy the records of these offsets "
+    "into another topic, or let retention reach them"
+)
+_TOO_MANY: Final = (
+    "look whether the leader's log says why; where nothing changes, delete the objects by the plugin's own means: kidx "
+    "deletes nothing"
+)
+_DELETE: Final = "delete the objects by the store's own means: kidx deletes nothing"
+_WAIT: Final = "nothing, as long as the bytes are not too many: retention deletes them"
+_BY_REASON: Final = {
+    (
+        METADATA,
+        "gap",
+    ): "look for these offsets in log dirs of replicas and in copies of the bucket",
+    (METADATA, "overlap"): _WAIT,
+    (METADATA, "unreferenced"): _WAIT,
+    (METADATA, "copy-not-finished"): _TOO_MANY,
+    (METADATA, "delete-not-finished"): _TOO_MANY,
+    (METADATA, "retention-overdue"): "look for a leader of the partition, and in its log for RLMExpirationTask",
+    (METADATA, "metadata-expires-first"): "give __remote_log_metadata retention.ms=-1, before its records go",
+    (METADATA, "timestamps-disagree"): "ask --level full which of the two is wrong",
+    (ALL_OBJECTS, "missing"): _LOG,
+    (MANIFEST_SUFFIX, "not-read"): "nothing: kidx has no keys, and reads no objects that the plugin has changed",
+    (ALL_OBJECTS, "orphan"): f"make sure that no other cluster uses this bucket; then {_DELETE}",
+    (ALL_OBJECTS, "left-after-delete"): _DELETE,
+    (TRANSACTION_INDEX_SUFFIX, "perhaps-missing"): "ask --level full, which reads the logs",
+    (TRANSACTION_INDEX_SUFFIX, "never-asked-for"): _METADATA_IS_WRONG,
+    (TRANSACTION_INDEX_SUFFIX, "not-in-metadata"): _METADATA_IS_WRONG,
+}
+_BY_FILE: Final = {
+    LOG_SUFFIX: _LOG,
+    METADATA: _METADATA_IS_WRONG,
+    INDEXES_SUFFIX: _LOG,
+    MANIFEST_SUFFIX: _LOG,
+    SNAPSHOT_SUFFIX: "bring the object back from a copy of the bucket or of the log dir that it was copied from",
+    EPOCHS_SUFFIX: "bring the object back from a copy of the bucket, or write it anew from a replica's "
+    "leader-epoch-checkpoint: its entries that begin before the end of the segment",
+}
+
+
+def what_to_do(file: str, reason: str) -> str:
+    """What mends a finding, or who may."""
+    return _BY_REASON.get((file, reason)) or _BY_FILE.get(file, _INDEX)

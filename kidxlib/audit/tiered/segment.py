@@ -1,0 +1,60 @@
+"""A remote segment whose objects are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kidxlib.audit.tiered.finding import RemoteSegmentKey
+from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.log.remote.layout import Layout
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegmentToRead:
+    """A segment whose copying has ended.
+
+    Attributes:
+        layout: of its bucket.
+        directory: that of its objects.
+        names: of its objects, by suffix; those that are there.
+        start_offset, end_offset, log_bytes, max_timestamp_ms, leader_epochs: as the metadata says.
+        has_aborted: whether transactions were aborted in it, as the metadata says; None where that does not say it.
+        names_before: the names of the objects of the segment that ends where it begins, whose snapshot has the state
+            of producers there; None where there is none.
+        options: what its indexes should be like.
+    """
+
+    partition: TopicIdPartition
+    layout: Layout
+    directory: Location
+    names: Mapping[str, str]
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    log_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: tuple[EpochEntry, ...]
+    has_aborted: bool | None
+    names_before: Mapping[str, str] | None
+    options: RecoverOptions
+
+    @property
+    def key(self) -> RemoteSegmentKey:
+        return RemoteSegmentKey(start_offset=self.start_offset, segment_id=self.segment_id)
+
+    def path(self, suffix: str) -> Location | None:
+        """An object; None where there is none."""
+        return self.directory / self.names[suffix] if suffix in self.names else None
+
+    def object(self, file: str) -> str | None:
+        """The object that a finding is about; None where it is about none or several."""
+        path = self.path(file)
+        return None if path is None else str(path)
+
+    def in_words(self, text: str) -> str:
+        """A text with the segment's offsets."""
+        return text.format(start=self.start_offset, end=self.end_offset)

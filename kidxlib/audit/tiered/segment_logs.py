@@ -1,0 +1,237 @@
+"""Reads the logs of remote segments, and checks metadata and objects against what recovery makes of them.
+
+The state of producers at the start of a segment is in the snapshot that was copied with the segment before it. So
+segments are checked in shares, each of which follow one another, and shares in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.index_files.leader_epochs import audit_epochs
+from kidxlib.audit.index_files.offset_index import audit_offset_index
+from kidxlib.audit.index_files.snapshot import audit_snapshot
+from kidxlib.audit.index_files.time_index import audit_time_index
+from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
+from kidxlib.audit.logs.log import audit_log
+from kidxlib.audit.tiered.contents import Contents, read_contents
+from kidxlib.audit.tiered.finding import METADATA, broken
+from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
+from kidxlib.audit.tiered.segment import RemoteSegmentToRead
+from kidxlib.audit.tiered.segment_objects import of_any_level
+from kidxlib.errors import LogChangedError
+from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.partition import FoldedSegment, PartitionFold, ScannedSegment, StateSource
+from kidxlib.recovery.past_end import past_end
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.opened_log import opened_log
+
+#: What follows from a finding where it is about a remote object, in the place of what it says of a broker's own file.
+_CONSEQUENCES: Final[Mapping[tuple[str, str], str]] = {
+    (OFFSET_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
+    (TIME_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
+    (TRANSACTION_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
+    (TRANSACTION_INDEX_SUFFIX, "missing"): SILENT,
+    (SNAPSHOT_SUFFIX, "unreadable"): REPLICAS_FAIL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A segment that was read, until those after it were."""
+
+    segment: RemoteSegmentToRead
+    contents: Contents
+    folded: FoldedSegment
+    markers: frozenset[tuple[int, int]]
+
+
+def audit_logs(
+    segments: Sequence[RemoteSegmentToRead], use_mmap: bool
+) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
+    """Findings on segments, but for those that are `identical` or `whole`.
+
+    Args:
+        segments: of one partition, in the order of their offsets.
+        use_mmap: see `kidxlib.build.segments.build`.
+    """
+    names = {segment.start_offset: segment for segment in segments}
+    fold = PartitionFold(lambda offset: _snapshot_before(names[offset]))
+    read: list[_Read] = []
+    for segment in segments:
+        contents = read_contents(segment)
+        recovered, findings = _scan(segment, contents, use_mmap)
+        findings += of_any_level(segment, contents)
+        scanned = ScannedSegment.of(segment.start_offset, recovered)
+        folded = fold.add(scanned)
+        if recovered is not None and recovered.end.status is Status.OK:  # else what follows the damage is not known
+            findings += _of_metadata(segment, recovered)
+            findings += _of_snapshot(contents, fold)
+            read.append(_Read(segment, contents, folded, markers_in(scanned.producer_events)))
+        for finding in findings:
+            yield segment, _of_remote(segment, finding)
+    for each, finding in _of_transaction_indexes(read, fold):
+        yield each, _of_remote(each, finding)
+
+
+def _snapshot_before(segment: RemoteSegmentToRead) -> bytes | None:
+    if segment.names_before is None:
+        return None
+    before = replace(segment, names=segment.names_before)  # findings are on the segment whose objects these are
+    return read_contents(before).part(SNAPSHOT_SUFFIX)
+
+
+def _scan(
+    segment: RemoteSegmentToRead, contents: Contents, use_mmap: bool
+) -> tuple[RecoveredSegment | None, list[Finding]]:
+    """What recovery makes of a log, and the findings on it and on its indexes; None where it cannot be read."""
+    path = segment.path(LOG_SUFFIX) if contents.has_log else None
+    if path is None:
+        return None, []
+    findings: list[Finding] = []
+    try:
+        with opened_log(str(path)) as opened:
+            log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            recovered = recover(log, segment.start_offset, segment.options)
+            valid = opened.log(recovered.end.position, use_mmap=use_mmap)
+            past = past_end(log, recovered, segment.start_offset)
+            findings.append(audit_log(valid, recovered, past, segment.start_offset, active=False, deep=False))
+            if recovered.end.status is Status.OK:
+                findings += _of_indexes(segment, valid, recovered, contents)
+            opened.ensure_unchanged()
+    except FileNotFoundError:
+        return None, []  # the metadata, read again, will say whether it was deleted
+    except (LogChangedError, OSError) as error:
+        detail = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        return None, [broken(LOG_SUFFIX, "unreadable", detail, "neither it nor what belongs to it was checked")]
+    return recovered, findings
+
+
+def _of_indexes(
+    segment: RemoteSegmentToRead, log: LogBytes, recovered: RecoveredSegment, contents: Contents
+) -> Iterator[Finding]:
+    """
+    Args:
+        log: up to the end of its last valid batch.
+    """
+    right = OffsetIndex.from_bytes(recovered.offset_index, segment.start_offset)
+    content = contents.part(OFFSET_INDEX_SUFFIX)
+    if content is not None:
+        found = np.frombuffer(content, np.uint8)
+        finding = audit_offset_index(log, recovered, segment.start_offset, found, active=False)
+        if finding.verdict is not Verdict.BROKEN:
+            right = OffsetIndex.from_bytes(content, segment.start_offset)
+        yield finding
+    content = contents.part(TIME_INDEX_SUFFIX)
+    if content is not None:
+        yield audit_time_index(log, recovered, right, np.frombuffer(content, np.uint8), active=False)
+
+
+def _of_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> Iterator[Finding]:
+    """What the metadata says of a segment, against its log."""
+    facts = recovered.facts
+    last_offset = facts.next_offset - 1
+    said = f"the metadata says that {segment.end_offset} is the last offset, the log ends with {last_offset}"
+    if last_offset > segment.end_offset:
+        yield broken(
+            METADATA,
+            "wrong-end-offset",
+            said,
+            f"brokers look for offsets {segment.end_offset + 1} to {last_offset} in the next segment: consumers that "
+            "come there do not get these records",
+        )
+    elif last_offset < segment.end_offset:
+        yield broken(
+            METADATA,
+            "wrong-end-offset",
+            said,
+            f"records of offsets {last_offset + 1} to {segment.end_offset} are missing, unless compaction has removed "
+            "them",
+        )
+    largest = facts.max_timestamp_ms
+    if largest >= 0 and largest != segment.max_timestamp_ms:
+        yield broken(
+            METADATA,
+            "wrong-largest-timestamp",
+            f"the metadata says {segment.max_timestamp_ms}, the log's largest is {largest}",
+            _of_timestamps(segment.max_timestamp_ms, largest),
+        )
+    in_log = LeaderEpochs(EpochEntry(epoch, start) for epoch, start, _ in recovered.leader_epochs.tolist())
+    finding = audit_epochs(LeaderEpochs(segment.leader_epochs), in_log, all_are_known=True)
+    if finding.verdict is Verdict.BROKEN:
+        why = "brokers look for an offset by its epoch: they do not find this segment for some of its offsets"
+        yield broken(METADATA, finding.reason or "", finding.detail, why)
+
+
+def _of_timestamps(said: int, largest: int) -> str:
+    if said < largest:
+        return (
+            f"searches for times {said + 1} to {largest} pass the segment by, and retention deletes it "
+            f"{largest - said:,} ms too early"
+        )
+    return (
+        f"searches for times {largest + 1} to {said} end in this segment with nothing, and retention keeps it "
+        f"{said - largest:,} ms too long"
+    )
+
+
+def _of_snapshot(contents: Contents, fold: PartitionFold) -> Iterator[Finding]:
+    if (content := contents.part(SNAPSHOT_SUFFIX)) is not None:
+        yield audit_snapshot(content, fold.end_snapshot, state_is_known=fold.end_source is not StateSource.UNKNOWN)
+
+
+def _of_transaction_indexes(
+    read: Sequence[_Read], fold: PartitionFold
+) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
+    later = min(fold.ongoing, default=None)
+    for each in reversed(read):
+        aborted = each.folded.aborted
+        if not isinstance(each.contents.parts.get(TRANSACTION_INDEX_SUFFIX), OSError):
+            content = each.contents.part(TRANSACTION_INDEX_SUFFIX)
+            logs = TransactionsOfSegment(
+                base_offset=each.segment.start_offset,
+                aborted=aborted,
+                state_source=each.folded.state_source,
+                markers=each.markers,
+                later_first_offset=later,
+            )
+            found = None if content is None else np.frombuffer(content, np.uint8)
+            yield each.segment, audit_transaction_index(found, logs)
+        firsts = aborted["first_offset"].tolist()
+        later = min(firsts if later is None else [*firsts, later], default=None)
+
+
+def _of_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
+    """A finding in the words for an object of a bucket, which no broker starts from."""
+    file, reason = finding.file, finding.reason or ""
+    if (file, reason) == (TIME_INDEX_SUFFIX, "wrong-largest-timestamp"):
+        why = "searches begin at a place before what they look for, or at it; for the largest, brokers ask the metadata"
+        return replace(finding, verdict=Verdict.SAFE, consequence=why)
+    if (file, reason) == (TRANSACTION_INDEX_SUFFIX, "missing") and segment.has_aborted is False:
+        why = segment.in_words(SILENT)
+        return replace(
+            finding,
+            reason="not-in-metadata",
+            detail=f"{finding.detail}; the metadata says that no transaction was aborted in the segment",
+            consequence=f"no broker asks for a transaction index: {why}",
+        )
+    if file == LOG_SUFFIX and finding.verdict is Verdict.BROKEN and finding.consequence is None:
+        why = segment.in_words("consumers stop at the damage, or get no records from there to offset {end}")
+        return replace(finding, consequence=why)
+    words = _CONSEQUENCES.get((file, reason))
+    return finding if words is None else replace(finding, consequence=segment.in_words(words))

@@ -1,0 +1,234 @@
+"""What the metadata topic leaves of remote segments: the state of each, and which of them brokers read.
+
+Source: `RemoteLogMetadataCache`, `RemotePartitionMetadataStore`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.log.remote.lineage import EpochLineage
+from kidxlib.log.remote.metadata_record import MetadataRecord
+from kidxlib.messages.remote_log_metadata import (
+    PartitionDeleteState,
+    RemotePartitionDelete,
+    RemoteSegment,
+    RemoteSegmentUpdate,
+    SegmentState,
+    TopicIdPartition,
+)
+
+#: By the state that a segment has, those that an update may give it beside that one (`isValidTransition`).
+_NEXT: Final = {
+    SegmentState.COPY_SEGMENT_STARTED: (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED),
+    SegmentState.COPY_SEGMENT_FINISHED: (SegmentState.DELETE_SEGMENT_STARTED,),
+    SegmentState.DELETE_SEGMENT_STARTED: (SegmentState.DELETE_SEGMENT_FINISHED,),
+    SegmentState.DELETE_SEGMENT_FINISHED: (),
+}
+
+EPOCHS: Final = pa.list_(pa.struct([pa.field("epoch", pa.int32()), pa.field("start_offset", pa.int64())]))
+#: Remote segments as their metadata has them.
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string(), nullable=False),
+    pa.field("partition", pa.int32(), nullable=False),
+    pa.field("topic_id", pa.string(), nullable=False),
+    pa.field("start_offset", pa.int64(), nullable=False),
+    pa.field("end_offset", pa.int64(), nullable=False),  # of its last record, perhaps of one that is gone
+    pa.field("segment_id", pa.string(), nullable=False),
+    pa.field("state", pa.string(), nullable=False),  # as Kafka calls it
+    pa.field("state_since_ms", pa.int64(), nullable=False),  # when that was written
+    pa.field("broker_id", pa.int32(), nullable=False),  # who copied it
+    pa.field("copied_at_ms", pa.int64(), nullable=False),  # when copying began
+    pa.field("max_timestamp_ms", pa.int64(), nullable=False),
+    pa.field("log_bytes", pa.int64(), nullable=False),
+    pa.field("leader_epochs", EPOCHS, nullable=False),
+    pa.field("transaction_index_empty", pa.bool_(), nullable=False),
+    pa.field("is_read", pa.bool_(), nullable=False),  # brokers find it by one of its epochs
+]
+REMOTE_SEGMENTS: Final = pa.schema(_FIELDS)
+#: Offsets of a partition that no remote segment has, or that two have.
+_BREAK_FIELDS: Final[list[pa.Field[Any]]] = [
+    *_FIELDS[:3],
+    pa.field("epoch", pa.int32(), nullable=False),  # of the segment that goes on after it
+    pa.field("segment_id", pa.string(), nullable=False),  # that one
+    pa.field("segment_start_offset", pa.int64(), nullable=False),
+    pa.field("first_offset", pa.int64(), nullable=False),
+    pa.field("last_offset", pa.int64(), nullable=False),
+    pa.field("is_gap", pa.bool_(), nullable=False),  # false: two segments have them
+]
+LINEAGE_BREAKS: Final = pa.schema(_BREAK_FIELDS)
+
+
+@dataclass(slots=True)
+class _Known:
+    """A segment as the records so far leave it."""
+
+    copied: RemoteSegment
+    state: SegmentState
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A segment that brokers read, and the offsets of one of its epochs."""
+
+    copied: RemoteSegment
+    epoch: int
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition of a topic as the records so far leave it."""
+
+    segments: dict[str, _Known] = field(default_factory=dict)
+    epochs: defaultdict[int, EpochLineage] = field(default_factory=lambda: defaultdict(EpochLineage))
+    is_deleted: bool = False
+
+    def add(self, segment: RemoteSegment) -> None:
+        """A segment begins to be copied (`addCopyInProgressSegment`); in any other state Kafka takes none."""
+        known = self.segments.get(segment.segment.id)
+        begins = known is None or known.state in (
+            SegmentState.COPY_SEGMENT_STARTED,
+            SegmentState.DELETE_SEGMENT_FINISHED,  # Kafka does not remember it
+        )
+        if begins and segment.state is SegmentState.COPY_SEGMENT_STARTED:
+            self.segments[segment.segment.id] = _Known(segment, segment.state, segment.event_timestamp_ms)
+
+    def update(self, update: RemoteSegmentUpdate) -> None:
+        """A segment has another state (`updateRemoteLogSegmentMetadata`). What Kafka does not take is left out."""
+        known = self.segments.get(update.segment.id)
+        if known is None or update.state is SegmentState.COPY_SEGMENT_STARTED:
+            return
+        if known.state is not update.state and update.state not in _NEXT[known.state]:
+            return
+        for epoch, start_offset, end_offset in epoch_ranges(known.copied):
+            if update.state is SegmentState.COPY_SEGMENT_FINISHED:
+                self.epochs[epoch].copied(start_offset, update.segment.id, end_offset)
+            elif update.state is SegmentState.DELETE_SEGMENT_STARTED:
+                self.epochs[epoch].deleting(start_offset, update.segment.id)
+        known.state, known.since_ms = update.state, update.event_timestamp_ms
+
+    def read(self) -> Iterator[_Read]:
+        """The segments that brokers find by an offset and its epoch, in the order of epochs and offsets."""
+        for epoch, lineage in sorted(self.epochs.items()):
+            for start_offset in lineage.starts:
+                copied = self.segments[lineage.ids[start_offset]].copied
+                end_offset = next(end for each, _, end in epoch_ranges(copied) if each == epoch)
+                if start_offset <= end_offset:  # else no record in it has this epoch
+                    yield _Read(copied, epoch, start_offset, end_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedMetadata:
+    """What the records of some metadata partitions leave.
+
+    Attributes:
+        segments: rows of `REMOTE_SEGMENTS`, those too that are deleted, in the order of partitions and offsets.
+        breaks: rows of `LINEAGE_BREAKS`.
+        partitions: that have records.
+        records: how many were read.
+        last_ms: the latest time in them, ms since the epoch; None where there are none.
+    """
+
+    segments: pa.Table
+    breaks: pa.Table
+    partitions: frozenset[TopicIdPartition]
+    records: int
+    last_ms: int | None
+
+
+def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
+    """Go through the records of one metadata partition, in order: it has all that there are of a topic's partition.
+
+    Raises:
+        RemoteLogMetadataError, OSError: as `MetadataPartition.records`.
+    """
+    partitions: defaultdict[TopicIdPartition, _Partition] = defaultdict(_Partition)
+    count, last_ms = 0, None
+    for record in records:
+        count += 1
+        last_ms = max(record.timestamp_ms, record.timestamp_ms if last_ms is None else last_ms)
+        match record.metadata:
+            case RemoteSegment() as segment:
+                partitions[segment.segment.partition].add(segment)
+            case RemoteSegmentUpdate() as update:
+                partitions[update.segment.partition].update(update)
+            case RemotePartitionDelete() as deleted:
+                is_deleted = deleted.state is PartitionDeleteState.DELETE_PARTITION_FINISHED
+                partitions[deleted.partition].is_deleted = is_deleted
+    ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))
+    rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
+    breaks = [row for of, partition in ordered for row in _break_rows(of, partition)]
+    return FoldedMetadata(
+        pa.Table.from_pylist(rows, schema=REMOTE_SEGMENTS),
+        pa.Table.from_pylist(breaks, schema=LINEAGE_BREAKS),
+        frozenset(partitions),
+        count,
+        last_ms,
+    )
+
+
+def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
+    """The leader epochs of a segment, each with its first and its last offset there."""
+    epochs = [*segment.leader_epochs.items(), (0, segment.end_offset + 1)]
+    for (epoch, start_offset), (_, next_offset) in pairwise(epochs):
+        yield epoch, start_offset, next_offset - 1
+
+
+def _segment_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
+    read = {each.copied.segment.id for each in partition.read()}
+    for known in sorted(
+        partition.segments.values(), key=lambda known: (known.copied.start_offset, known.copied.segment.id)
+    ):
+        copied, state = known.copied, known.state
+        if partition.is_deleted:
+            state = SegmentState.DELETE_SEGMENT_FINISHED
+        yield {
+            "topic": of.topic,
+            "partition": of.partition,
+            "topic_id": of.topic_id,
+            "start_offset": copied.start_offset,
+            "end_offset": copied.end_offset,
+            "segment_id": copied.segment.id,
+            "state": state.name,
+            "state_since_ms": known.since_ms,
+            "broker_id": copied.broker_id,
+            "copied_at_ms": copied.event_timestamp_ms,
+            "max_timestamp_ms": copied.max_timestamp_ms,
+            "log_bytes": copied.segment_bytes,
+            "leader_epochs": [
+                {"epoch": epoch, "start_offset": start_offset} for epoch, start_offset in copied.leader_epochs.items()
+            ],
+            "transaction_index_empty": copied.transaction_index_empty,
+            "is_read": copied.segment.id in read and not partition.is_deleted,
+        }
+
+
+def _break_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
+    """Where the segments that brokers read do not follow one another."""
+    if partition.is_deleted:
+        return
+    last_offset: int | None = None
+    for each in partition.read():
+        if last_offset is not None and each.start_offset != last_offset + 1:
+            is_gap = each.start_offset > last_offset
+            yield {
+                "topic": of.topic,
+                "partition": of.partition,
+                "topic_id": of.topic_id,
+                "epoch": each.epoch,
+                "segment_id": each.copied.segment.id,
+                "segment_start_offset": each.copied.start_offset,
+                "first_offset": last_offset + 1 if is_gap else each.start_offset,
+                "last_offset": each.start_offset - 1 if is_gap else min(last_offset, each.end_offset),
+                "is_gap": is_gap,
+            }
+        last_offset = each.end_offset if last_offset is None else max(last_offset, each.end_offset)

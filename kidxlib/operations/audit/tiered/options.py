@@ -1,0 +1,97 @@
+"""The options of an audit that are for tiered storage, and those that it has no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+import click
+
+from kidxlib.audit.tiered.level import Level
+from kidxlib.errors import UsageError
+from kidxlib.terminal.options.given import first_given
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option(
+        "--tiered",
+        metavar="PLACE",
+        help="Audit remote segments in a folder or at s3://BUCKET/PREFIX, by --tiered-metadata.",
+    ),
+    click.option(
+        "--tiered-metadata",
+        multiple=True,
+        metavar="PLACE",
+        help="With --tiered: a log dir, or a copy of one, that has partitions of __remote_log_metadata, or a "
+        "NAME.parquet to which kidx export has written it; several times where no one has all of it.",
+    ),
+    click.option(
+        "--layout",
+        type=click.Choice(("local", "aiven")),
+        default="local",
+        show_default=True,
+        help="With --tiered: the plugin that has named the objects, Kafka's LocalTieredStorage or Aiven's.",
+    ),
+    click.option(
+        "--level",
+        type=click.Choice([level.value for level in Level]),
+        default=Level.LISTING.value,
+        show_default=True,
+        help="With --tiered: read names and sizes, the bytes of indexes too, or those of logs too.",
+    ),
+    click.option(
+        "--stuck-after",
+        metavar="DURATION",
+        default="1h",
+        show_default=True,
+        help="With --tiered: how long copying or deleting a segment may last, and what is due may stay.",
+    ),
+)
+#: What only an audit of tiered storage has, beside `tiered`, and what it has no use for; by parameter.
+_OF_TIERED: Final = {
+    "tiered_metadata": "--tiered-metadata",
+    "layout": "--layout",
+    "level": "--level",
+    "stuck_after": "--stuck-after",
+}
+_OF_OTHERS: Final = {
+    "directory": "DIR",
+    "sources": "--source",
+    "sample": "--sample",
+    "index_dir": "--index-dir",
+    "catalog": "--catalog",
+    "database": "--database",
+    "deep_iteration": "--deep-iteration",
+    "require_tiering": "--require-tiering",
+    "shutdown": "--shutdown",
+    "copy": "--copy",
+    "inactive_only": "--inactive-only",
+    "require_checksums": "--require-checksums",
+    "settings_file": "--settings",
+}
+
+
+def tiered_options(command: _Command) -> _Command:
+    """What `TieredOptions` takes, but for what an audit of logs has, too."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)
+
+
+def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
+    """Whether an audit is one of tiered storage. Removes the options that only the other kinds have.
+
+    Raises:
+        UsageError: one of those was given.
+    """
+    is_tiered = options["tiered"] is not None
+    others = _OF_OTHERS if is_tiered else _OF_TIERED
+    if (option := first_given(context, others)) is not None:
+        raise UsageError(
+            f"--tiered audits no log dir: leave out {option}" if is_tiered else f"{option}: only with --tiered"
+        )
+    for parameter in others:
+        options.pop(parameter, None)
+    if not is_tiered:
+        del options["tiered"]
+    return is_tiered

@@ -1,0 +1,157 @@
+"""What there is to audit of tiered storage: its partitions, and the segments whose bytes are read, in shares."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.tiered.finding import RemoteSegmentRow
+from kidxlib.audit.tiered.level import Level
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.partition import RemotePartition
+from kidxlib.audit.tiered.segment import RemoteSegmentToRead
+from kidxlib.build.bins import BINS_PER_CORE
+from kidxlib.catalog.matching import Values
+from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.log.remote.layout import Layout
+from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_SEGMENTS
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.audit.tiered.remote_metadata import RemoteMetadata
+from kidxlib.operations.audit.tiered.topics import TopicsOfTiered
+from kidxlib.operations.audit.tiered.work import SegmentsToRead
+from kidxlib.storage.location import Location
+
+#: Of a share, about: a second or so of work.
+_SHARE_SEGMENTS: Final = 64
+_SHARE_BYTES: Final = 1024**3
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPlan:
+    """How partitions are audited.
+
+    Attributes:
+        layout: of the bucket.
+        bucket: the directory of the partitions' directories.
+        directories: those that are there.
+    """
+
+    layout: Layout
+    bucket: Location
+    directories: Mapping[TopicIdPartition, Location]
+    topics: TopicsOfTiered
+    level: Level
+    as_of: AsOf
+
+    def partitions(
+        self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
+    ) -> list[RemotePartition]:
+        """The partitions that the metadata has, or that have a directory, in order.
+
+        Args:
+            only: these alone; None for all.
+        """
+        of_segments = by_partition(metadata.segments, "start_offset")
+        of_breaks = by_partition(metadata.breaks, "segment_start_offset")
+        found = sorted({*of_segments, *self.directories}, key=lambda each: (each.topic, each.partition, each.topic_id))
+        return [
+            RemotePartition(
+                partition=partition,
+                layout=self.layout,
+                directory=self.directory(partition),
+                segments=of_segments.get(partition, REMOTE_SEGMENTS.empty_table()),
+                breaks=of_breaks.get(partition, LINEAGE_BREAKS.empty_table()),
+                knows_metadata=metadata.knows(partition),
+                flag_since=metadata.flag_since,
+                retention_ms=self.topics.retention_ms(partition),
+                as_of=self.as_of,
+                level=self.level,
+            )
+            for partition in found
+            if only is None or partition in only
+        ]
+
+    def shares(self, segments: Iterable[RemoteSegmentRow], flag_since: Mapping[int, int]) -> Iterator[SegmentsToRead]:
+        """Segments whose bytes are read, in shares of some that follow one another.
+
+        Args:
+            flag_since: as for `of_transaction_index`.
+        """
+        ordered = sorted(segments, key=lambda each: (each.topic, each.topic_id, each.partition, each.start_offset))
+        for _, of_partition in groupby(ordered, key=lambda each: (each.topic_id, each.partition)):
+            yield from self._shares_of(list(of_partition), flag_since)
+
+    def _shares_of(self, rows: Sequence[RemoteSegmentRow], flag_since: Mapping[int, int]) -> Iterator[SegmentsToRead]:
+        first = rows[0]
+        partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
+        directory = self.directory(partition)
+        options = self.topics.options(partition, directory)
+        before = {row.end_offset + 1: _names(row) for row in rows}
+        share: list[RemoteSegmentToRead] = []
+        for row in rows:
+            segment = RemoteSegmentToRead(
+                partition=partition,
+                layout=self.layout,
+                directory=directory,
+                names=_names(row),
+                segment_id=row.segment_id,
+                start_offset=row.start_offset,
+                end_offset=row.end_offset,
+                log_bytes=row.log_bytes,
+                max_timestamp_ms=row.max_timestamp_ms,
+                leader_epochs=tuple(EpochEntry(each["epoch"], each["start_offset"]) for each in row.leader_epochs),
+                has_aborted=_has_aborted(row, flag_since),
+                names_before=before.get(row.start_offset),
+                options=options,
+            )
+            share.append(segment)
+            if len(share) == _SHARE_SEGMENTS or sum(each.log_bytes for each in share) >= _SHARE_BYTES:
+                yield SegmentsToRead(tuple(share), self.level)
+                share = []
+        if share:
+            yield SegmentsToRead(tuple(share), self.level)
+
+    def directory(self, partition: TopicIdPartition) -> Location:
+        """Where the objects of a partition are."""
+        return self.directories.get(partition, self.bucket / self.layout.partition_path(partition))
+
+
+def by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
+    """Rows of each partition, in the order of a column; each a copy, as a slice goes to a worker with all rows."""
+    if not rows.num_rows:
+        return {}
+    rows = rows.sort_by([(name, "ascending") for name in ("topic_id", "partition", order)])
+    ids: Values = pc.dictionary_encode(rows["topic_id"].combine_chunks())
+    keys = np.column_stack([ids.indices.to_numpy(), rows["partition"].to_numpy()])
+    begins = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=-1), axis=1))
+    firsts = rows.select(["topic_id", "topic", "partition"]).take(begins).to_pylist()
+    parts = np.split(np.arange(rows.num_rows), begins[1:])
+    return {
+        TopicIdPartition(first["topic_id"], first["topic"], first["partition"]): rows.take(part)
+        for first, part in zip(firsts, parts, strict=True)
+    }
+
+
+def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
+    """Items in some units for each core."""
+    count = max(1, min(len(items), cores * BINS_PER_CORE))
+    return [part for number in range(count) if (part := items[number::count])]
+
+
+def _names(row: RemoteSegmentRow) -> dict[str, str]:
+    return {each["suffix"]: each["name"] for each in row.objects}
+
+
+def _has_aborted(row: RemoteSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
+    """Whether the metadata says that transactions were aborted in a segment; None where it does not say it."""
+    if row.transaction_index_empty:
+        return False
+    since = flag_since.get(row.broker_id)
+    return True if since is not None and since <= row.copied_at_ms else None

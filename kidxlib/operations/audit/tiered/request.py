@@ -1,0 +1,125 @@
+"""What is asked of an audit of tiered storage: options, put together and checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.tiered.level import Level
+from kidxlib.build.source import Source, source_at
+from kidxlib.errors import UsageError, describe_error
+from kidxlib.log.remote.aiven_layout import AIVEN
+from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX
+from kidxlib.log.remote.layout import Layout
+from kidxlib.log.remote.local_layout import LOCAL, find_bucket
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.run.options import parse_option
+from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.store.requests import Requests, requests_made
+from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.times import parse_duration, parse_milliseconds
+
+_LAYOUTS: Final = {layout.name: layout for layout in (LOCAL, AIVEN)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredOptions:
+    """The options as they were given; None or empty where they were not."""
+
+    tiered: str
+    tiered_metadata: tuple[str, ...]
+    layout: str
+    level: str
+    stuck_after: str
+    topics: str | None
+    interval_bytes: int | None
+    fail_on: str
+    metadata: MetadataOptions
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredRequest:
+    """What to audit.
+
+    Attributes:
+        layout: how objects are named.
+        bucket: the directory, or the prefix, of the partitions' directories.
+        places: where partitions of `__remote_log_metadata` are: directories, and files with what was exported.
+        metadata: these directories, and those of the files, perhaps with metadata of the cluster beside them.
+        stuck_ms: how long a state may last.
+        as_of_ms: the time as of which states are judged, ms since the epoch; None for that of the metadata.
+        interval_bytes: of indexes; None for what is known of topics.
+        known_topics: what the clusters of the metadata's log dirs say of topics.
+        asked_before: of object stores, by this process, for something else.
+    """
+
+    layout: Layout
+    bucket: Location
+    places: tuple[Location, ...]
+    metadata: tuple[Source, ...]
+    level: Level
+    stuck_ms: int
+    as_of_ms: int | None
+    topics: re.Pattern[str]
+    interval_bytes: int | None
+    fail_on: Verdict
+    known_topics: KnownTopics
+    asked_before: Requests = field(default_factory=requests_made)
+
+
+def tiered_request(options: TieredOptions) -> TieredRequest:
+    """Put options together.
+
+    Raises:
+        UsageError: one is wrong, or a directory cannot be read.
+    """
+    if not options.tiered_metadata:
+        raise UsageError(
+            "--tiered: no metadata to compare it with; name a log dir that has __remote_log_metadata with "
+            "--tiered-metadata DIR"
+        )
+    places = tuple(_metadata_place(each) for each in options.tiered_metadata)
+    directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
+    sources = tuple(source_at(str(directory)) for directory in directories)
+    return TieredRequest(
+        layout=_LAYOUTS[options.layout],
+        bucket=_bucket(options.tiered, _LAYOUTS[options.layout]),
+        places=places,
+        metadata=sources,
+        level=Level(options.level),
+        stuck_ms=int(parse_option("--stuck-after", parse_duration, options.stuck_after).total_seconds() * 1000),
+        as_of_ms=None if options.now is None else parse_option("--now", parse_milliseconds, options.now),
+        topics=parse_topics(".*" if options.topics is None else options.topics),
+        interval_bytes=options.interval_bytes,
+        fail_on=Verdict(options.fail_on),
+        known_topics=read_known_topics(options.metadata, sources),
+    )
+
+
+def _metadata_place(text: str) -> Location:
+    if not text.endswith(EXPORT_SUFFIX):
+        return source_at(text).path
+    place = given_location("--tiered-metadata ", text) or Path(text)
+    try:
+        if place.exists():
+            return place
+    except OSError as error:
+        raise UsageError(f"--tiered-metadata {text}: {describe_error(error)}") from error
+    raise UsageError(f"--tiered-metadata {text}: it does not exist; expected what kidx export has written")
+
+
+def _bucket(text: str, layout: Layout) -> Location:
+    place = given_location("--tiered ", text) or Path(text)
+    try:
+        found = find_bucket(place) if layout is LOCAL else place
+        if not isinstance(found, Path):
+            next(iter(found.iterdir()), None)  # raises where nothing has that prefix
+        elif not found.is_dir():
+            raise UsageError(f"--tiered {text}: no such directory; expected that of the storage plugin")
+    except OSError as error:
+        raise UsageError(f"--tiered {text}: {describe_error(error)}") from error
+    return found

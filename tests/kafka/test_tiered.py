@@ -1,0 +1,241 @@
+"""`kidx verify --tiered` on what a broker has uploaded, and what consumers get of it: sound, damaged and mended."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.audit.tiered.level import Level
+from kidxlib.cli.main import kidx
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file,
+)
+from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
+from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.messages.remote_log_metadata import SegmentState
+from tests.kafka.reading import Seen, read, read_all, read_until_error
+from tests.support import cluster_metadata as made_up
+from tests.support.audits import verified
+from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
+from tests.support.kafka.tiered import (
+    METADATA_TOPIC,
+    ONE_PARTITION_EACH,
+    PARTITIONS,
+    PLAIN,
+    TRANSACTIONS,
+    fill,
+    site_of,
+    tiered_broker,
+    write_briefly_kept,
+)
+from tests.support.tiered_sites import RemoteSegment, Site, damages
+
+_DAMAGES: Final = damages(PLAIN, TRANSACTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """A stopped broker, what it has uploaded, and what consumers have got of that."""
+
+    broker: Broker
+    site: Site
+    seen: Seen
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> _Filled:
+    directory = tmp_path_factory.mktemp("tiered")
+    broker = tiered_broker(directory / "broker", ONE_PARTITION_EACH)
+    with broker.running():
+        fill(broker)
+        seen = read_all(broker.bootstrap, PARTITIONS)
+    return _Filled(broker, site_of(broker, directory), seen)
+
+
+def _audited(site: Site, level: str, *options: str, code: int = 0) -> dict[str, Any]:
+    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--level", level)
+    return verified(*where, *options, code=code)
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_nothing_is_found_in_a_sound_bucket(filled: _Filled, level: Level) -> None:
+    found = _audited(filled.site, level)
+    assert found["findings"] == []
+    segments = [each for topic, partition in PARTITIONS for each in filled.site.segments(topic, partition)]
+    objects = [path for each in segments for path in each.objects().values()]
+    assert found["segments"]["COPY_SEGMENT_FINISHED"]["segments"] == len(segments) > 6
+    assert found["objects"] == {"objects": len(objects), "bytes": sum(path.stat().st_size for path in objects)}
+    assert found["metadata"]["partitions"] == [0, 1]
+    assert found["metadata"]["partitions_of_topic"] in (2, None)  # by chance another number fits, too
+    assert (found["not_judged"], found["other_files"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", _DAMAGES)
+def test_each_damage_has_its_finding_and_no_other(filled: _Filled, tmp_path: Path, name: str) -> None:
+    damage, site = _DAMAGES[name], filled.site.copy(tmp_path)
+    damage.plant(site)
+    where = ("--tiered", str(site.bucket), "--tiered-metadata", str(site.log_dir), "--level", damage.level)
+    result = CliRunner().invoke(kidx, ["verify", *where, "--json"], standalone_mode=False)
+    [finding] = _audited(site, damage.level, code=result.return_value)["findings"]
+    assert (finding["file"], finding["reason"]) == damage.found
+    assert result.return_value == (3 if finding["verdict"] == "broken" else 0)
+    assert finding["consequence"] and finding["what_to_do"]
+
+
+def test_what_retention_should_have_deleted(filled: _Filled) -> None:
+    """The topics keep records for ten years."""
+    assert _audited(filled.site, "listing", "--now", "2034-01-01T00:00Z")["findings"] == []
+    found = _audited(filled.site, "listing", "--now", "2050-01-01T00:00Z")["findings"]
+    segments = sum(len(filled.site.segments(*place)) for place in PARTITIONS)
+    assert Counter((each["file"], each["reason"]) for each in found) == {("metadata", "retention-overdue"): segments}
+
+
+def test_objects_newer_than_the_metadata_are_not_judged(filled: _Filled, tmp_path: Path) -> None:
+    """Metadata that was copied before the last segments were uploaded says nothing of them."""
+    site = filled.site.copy(tmp_path)
+    old = filled.site.segments(PLAIN)[0]
+    old.site.copy(tmp_path / "x")
+    for path in old.objects().values():
+        new = site.bucket / path.parent.name / path.name.replace(old.id, "n" * 21 + "A")
+        shutil.copyfile(path, new)  # of now
+    found = _audited(site, "listing")
+    assert (found["findings"], found["not_judged"]) == ([], len(old.objects()))
+
+
+def test_the_silent_wrong_answer_is_found_and_mended(filled: _Filled, tmp_path: Path) -> None:
+    """Without a transaction index consumers get what was aborted, and no broker says so. With the one that `kidx build`
+    makes of the remote log they get what they got before.
+    """
+    broker, seen = filled.broker, filled.seen
+    site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
+    segment = next(each for each in site.segments(TRANSACTIONS) if TRANSACTION_INDEX_SUFFIX in each.objects())
+    content = segment.object(TRANSACTION_INDEX_SUFFIX).read_bytes()
+    segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
+    damaged = _seen(broker)
+    place = (TRANSACTIONS, 0)
+    assert len(damaged.committed[place].records) > len(seen.committed[place].records)
+    assert damaged.uncommitted == seen.uncommitted
+    [finding] = _audited(site, "listing", code=3)["findings"]
+    assert finding["object"] == str(segment.object(TRANSACTION_INDEX_SUFFIX))
+    _mend(segment, tmp_path)
+    assert segment.object(TRANSACTION_INDEX_SUFFIX).read_bytes() == content
+    assert _seen(broker).differences(seen) == []
+
+
+def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled) -> None:
+    """As the findings say: without its log, and without one of the two indexes that every segment has."""
+    broker = filled.broker
+    site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
+    lost: dict[Path, bytes] = {}
+    stops: dict[tuple[str, int], int] = {}
+    for place, suffix in zip(PARTITIONS, (LOG_SUFFIX, TIME_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX), strict=True):
+        segment = site.segments(*place)[1]
+        path = segment.object(suffix)
+        lost[path] = path.read_bytes()
+        path.unlink()
+        stops[place] = segment.offsets[0]
+    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE)
+    with broker.running():
+        stopped = {place: read_until_error(broker.bootstrap, *place) for place in PARTITIONS}
+    found = _audited(site, "listing", code=3)["findings"]
+    for path, content in lost.items():
+        path.write_bytes(content)
+    assert stopped == stops
+    assert {each["object"] for each in found} == set(map(str, lost))
+
+
+def test_what_a_broker_makes_of_wrong_metadata(filled: _Filled, tmp_path: Path) -> None:
+    """As the findings say: it asks for no transaction index where there should be none, and consumers stop at a gap."""
+    broker = filled.broker.copy(tmp_path / "twin")
+    site = Site(filled.broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
+    aborted = next(each for each in site.segments(TRANSACTIONS) if TRANSACTION_INDEX_SUFFIX in each.objects())
+    lost = site.segments(PLAIN)[1]
+    aborted.change(txnIndexEmpty=True)
+    states = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
+    lost.update(*states, at_ms=site.last_ms())
+    for path in broker.log_dir.glob(f"{METADATA_TOPIC}-*/*index"):
+        path.unlink()  # of logs that were rewritten
+    found = _audited(site, "listing", code=3)["findings"]
+    assert {(each["segment_id"], each["reason"]) for each in found} == {
+        (aborted.id, "never-asked-for"),
+        (lost.id, "left-after-delete"),
+        (site.segments(PLAIN)[2].id, "gap"),
+    }
+    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
+    place = (TRANSACTIONS, 0)
+    with broker.running():
+        committed = read(broker.bootstrap, [place], "read_committed")[place]
+        assert len(committed.records) > len(filled.seen.committed[place].records)
+        assert read_until_error(broker.bootstrap, PLAIN, 0) == lost.offsets[0]
+
+
+def test_nothing_is_found_while_a_broker_works(filled: _Filled) -> None:
+    """Goal: what a cluster does meanwhile is not taken for damage.
+
+    Method: a running broker copies segments of another topic as they are written, and deletes them as their time is
+    over, and is audited again and again, until it has deleted some.
+    """
+    broker = filled.broker
+    site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    with broker.running():
+        for number, _ in enumerate(write_briefly_kept(broker, "briefly-kept"), 1):
+            for level in Level:
+                found = _audited(site, level)
+                assert found["findings"] == []
+            assert time.monotonic() < deadline, "it deletes nothing"
+            if number >= 8 and found["segments"]["DELETE_SEGMENT_FINISHED"]["segments"] > 2:
+                break
+
+
+def _seen(broker: Broker) -> Seen:
+    """What consumers get once the broker has nothing of indexes that it has fetched before."""
+    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
+    with broker.running() as run:
+        seen = read_all(broker.bootstrap, PARTITIONS)
+    assert not [line for line in run.lines() if "ERROR" in line and "RemoteIndexCache" in line]
+    return seen
+
+
+def _mend(segment: RemoteSegment, directory: Path) -> None:
+    """As docs/tiered.md shows it."""
+    start_offset = segment.offsets[0]
+    [before] = [each for each in segment.site.segments(TRANSACTIONS) if each.offsets[1] + 1 == start_offset]
+    partition = directory / f"{TRANSACTIONS}-0"
+    partition.mkdir()
+    shutil.copyfile(segment.object(LOG_SUFFIX), partition / segment_file(start_offset, LOG_SUFFIX))
+    shutil.copyfile(before.object(SNAPSHOT_SUFFIX), partition / segment_file(start_offset, SNAPSHOT_SUFFIX))
+    built = CliRunner().invoke(kidx, ["build", str(directory), "--in-place"], standalone_mode=False)
+    assert built.return_value == 0, built.output
+    made = partition / segment_file(start_offset, TRANSACTION_INDEX_SUFFIX)
+    shutil.copyfile(made, segment.object(TRANSACTION_INDEX_SUFFIX))
+
+
+def test_metadata_that_goes_before_the_data(filled: _Filled, tmp_path: Path) -> None:
+    """What the cluster says of its topics is made up here."""
+    ids = {topic: filled.site.segments(topic)[0].partition.topic_id for topic in (PLAIN, TRANSACTIONS)}
+    changes = [made_up.topic(name, topic_id) for name, topic_id in ids.items()]
+    changes += [
+        made_up.topic(METADATA_TOPIC, made_up.topic_id("m")),
+        made_up.config(METADATA_TOPIC, "retention.ms", "5"),
+    ]
+    changes += [made_up.config(PLAIN, "retention.ms", "-1"), made_up.config(TRANSACTIONS, "retention.ms", "4")]
+    directory = made_up.write_copy(
+        tmp_path / "__cluster_metadata-0", {0: made_up.leader_change(0, [1]) + made_up.data(1, changes)}
+    )
+    found = _audited(filled.site, "listing", "--cluster-metadata", str(directory), code=3)["findings"]
+    reasons = Counter((each["topic"], each["reason"]) for each in found)
+    assert reasons.pop((PLAIN, "metadata-expires-first")) == 1
+    assert {reason for _, reason in reasons} == {"retention-overdue"}

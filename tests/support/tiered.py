@@ -1,0 +1,106 @@
+"""Records of `__remote_log_metadata` that no broker wrote, and logs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.records.record import Record
+from tests.support.logs import encoded
+from tests.support.messages import encoded as message_bytes
+from tests.support.messages import varint
+
+SEGMENT: Final = "RemoteLogSegmentMetadataRecord"
+UPDATE: Final = "RemoteLogSegmentMetadataUpdateRecord"
+PARTITION_DELETE: Final = "RemotePartitionDeleteMetadataRecord"
+
+
+def segment(
+    partition: TopicIdPartition,
+    segment_id: str,
+    offsets: tuple[int, int],
+    *,
+    epochs: Mapping[int, int] | None = None,
+    at_ms: int = 0,
+    log_bytes: int = 1,
+    max_timestamp_ms: int = 0,
+    has_aborted: bool = False,
+) -> FramedMessage:
+    """A segment that begins to be copied.
+
+    Args:
+        offsets: its first and its last.
+        epochs: the first offset of each; None for epoch 0.
+        at_ms: when that is.
+    """
+    values = {
+        "remoteLogSegmentId": _id(partition, segment_id),
+        "startOffset": offsets[0],
+        "endOffset": offsets[1],
+        "brokerId": 1,
+        "maxTimestampMs": max_timestamp_ms,
+        "eventTimestampMs": at_ms,
+        "segmentLeaderEpochs": [
+            {"leaderEpoch": epoch, "offset": offset} for epoch, offset in (epochs or {0: offsets[0]}).items()
+        ],
+        "segmentSizeInBytes": log_bytes,
+        "customMetadata": None,
+        "remoteLogSegmentState": SegmentState.COPY_SEGMENT_STARTED.value,
+        "txnIndexEmpty": not has_aborted,
+    }
+    return FramedMessage(messages_of(REMOTE_LOG_METADATA)[SEGMENT], 0, values)
+
+
+def update(partition: TopicIdPartition, segment_id: str, state: SegmentState, at_ms: int = 0) -> FramedMessage:
+    """A segment that has another state now."""
+    values = {
+        "remoteLogSegmentId": _id(partition, segment_id),
+        "brokerId": 1,
+        "eventTimestampMs": at_ms,
+        "customMetadata": None,
+        "remoteLogSegmentState": state.value,
+    }
+    return FramedMessage(messages_of(REMOTE_LOG_METADATA)[UPDATE], 0, values)
+
+
+def copied(
+    partition: TopicIdPartition, segment_id: str, offsets: tuple[int, int], **fields: Any
+) -> list[FramedMessage]:
+    """A segment whose copying begins and ends."""
+    finished = SegmentState.COPY_SEGMENT_FINISHED
+    at_ms = fields.get("at_ms", 0)
+    return [segment(partition, segment_id, offsets, **fields), update(partition, segment_id, finished, at_ms)]
+
+
+def value_of(framed: FramedMessage) -> bytes:
+    """The value of a record."""
+    message = framed.message
+    assert message.api_key is not None
+    head = varint(1) + varint(message.api_key) + varint(framed.version)
+    return head + message_bytes(message, framed.values, framed.version)
+
+
+def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage], base_offset: int = 0) -> Path:
+    """A log of one metadata partition in the place of what was there; each record is as old as what it says."""
+    records = [
+        Record(offset, message.values["eventTimestampMs"], None, value_of(message))
+        for offset, message in enumerate(messages, base_offset)
+    ]
+    directory = log_dir / f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in directory.glob(f"*{LOG_SUFFIX}"):
+        path.unlink()
+    batches = (encoded.batch_v2(records[begin : begin + 1000]) for begin in range(0, len(records), 1000))
+    (directory / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    return directory
+
+
+def _id(partition: TopicIdPartition, segment_id: str) -> dict[str, Any]:
+    of = {"name": partition.topic, "id": partition.topic_id, "partition": partition.partition}
+    return {"topicIdPartition": of, "id": segment_id}

@@ -1,0 +1,375 @@
+"""A bucket of remote segments and the log dir with their metadata, to be damaged in many ways."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format import layouts as formats
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, PARTS
+from kidxlib.log.remote.local_layout import list_partitions
+from kidxlib.log.remote.metadata_topic import MetadataPartition, metadata_partitions
+from kidxlib.log.remote.objects import object_name
+from kidxlib.log.remote.segments import fold_metadata
+from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage, read_framed
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.records.header_walk import batches
+from kidxlib.records.reader import records
+from kidxlib.storage.lazy_log import LogFile
+from tests.support.tiered import copied, update, write_metadata
+
+_HOUR_MS: Final = 60 * 60 * 1000
+_NEW_ID: Final = "kidx-" * 4 + "nA"
+_STARTED, _DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A bucket, and a log dir that has all of its metadata."""
+
+    bucket: Path
+    log_dir: Path
+
+    def copy(self, directory: Path) -> Site:
+        """A twin, with all times of files."""
+        return Site(
+            Path(shutil.copytree(self.bucket, directory / "bucket")),
+            Path(shutil.copytree(self.log_dir, directory / "log-dir")),
+        )
+
+    def segments(self, topic: str, partition: int = 0) -> list[RemoteSegment]:
+        """Those of a partition that are copied, in the order of their offsets."""
+        rows = [
+            (number, row)
+            for number, metadata in metadata_partitions([self.log_dir]).items()
+            for row in fold_metadata(metadata.records()).segments.to_pylist()
+        ]
+        directories = {of: Path(place) for of, place in list_partitions(self.bucket).items()}
+        return [
+            RemoteSegment(self, number, of, directories[of], row)
+            for number, row in rows
+            for of in [TopicIdPartition(row["topic_id"], row["topic"], row["partition"])]
+            if (of.topic, of.partition) == (topic, partition)
+        ]
+
+    def last_ms(self) -> int:
+        """When the last record of the metadata was written."""
+        found = [fold_metadata(each.records()).last_ms for each in metadata_partitions([self.log_dir]).values()]
+        return max(each for each in found if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSegment:
+    """A remote segment of a site, and the metadata partition that knows it; `row` is one of `REMOTE_SEGMENTS`."""
+
+    site: Site
+    metadata: int
+    partition: TopicIdPartition
+    directory: Path
+    row: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        segment_id: str = self.row["segment_id"]
+        return segment_id
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        return self.row["start_offset"], self.row["end_offset"]
+
+    def object(self, suffix: str) -> Path:
+        return self.directory / object_name(self.row["start_offset"], self.id, suffix)
+
+    def objects(self) -> dict[str, Path]:
+        """Those that are there, by suffix."""
+        return {suffix: path for suffix in PARTS if (path := self.object(suffix)).exists()}
+
+    def remove(self) -> None:
+        """Remove all objects."""
+        for path in self.objects().values():
+            path.unlink()
+
+    def copy_objects(self, segment_id: str, start_offset: int) -> None:
+        """The same objects under another name, without the transaction index; with all times."""
+        for suffix, path in self.objects().items():
+            if suffix != TRANSACTION_INDEX_SUFFIX:
+                shutil.copy2(path, self.directory / object_name(start_offset, segment_id, suffix))
+
+    def edit(self, suffix: str, layout: np.dtype[Any], change: Callable[[NDArray[Any]], None]) -> None:
+        """Change the entries of an index."""
+        entries = np.fromfile(self.object(suffix), layout)
+        change(entries)
+        entries.tofile(self.object(suffix))
+
+    def change(self, **values: Any) -> None:
+        """Let the metadata say something else of it from the beginning on."""
+        self._rewrite(lambda message: [_with(message, values)] if "startOffset" in message.values else [message])
+
+    def never_finished(self, at_ms: int) -> None:
+        """Let its copying have begun at a time, and not have ended."""
+        self.change(eventTimestampMs=at_ms)
+        self._rewrite(lambda message: [message] if "startOffset" in message.values else [])
+
+    def append(self, messages: Iterable[FramedMessage]) -> None:
+        """Let the metadata go on with these."""
+        metadata = metadata_partitions([self.site.log_dir])[self.metadata]
+        write_metadata(self.site.log_dir, self.metadata, [*_messages(metadata), *messages])
+
+    def update(self, *states: SegmentState, at_ms: int) -> None:
+        """Let it have states, one after the other, at a time."""
+        self.append([update(self.partition, self.id, state, at_ms) for state in states])
+
+    def _rewrite(self, change: Callable[[FramedMessage], list[FramedMessage]]) -> None:
+        metadata = metadata_partitions([self.site.log_dir])[self.metadata]
+        changed = [
+            each
+            for message in _messages(metadata)
+            for each in (change(message) if message.values["remoteLogSegmentId"]["id"] == self.id else [message])
+        ]
+        write_metadata(self.site.log_dir, self.metadata, changed)
+
+
+def _with(message: FramedMessage, values: dict[str, Any]) -> FramedMessage:
+    return FramedMessage(message.message, message.version, message.values | values)
+
+
+def _messages(metadata: object) -> Iterator[FramedMessage]:
+    assert isinstance(metadata, MetadataPartition)
+    for path in metadata.logs.values():
+        log = LogFile(str(path))
+        for batch in batches(log):
+            for record in records(log, batch):
+                yield read_framed(record.value, REMOTE_LOG_METADATA)
+        log.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What may be wrong with a site.
+
+    Attributes:
+        plant: brings it about.
+        found: object and reason of all that an audit of this level finds then.
+    """
+
+    plant: Callable[[Site], None]
+    found: tuple[str, str]
+    level: str = "listing"
+
+
+def damages(plain: str, transactions: str) -> dict[str, Damage]:
+    """Damages by name, of a site with segments of both topics.
+
+    Args:
+        plain: a topic without transactions, of some segments.
+        transactions: one with segments in which transactions were aborted.
+    """
+
+    def aborted(site: Site) -> RemoteSegment:
+        return next(each for each in site.segments(transactions) if TRANSACTION_INDEX_SUFFIX in each.objects())
+
+    def middle(site: Site) -> RemoteSegment:
+        found = site.segments(plain)
+        return found[len(found) // 2]
+
+    def last(site: Site) -> RemoteSegment:
+        return site.segments(plain)[-1]
+
+    return {
+        "transaction index missing": Damage(
+            lambda site: aborted(site).object(TRANSACTION_INDEX_SUFFIX).unlink(), (TRANSACTION_INDEX_SUFFIX, "missing")
+        ),
+        **_of_missing(middle),
+        **_of_listing(aborted, middle),
+        **_of_metadata(middle, last),
+        **_of_indexes(aborted, middle),
+        **_of_logs(aborted, middle, last),
+    }
+
+
+_Choose = Callable[[Site], RemoteSegment]
+
+
+def _of_missing(middle: _Choose) -> dict[str, Damage]:
+    def of(suffix: str) -> Damage:
+        return Damage(lambda site: middle(site).object(suffix).unlink(), (suffix, "missing"))
+
+    suffixes = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX)
+    return {
+        **{f"{suffix} missing": of(suffix) for suffix in suffixes},
+        "all objects of a segment missing": Damage(lambda site: middle(site).remove(), ("objects", "missing")),
+    }
+
+
+def _of_listing(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
+    def cut(path: Path, size: int) -> None:
+        path.write_bytes(path.read_bytes()[:size])
+
+    return {
+        "transaction index empty": Damage(
+            lambda site: cut(aborted(site).object(TRANSACTION_INDEX_SUFFIX), 0), (TRANSACTION_INDEX_SUFFIX, "empty")
+        ),
+        "transaction index that nobody asks for": Damage(
+            lambda site: aborted(site).change(txnIndexEmpty=True), (TRANSACTION_INDEX_SUFFIX, "never-asked-for")
+        ),
+        "log cut": Damage(lambda site: cut(middle(site).object(LOG_SUFFIX), -1), (LOG_SUFFIX, "wrong-size")),
+        "part of an entry": Damage(
+            lambda site: cut(middle(site).object(OFFSET_INDEX_SUFFIX), -3), (OFFSET_INDEX_SUFFIX, "fails-sanity-check")
+        ),
+        "objects that nobody knows": Damage(
+            lambda site: middle(site).copy_objects(_NEW_ID, middle(site).offsets[0]), ("objects", "orphan")
+        ),
+        "objects left after the segment was deleted": Damage(
+            lambda site: site.segments(middle(site).partition.topic)[0].update(
+                _STARTED, _DELETED, at_ms=site.last_ms()
+            ),
+            ("objects", "left-after-delete"),
+        ),
+    }
+
+
+def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
+    def lose(site: Site) -> None:
+        middle(site).update(_STARTED, _DELETED, at_ms=site.last_ms())
+        middle(site).remove()
+
+    def copy_again(site: Site, start_offset: int) -> None:
+        segment = middle(site)
+        log_bytes = segment.object(LOG_SUFFIX).stat().st_size
+        segment.copy_objects(_NEW_ID, start_offset)
+        epochs = {segment.row["leader_epochs"][-1]["epoch"]: start_offset}
+        offsets, at_ms = (start_offset, segment.offsets[1]), site.last_ms()
+        again = copied(segment.partition, _NEW_ID, offsets, epochs=epochs, log_bytes=log_bytes, at_ms=at_ms)
+        segment.append(again)
+
+    return {
+        "copy not finished": Damage(
+            lambda site: last(site).never_finished(site.last_ms() - 2 * _HOUR_MS), ("metadata", "copy-not-finished")
+        ),
+        "deletion not finished": Damage(
+            lambda site: site.segments(middle(site).partition.topic)[0].update(
+                _STARTED, at_ms=site.last_ms() - 2 * _HOUR_MS
+            ),
+            ("metadata", "delete-not-finished"),
+        ),
+        "gap": Damage(lose, ("metadata", "gap")),
+        "overlap": Damage(lambda site: copy_again(site, middle(site).offsets[0] + 1), ("metadata", "overlap")),
+        "segment that another replaces": Damage(
+            lambda site: copy_again(site, middle(site).offsets[0]), ("metadata", "unreferenced")
+        ),
+    }
+
+
+def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
+    def of_another(site: Site) -> None:
+        others = [
+            each for each in site.segments(aborted(site).partition.topic) if not each.row["transaction_index_empty"]
+        ]
+        shutil.copyfile(others[-1].object(TRANSACTION_INDEX_SUFFIX), others[0].object(TRANSACTION_INDEX_SUFFIX))
+
+    def flip(path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+
+    def write(path: Path, text: str) -> None:
+        path.write_text(text)
+
+    def outside(entries: NDArray[Any]) -> None:
+        entries["position"] += 1_000_000
+
+    return {
+        "transaction index of another segment": Damage(
+            of_another, (TRANSACTION_INDEX_SUFFIX, "outside-segment"), "indexes"
+        ),
+        "index into nothing": Damage(
+            lambda site: middle(site).edit(OFFSET_INDEX_SUFFIX, formats.OFFSET_INDEX_ENTRY, outside),
+            (OFFSET_INDEX_SUFFIX, "outside-log"),
+            "indexes",
+        ),
+        "snapshot damaged": Damage(
+            lambda site: flip(middle(site).object(SNAPSHOT_SUFFIX)), (SNAPSHOT_SUFFIX, "unreadable"), "indexes"
+        ),
+        "epochs of another log": Damage(
+            lambda site: write(middle(site).object(EPOCHS_SUFFIX), "0\n1\n7 0\n"),
+            (EPOCHS_SUFFIX, "wrong-epochs"),
+            "indexes",
+        ),
+        "largest timestamp in doubt": Damage(
+            lambda site: middle(site).change(maxTimestampMs=middle(site).row["max_timestamp_ms"] - 5),
+            ("metadata", "timestamps-disagree"),
+            "indexes",
+        ),
+    }
+
+
+def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:
+    def not_told(site: Site) -> None:
+        segment = aborted(site)
+        segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
+        segment.change(txnIndexEmpty=True)
+
+    def flip(site: Site) -> None:
+        path = middle(site).object(LOG_SUFFIX)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+
+    def one_on(name: str) -> Callable[[NDArray[Any]], None]:
+        def change(entries: NDArray[Any]) -> None:
+            entries[name] += 1
+
+        return change
+
+    def all_as_last(entries: NDArray[Any]) -> None:
+        entries["relative_offset"] = entries["relative_offset"][-1]
+
+    def sparser(site: Site) -> None:
+        path = middle(site).object(OFFSET_INDEX_SUFFIX)
+        path.write_bytes(path.read_bytes()[: formats.OFFSET_INDEX_ENTRY.itemsize])
+
+    return {
+        "aborted transactions that the metadata denies": Damage(
+            not_told, (TRANSACTION_INDEX_SUFFIX, "not-in-metadata"), "full"
+        ),
+        "transaction index wrong": Damage(
+            lambda site: aborted(site).edit(
+                TRANSACTION_INDEX_SUFFIX, formats.ABORTED_TRANSACTION, one_on("first_offset")
+            ),
+            (TRANSACTION_INDEX_SUFFIX, "wrong-transaction"),
+            "full",
+        ),
+        "index wrong": Damage(
+            lambda site: middle(site).edit(OFFSET_INDEX_SUFFIX, formats.OFFSET_INDEX_ENTRY, one_on("position")),
+            (OFFSET_INDEX_SUFFIX, "misses-batches"),
+            "full",
+        ),
+        "index sparser": Damage(sparser, (OFFSET_INDEX_SUFFIX, "other-spacing"), "full"),
+        "time index wrong": Damage(
+            lambda site: middle(site).edit(TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY, all_as_last),
+            (TIME_INDEX_SUFFIX, "misses-records"),
+            "full",
+        ),
+        "log damaged": Damage(flip, (LOG_SUFFIX, "crc-mismatch"), "full"),
+        "last offset wrong": Damage(
+            lambda site: last(site).change(endOffset=last(site).offsets[1] - 1),
+            ("metadata", "wrong-end-offset"),
+            "full",
+        ),
+        "largest timestamp wrong": Damage(
+            lambda site: middle(site).change(maxTimestampMs=middle(site).row["max_timestamp_ms"] - 5),
+            ("metadata", "wrong-largest-timestamp"),
+            "full",
+        ),
+    }
