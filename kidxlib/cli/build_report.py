@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kidxlib.format.not_segments import NotASegment
+from kidxlib.build.skipped import unlistable_as_json
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import BuiltOnce
+from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
-from kidxlib.terminal.build import print_counts, print_rate, print_skipped
+from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 
@@ -21,12 +22,14 @@ def show_json(request: BuildRequest, built: BuiltOnce) -> None:
         "seconds": round(built.seconds, 3),
         "partitions": len(built.plan.partitions),
         "skipped": {reason.value: count for reason, count in sorted(built.plan.skipped.counts.items())},
+        **unlistable_as_json(built.plan.unlistable.values()),
+        "cluster_metadata": known_as_json(request.known_topics, built.plan),
     }
     if request.repair:
         files = built.broken.files.items()
         shown["broken"] = sorted(f"{topic}-{number}/{name}" for (_, topic, number), names in files for name in names)
         shown["broken_logs"] = built.broken.logs
-    print_json({**shown, **built.scanned.counts.as_json()})
+    print_json({**shown, **built.scanned.counts.as_json(), "requests": built.requests.as_json()})
 
 
 def show_summary(request: BuildRequest, built: BuiltOnce) -> None:
@@ -34,6 +37,9 @@ def show_summary(request: BuildRequest, built: BuiltOnce) -> None:
     print_counts(str(request.sources[0].path), built.scanned.counts)
     print_skipped((reason.value, count) for reason, count in built.plan.skipped.counts.items())
     print_rate(built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
+    print_requests(built.requests)
+    for line in lines_of_known(request.known_topics, built.plan):
+        print_line(f"topics:      {line}")
     print_line(f"index files: {request.target.index_dir or 'beside the segments'}")
 
 
@@ -44,14 +50,15 @@ def run_result(built: BuiltOnce) -> RunResult:
         counts={
             "partitions": len(built.plan.partitions),
             "segments": built.scanned.counts.segments,
+            "unlistable": len(built.plan.unlistable),
             "not_well": built.scanned.counts.problem_count,
         },
         bytes=built.scanned.counts.log_bytes,
+        requests=built.requests,
     )
 
 
 def exit_code(built: BuiltOnce) -> ExitCode:
     """The code that says whether there are problems. What could not be looked at is one."""
-    unlistable = built.plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY]
-    problem_free = built.scanned.counts.problem_count == 0 and not built.broken.logs and not unlistable
-    return ExitCode.OK if problem_free else ExitCode.PROBLEMS_FOUND
+    has_problems = built.scanned.counts.problem_count or built.broken.logs or built.plan.unlistable
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

@@ -9,8 +9,9 @@ from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
 from kidxlib.build.source import source_at
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.run.context import RunContext
+from kidxlib.run.index_options import options_of_topic
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -28,33 +29,36 @@ def build_request(
     snapshots: bool | None,
     epochs: bool | None,
     repair: bool,
+    metadata: MetadataOptions,
 ) -> BuildRequest:
-    """The options of the command as they were given; Kafka's defaults for those that were not.
+    """The options of the command as they were given; for those that were not, what the source's own cluster says, and
+    Kafka's defaults.
 
     Raises:
         UsageError: they cannot be taken together, or a directory is none that can be read or written.
     """
     if in_place == (index_dir is not None):
         raise UsageError("give --index-dir DIR to write there, or --in-place to write beside the segments")
+    context = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
     source = source_at(directory)
+    known = read_known_topics(metadata, (source,))
     place = None if index_dir is None else index_dir_to_write("--index-dir", index_dir)
     ensure_no_overlap(place, None, (source,))
-    like = RecoverOptions(
-        interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes,
-        max_index_bytes=MAX_INDEX_BYTES_DEFAULT if max_index_bytes is None else max_index_bytes,
-        verify_crc=verify_crc is not False,
-    )
+    checks = verify_crc is not False
     return BuildRequest(
-        context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
+        context=context,
         sources=(source,),
         target=Target(index_dir=place, by_source=False),
         publish_truncated=accept_truncated or not in_place,
         topics=parse_topics(".*" if topics is None else topics),
         interval_bytes=interval_bytes,
         max_index_bytes=max_index_bytes,
-        verify_crc=like.verify_crc,
+        verify_crc=checks,
         auxiliary_files=REPAIRED_AUXILIARY_FILES if repair else AuxiliaryFiles(bool(snapshots), bool(epochs)),
         rebuild=False,
         repair=repair,
-        recover_options=lambda topic: like,
+        options_for=lambda partition: options_of_topic(
+            known, partition, interval_bytes=interval_bytes, max_index_bytes=max_index_bytes, verify_crc=checks
+        ),
+        known_topics=known,
     )

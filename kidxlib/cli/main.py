@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, NoReturn
 
 import click
 
+from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.terminal import interrupts
 
 #: Each stands in the module of its name; and what it does, in what a line of --help has room for.
@@ -17,7 +17,9 @@ _COMMANDS: Final = {
     "build": "Write the index files of a log dir's segments.",
     "compact": "Make index files smaller and fewer; change nothing without --apply.",
     "dump": "Show what is in a segment's files.",
+    "export": "Write the records of a log dir to files of Parquet, Arrow or JSON.",
     "forget-source": "Take a source out of a catalog.",
+    "recover": "Make a killed broker's log dirs ready for its start; change nothing without --apply.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",
@@ -67,22 +69,10 @@ def kidx(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-class _WithoutPandas:
-    """Finds no pandas, even where it is installed: pyarrow would import it, a quarter of a second, only to ask whether
-    a list is a Series.
-    """
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """See `importlib.abc.MetaPathFinder.find_spec`."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name, name=name)
-
-
 def main() -> NoReturn:
     """Run the command."""
     interrupts.end_at_once()
-    sys.meta_path.insert(0, _WithoutPandas)
+    import_no_pandas()
     from kidxlib.terminal.command import run
 
     run(kidx, "kidx")

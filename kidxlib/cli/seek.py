@@ -7,7 +7,8 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from kidxlib.build.listing import Skipped, list_partitions
+from kidxlib.build.listing import list_partitions
+from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import source_at
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import click
-from click.core import ParameterSource
 
 from kidxlib.errors import UsageError
+from kidxlib.terminal.options.given import first_given
 
 
 def refuse_without_catalog(context: click.Context, what: str, options: Mapping[str, str]) -> None:
@@ -20,6 +20,5 @@ def refuse_without_catalog(context: click.Context, what: str, options: Mapping[s
     Raises:
         UsageError: one was given.
     """
-    for parameter, option in options.items():
-        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{option}: only for {what} with a catalog; name it with --catalog DIR")
+    if (option := first_given(context, options)) is not None:
+        raise UsageError(f"{option}: only for {what} with a catalog; name it with --catalog DIR")

@@ -7,7 +7,7 @@ from typing import Any
 
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.run import run_build
-from kidxlib.operations.local import open_local
+from kidxlib.operations.local import local_maintenance, open_local
 from kidxlib.run.result import RunResult
 
 
@@ -25,6 +25,7 @@ def build_with_catalog(*, processes: int | None, dry_run: bool, as_json: bool, *
     return run_build(
         request,
         partial(open_local, request.context, processes, must_exist=request.repair),
+        local_maintenance,
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -1,0 +1,184 @@
+"""What a starting broker would do with a partition by itself, and whether it can be spared that."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kidxlib.audit.startup.last_stop import PartitionStop
+from kidxlib.audit.startup.loader import simulate_startup
+from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
+from kidxlib.errors import LogChangedError, SnapshotError, describe_error
+from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.unfinished_append import is_unfinished
+from kidxlib.storage.lazy_log import LogFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """What a broker drops of a segment as it starts.
+
+    Attributes:
+        bytes: of its log.
+        records: None where nobody can count them.
+        is_torn: an append that was not finished: no batch that was ever whole.
+        why: what the broker finds.
+    """
+
+    base_offset: int
+    bytes: int
+    records: int | None
+    is_torn: bool
+    why: str
+
+    @property
+    def amount(self) -> str:
+        """How much it is, in words."""
+        if self.is_torn:
+            return f"{self.bytes:,} bytes of an append that was not finished"
+        records = "an unknown number of records" if self.records is None else f"{self.records:,} records"
+        return f"{self.bytes:,} bytes with {records}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """A partition at the next start of its broker, by itself.
+
+    Attributes:
+        options: those of the topic.
+        stop: how the broker stopped.
+        simulation: what it would do.
+        scan_from: the base offset of the first segment that has to be read to spare it that; None where it would read
+            nothing.
+        scan_bytes: of logs from there on.
+        dropped: what it drops.
+        refusals: why it cannot be spared that, each with what to do.
+    """
+
+    topic_partition: TopicPartition
+    directory: Path
+    options: RecoverOptions
+    stop: PartitionStop
+    simulation: StartupSimulation
+    scan_from: int | None
+    scan_bytes: int
+    dropped: tuple[Dropped, ...]
+    refusals: tuple[str, ...]
+
+    @property
+    def reads_last_alone(self) -> bool:
+        """Whether a broker reads the last segment, and no other."""
+        return all(segment.action is StartupAction.LOAD for segment in self.simulation.segments[:-1])
+
+    @property
+    def loses(self) -> bool:
+        """Whether records go that were whole once, or that consumers have seen."""
+        ends_early = (self.simulation.log_end_offset or 0) < self.stop.high_watermark
+        return ends_early or any(not each.is_torn for each in self.dropped)
+
+
+def forecast(
+    topic_partition: TopicPartition, directory: Path, options: RecoverOptions, stop: PartitionStop
+) -> Forecast:
+    """What a broker does with a partition after an unclean stop. Nothing is written.
+
+    Args:
+        options: of the topic.
+    """
+    try:
+        alone = _simulate(directory, options, stop)
+        segments = alone.segments
+        scan_from = _scan_from(directory, segments)
+        dropped = tuple(_dropped(directory, alone))
+    except (LogChangedError, OSError) as error:
+        alone, scan_from, dropped = StartupSimulation(failures=[describe_error(error)]), None, ()
+    return Forecast(
+        topic_partition=topic_partition,
+        directory=directory,
+        options=options,
+        stop=stop,
+        simulation=alone,
+        scan_from=scan_from,
+        scan_bytes=0 if scan_from is None else sum(s.log_bytes for s in alone.segments if s.base_offset >= scan_from),
+        dropped=dropped,
+        refusals=tuple(_refusals(directory, alone)),
+    )
+
+
+def _simulate(directory: Path, options: RecoverOptions, stop: PartitionStop) -> StartupSimulation:
+    return simulate_startup(
+        directory,
+        options,
+        clean_shutdown=False,
+        recovery_point=stop.recovery_point,
+        log_start_offset=stop.log_start_offset,
+    )
+
+
+def _scan_from(directory: Path, segments: Sequence[SimulatedSegment]) -> int | None:
+    """The first segment to read: that of the first one that the broker recovers, or the last one before it that has a
+    producer snapshot, from which the state of producers goes on.
+    """
+    recovered = [segment.base_offset for segment in segments if segment.action is not StartupAction.LOAD]
+    if not recovered:
+        return None
+    base_offsets = [segment.base_offset for segment in segments]
+    for number in reversed(range(1, bisect_right(base_offsets, recovered[0]))):
+        if _is_sound_snapshot(directory / segment_file(base_offsets[number], SNAPSHOT_SUFFIX)):
+            return base_offsets[number]
+    return base_offsets[0]
+
+
+def _is_sound_snapshot(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            Producers.from_snapshot(file.read(SNAPSHOT_BYTES_MAX))
+    except (OSError, SnapshotError):
+        return False
+    return True
+
+
+def _dropped(directory: Path, alone: StartupSimulation) -> Iterator[Dropped]:
+    for segment in alone.segments:
+        if segment.lost_bytes:
+            is_truncated_last = segment is alone.segments[-1] and segment.action is StartupAction.TRUNCATE
+            is_torn = is_truncated_last and _is_torn(directory, segment, alone.log_end_offset)
+            yield Dropped(
+                base_offset=segment.base_offset,
+                bytes=segment.lost_bytes,
+                records=0 if is_torn else segment.lost_records,
+                is_torn=is_torn,
+                why=segment.detail or str(segment.action),
+            )
+
+
+def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | None) -> bool:
+    if log_end_offset is None:
+        return False
+    log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+    try:
+        return is_unfinished(log, segment.kept_bytes, segment.base_offset, log_end_offset)
+    finally:
+        log.close()
+
+
+def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[str]:
+    for failure in alone.failures:
+        yield f"{directory}: {failure}; a broker does not start with it: mend that first"
+    for segment in alone.segments:
+        log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
+        if segment.action is StartupAction.FAIL:
+            yield f"{log}: {segment.detail}; a broker fails on it: restore the segment, or take the partition away"
+        elif segment.action is StartupAction.SPLIT:
+            yield f"{log}: {segment.detail}; a broker splits the segment: let it start by itself"
+    if alone.renamed:
+        yield (
+            f"{directory / alone.renamed[0]}: the broker was about to put it in the place of other files, and does so "
+            "as it starts: let it start by itself"
+        )

@@ -1,0 +1,54 @@
+"""The options of `recover`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+import click
+
+from kidxlib.run.known_topics import metadata_options
+from kidxlib.terminal.options import shared as shared_options
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Level(enum.StrEnum):
+    """How much of its recovery a broker is spared."""
+
+    CHECKPOINT = "checkpoint"  # recovery points are advanced: it reads the last segment of each partition again
+    MARKER = "marker"  # it finds a clean shutdown, and reads nothing again
+
+
+_OPTIONS: Final = (
+    click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1, required=True),
+    click.option("--apply", is_flag=True, help="Do what the plan says. Without it nothing is written."),
+    click.option(
+        "--level",
+        type=click.Choice([level.value for level in Level]),
+        default=Level.CHECKPOINT.value,
+        show_default=True,
+        help="checkpoint: the broker reads the last segment of each partition again, and judges for itself. marker: it "
+        "reads none.",
+    ),
+    click.option(
+        "--accept-loss",
+        is_flag=True,
+        help="Go on where the broker drops records as it starts. Those partitions are left to it.",
+    ),
+    click.option(
+        "--or-leave",
+        is_flag=True,
+        help="Exit with 0 where it is refused, so that the broker starts and recovers itself.",
+    ),
+    metadata_options,
+    shared_options.processes,
+    shared_options.as_json,
+)
+
+
+def recover_options(command: _Command) -> _Command:
+    """What `recover_request` takes."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)

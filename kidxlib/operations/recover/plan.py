@@ -1,0 +1,196 @@
+"""The plan of a recovery: what the broker would do by itself, what is done in its place, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.build.directories import Target
+from kidxlib.build.discover import find_segments
+from kidxlib.build.plan import ListedPartition, Plan
+from kidxlib.build.source import Source
+from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.operations.recover.broker import LogDir, StoppedBroker
+from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
+from kidxlib.operations.recover.options import Level
+from kidxlib.run.index_options import options_of_topic
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.storage.location import location
+from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.terminal.phase import Done
+from kidxlib.terminal.progress import begin_phase
+
+#: All topics: a broker starts with all that are there.
+_ANY: Final = parse_topics(".*")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLogDir:
+    """A log dir, and its partitions at the next start.
+
+    Attributes:
+        listed: its partitions and segments, without the cluster's metadata, which a broker recovers always.
+        forecasts: of each partition that has a segment.
+    """
+
+    log_dir: LogDir
+    listed: Plan
+    forecasts: Sequence[Forecast]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """What a recovery would do.
+
+    Attributes:
+        accepts_loss: partitions of which the broker drops records are left to it.
+        seconds: that the plan took.
+    """
+
+    broker: StoppedBroker
+    level: Level
+    accepts_loss: bool
+    log_dirs: Sequence[PlannedLogDir]
+    seconds: float
+
+    @property
+    def forecasts(self) -> list[Forecast]:
+        return [each for log_dir in self.log_dirs for each in log_dir.forecasts]
+
+    @property
+    def dropped(self) -> list[tuple[Forecast, Dropped]]:
+        """What the broker drops, of whichever partition."""
+        return [(each, dropped) for each in self.forecasts for dropped in each.dropped]
+
+    @property
+    def start_bytes(self) -> int:
+        """Bytes of logs that the broker reads by itself."""
+        return sum(each.simulation.read_bytes for each in self.forecasts)
+
+    @property
+    def rebuilt(self) -> int:
+        """How many partitions are to be rebuilt."""
+        return sum(len(self.to_rebuild(log_dir)) for log_dir in self.log_dirs)
+
+    def is_left(self, each: Forecast) -> bool:
+        """Whether a partition is left to the broker, which drops records of it."""
+        return self.accepts_loss and each.loses
+
+    def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
+        """The partitions of which something is to be read. The last segment alone a broker reads again at the level of
+        checkpoints, whatever was done before.
+        """
+        return [
+            each
+            for each in log_dir.forecasts
+            if each.scan_from is not None
+            and not self.is_left(each)
+            and not (self.level is Level.CHECKPOINT and each.reads_last_alone)
+        ]
+
+    def refusals(self) -> Iterator[str]:
+        """Why the plan cannot be applied, a line each; none where it can."""
+        for log_dir in self.log_dirs:
+            if self.level is Level.MARKER and log_dir.log_dir.other_logs:
+                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
+                yield (
+                    f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
+                    "the broker recovers it itself"
+                )
+        for each in self.forecasts:
+            yield from each.refusals
+            if not each.refusals and (why := self._why_refused(each)) is not None:
+                yield why
+
+    def _why_refused(self, each: Forecast) -> str | None:
+        if each.loses and not (self.accepts_loss and self.level is Level.CHECKPOINT):
+            lost = _what_is_lost(each)
+            if self.level is Level.MARKER:
+                return f"{lost}: --level {Level.CHECKPOINT} with --accept-loss leaves the partition to the broker"
+            return (
+                f"{lost}: copy the partition first if this may be the only copy; then --accept-loss leaves it to the "
+                "broker"
+            )
+        if each.dropped and self.level is Level.MARKER and not each.loses:
+            return (
+                f"{each.directory}: an append was not finished, and only the broker cuts it off: --level "
+                f"{Level.CHECKPOINT} leaves that to it"
+            )
+        return None
+
+
+def _what_is_lost(each: Forecast) -> str:
+    """What of a partition goes as its broker starts."""
+    for dropped in each.dropped:
+        if not dropped.is_torn:
+            return (
+                f"{each.directory}: a broker that starts drops {dropped.amount} of segment {dropped.base_offset} "
+                f"({dropped.why})"
+            )
+    return (
+        f"{each.directory}: the log ends at offset {each.simulation.log_end_offset}, below the high watermark "
+        f"{each.stop.high_watermark}: records are gone that consumers have seen"
+    )
+
+
+def recovery_plan(
+    broker: StoppedBroker, known: KnownTopics, level: Level, *, accepts_loss: bool, threads: int
+) -> RecoveryPlan:
+    """Look at all partitions as the broker would at its next start. Nothing is written.
+
+    Args:
+        known: what the log dirs' cluster says of its topics; their sources are named by their paths.
+        threads: that read.
+
+    Raises:
+        UsageError: a log dir cannot be listed, or has no segment.
+    """
+    start = time.monotonic()
+    begin_phase("listing")
+    listed = {log_dir.path: _listed(log_dir, known) for log_dir in broker.log_dirs}
+    read: list[Forecast] = []
+    begin_phase(
+        "reading what a broker would",
+        done=lambda: Done(len(read), sum(each.simulation.read_bytes for each in read)),
+    )
+
+    def of(log_dir: LogDir, partition: ListedPartition) -> Forecast:
+        topic_partition, directory = partition.directory.topic_partition, log_dir.path / partition.directory.path.name
+        found = forecast(topic_partition, directory, partition.options, log_dir.stop.of(topic_partition))
+        read.append(found)
+        return found
+
+    with ThreadPoolExecutor(threads) as pool:
+        coming = [
+            (log_dir, [pool.submit(of, log_dir, partition) for partition in listed[log_dir.path].partitions])
+            for log_dir in broker.log_dirs
+        ]
+        planned = [
+            PlannedLogDir(log_dir, listed[log_dir.path], [each.result() for each in forecasts])
+            for log_dir, forecasts in coming
+        ]
+    return RecoveryPlan(broker, level, accepts_loss, planned, time.monotonic() - start)
+
+
+def _listed(log_dir: LogDir, known: KnownTopics) -> Plan:
+    source = source_of(log_dir)
+    plan = find_segments(
+        (source,),
+        _ANY,
+        Target(index_dir=None, by_source=False),
+        lambda partition: options_of_topic(known, partition, interval_bytes=None, max_index_bytes=None),
+    )
+    kept = [
+        number
+        for number, partition in enumerate(plan.partitions)
+        if partition.directory.topic_partition.topic != METADATA_TOPIC
+    ]
+    return plan.part(kept)
+
+
+def source_of(log_dir: LogDir) -> Source:
+    """A log dir as a source, by which it is known to metadata."""
+    return Source(str(log_dir.path), location(str(log_dir.path)))

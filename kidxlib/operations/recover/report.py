@@ -1,0 +1,110 @@
+"""What is shown of a recovery: what the broker would do by itself, what was done for it, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.filesize import decimal
+
+from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan
+from kidxlib.terminal.audit import START_RATE
+from kidxlib.terminal.console import print_line, print_more, rate
+from kidxlib.terminal.tables import print_table
+
+#: Of a kind, what is shown one by one.
+_SHOWN: Final = 20
+
+
+def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> None:
+    """A row per log dir, what the broker drops in any case, and what is refused.
+
+    Args:
+        applies: it is carried out where it is not refused.
+    """
+    node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
+    print_table(
+        f"{node}, stopped uncleanly: recovery at level {plan.level}",
+        ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
+        [_row(plan, log_dir) for log_dir in plan.log_dirs],
+        text_columns=1,
+    )
+    dropped = plan.dropped
+    for each, of_segment in dropped[:_SHOWN]:
+        print_line(f"the broker drops: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}")
+    print_more(len(dropped) - _SHOWN, "; --json has them all")
+    for refusal in refusals[:_SHOWN]:
+        print_line(f"refused: {refusal}")
+    print_more(len(refusals) - _SHOWN, "; --json has them all")
+    reads = plan.start_bytes
+    print_line(
+        f"by itself the broker would read {decimal(reads)}: about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
+    )
+    if refusals:
+        print_line("nothing was changed: the broker recovers by itself as it starts")
+    elif not applies:
+        print_line("nothing was written; --apply does it")
+
+
+def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
+    """What was done, and what is left to the broker."""
+    print_line(f"rebuilt: {plan.rebuilt:,} partitions, in {seconds:,.1f} s")
+    if plan.level is Level.MARKER:
+        print_line("the broker finds a clean shutdown, of an unknown epoch, and recovers nothing")
+        return
+    print_line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
+
+
+def as_json(plan: RecoveryPlan, refusals: Sequence[str], *, applied: bool, read_then: int | None) -> dict[str, Any]:
+    """All of it as one object.
+
+    Args:
+        read_then: bytes that the broker reads at its start now; None where nothing was applied.
+    """
+    return {
+        "node_id": plan.broker.node_id,
+        "level": plan.level.value,
+        "applied": applied,
+        "refused": list(refusals),
+        "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
+        "plan_seconds": plan.seconds,
+        "start_bytes": plan.start_bytes,
+        "start_bytes_now": read_then,
+        "partitions": [_as_json(plan, each) for each in plan.forecasts],
+    }
+
+
+def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
+    left = [each for each in log_dir.forecasts if plan.is_left(each)]
+    to_rebuild = plan.to_rebuild(log_dir)
+    return [
+        str(log_dir.log_dir.path),
+        len(log_dir.forecasts),
+        len(to_rebuild),
+        len(left),
+        sum(each.simulation.read_bytes for each in log_dir.forecasts),
+        sum(each.scan_bytes for each in to_rebuild),
+    ]
+
+
+def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
+    return {
+        "directory": str(each.directory),
+        "recovery_point": each.stop.recovery_point,
+        "log_end_offset": each.simulation.log_end_offset,
+        "start_bytes": each.simulation.read_bytes,
+        "rebuilt_from": None if plan.is_left(each) else each.scan_from,
+        "left_to_the_broker": plan.is_left(each),
+        "dropped": [
+            {
+                "base_offset": dropped.base_offset,
+                "bytes": dropped.bytes,
+                "records": dropped.records,
+                "unfinished": dropped.is_torn,
+                "why": dropped.why,
+            }
+            for dropped in each.dropped
+        ],
+    }

@@ -1,0 +1,133 @@
+"""Plans a recovery, and carries it out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
+from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.plan import RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.recover.publish import advance_recovery_points, ensure_same_start, flush, write_markers
+from kidxlib.operations.recover.rebuild import rebuild
+from kidxlib.operations.recover.report import as_json as plan_as_json
+from kidxlib.operations.recover.report import show_applied, show_plan
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.result import RunResult
+from kidxlib.storage.lock import LOCK_FILE, locked
+from kidxlib.terminal.console import print_json, print_line, warn
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverRequest:
+    """What is to be recovered.
+
+    Attributes:
+        log_dirs: all of one broker.
+        or_leave: where it is refused, that is no failure.
+        threads: that look at partitions.
+    """
+
+    log_dirs: Sequence[str]
+    apply: bool
+    level: Level
+    accept_loss: bool
+    or_leave: bool
+    metadata: MetadataOptions
+    threads: int
+
+
+def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Look at a broker's log dirs as its next start would, and make them ready for it.
+
+    Args:
+        open_backend: called where something is rebuilt.
+
+    Raises:
+        UsageError: the log dirs are not those of one broker that has stopped.
+        KidxError: a file cannot be written, or what was written does not lead to the same logs.
+    """
+    with contextlib.ExitStack() as stack:
+        broker = stopped_broker(request.log_dirs)
+        for log_dir in broker.log_dirs:
+            if request.apply or os.path.lexists(log_dir.path / LOCK_FILE):  # who plans writes nothing
+                stack.enter_context(locked(log_dir.path))
+        broker = stopped_broker(request.log_dirs)  # while nobody else writes
+        unclean = StoppedBroker(broker.node_id, tuple(each for each in broker.log_dirs if not each.stop.clean_shutdown))
+        if not unclean.log_dirs:
+            return _nothing_to_do(request, as_json)
+        known = read_known_topics(request.metadata, [source_of(log_dir) for log_dir in unclean.log_dirs])
+        for warning in known.warnings:
+            warn(warning)
+        plan = recovery_plan(unclean, known, request.level, accepts_loss=request.accept_loss, threads=request.threads)
+        refusals = list(plan.refusals())
+        if not as_json:
+            show_plan(plan, refusals, applies=request.apply)
+        applies, read_then = request.apply and not refusals, None
+        if applies:
+            start = time.monotonic()
+            read_then = _apply(plan, stack, open_backend)
+            if not as_json:
+                show_applied(plan, read_then, time.monotonic() - start)
+    if as_json:
+        print_json(plan_as_json(plan, refusals, applied=applies, read_then=read_then))
+    return RunResult(
+        code=_exit_code(request, plan, refusals),
+        run_id=None,
+        counts={
+            "partitions": len(plan.forecasts),
+            "rebuilt": plan.rebuilt if applies else 0,
+            "refused": len(refusals),
+            "dropped": len(plan.dropped),
+        },
+        bytes=plan.start_bytes,
+    )
+
+
+def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBackend) -> int:
+    """Carry a plan out, under the locks of the log dirs.
+
+    Returns:
+        How many bytes of logs the broker reads as it starts now.
+    """
+    to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
+    if any(to_rebuild.values()):
+        backend = stack.enter_context(open_backend())
+        for log_dir in plan.log_dirs:
+            if of_log_dir := to_rebuild[log_dir.log_dir.path]:
+                rebuild(log_dir, of_log_dir, backend)
+    begin_phase("flushing")
+    for log_dir in plan.log_dirs:
+        flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
+    begin_phase("looking at it as the broker will")
+    read_then = sum(
+        each.simulation.read_bytes if plan.is_left(each) else ensure_same_start(each, plan.level).read_bytes
+        for each in plan.forecasts
+    )
+    for log_dir in plan.log_dirs:
+        path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
+        if of_log_dir := to_rebuild[path]:
+            advance_recovery_points(path, points, of_log_dir)
+    if plan.level is Level.MARKER:
+        write_markers([log_dir.log_dir.path for log_dir in plan.log_dirs])
+    return read_then
+
+
+def _nothing_to_do(request: RecoverRequest, as_json: bool) -> RunResult:
+    if as_json:
+        print_json({"level": request.level.value, "applied": False, "refused": [], "stopped_cleanly": True})
+    else:
+        print_line("the broker stopped cleanly: it recovers nothing as it starts")
+    return RunResult(code=ExitCode.OK, run_id=None, counts={}, bytes=0)
+
+
+def _exit_code(request: RecoverRequest, plan: RecoveryPlan, refusals: Sequence[str]) -> ExitCode:
+    if refusals:
+        return ExitCode.OK if request.or_leave else ExitCode.USAGE
+    return ExitCode.PROBLEMS_FOUND if plan.dropped or any(map(plan.is_left, plan.forecasts)) else ExitCode.OK
