@@ -4,7 +4,8 @@
 # no network.
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
-#   ./setup.sh kafka    these, Kafka's jars, for tests and benchmarks that compare with Kafka itself, and an S3 server's
+#   ./setup.sh kafka    these, the jars of Kafka and of Spark's Kafka source, for tests and benchmarks that compare with
+#                       them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  what loads a log of older Kafkas, for tests with --exhaustive that compare with these too
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
@@ -136,7 +137,7 @@ set_up_jars() { # NAME LABEL
   rm -rf "$part"
   "$java" -Divy.cache.dir="$PWD/.jars/ivy" -Divy.default.ivy.user.dir="$PWD/.jars/ivy" -jar "${ivy[0]}" -warn \
     -settings conf/jars/ivysettings.xml -ivy "conf/jars/$1.xml" \
-    -retrieve "$PWD/$part/[artifact]-[revision].[ext]" >"$log" 2>&1 ||
+    -retrieve "$PWD/$part/[artifact]-[revision](-[classifier]).[ext]" >"$log" 2>&1 ||
     fail 1 "cannot fetch $2's jars; is there a network? Ivy's output is in $log"
   rm -rf .jars/ivy "$log" # Ivy keeps a second copy of all jars; after a failure the next try goes on from it
   jars_match "$part" "$1" || fail 1 "the jars in $part are not those of conf/jars/$1.sha256"
@@ -179,6 +180,36 @@ set_up_class_archive() {
   archive_key >"$archive.key"
 }
 
+# ---- Go ----
+
+# The S3 server that computes checksums of what it stores, for the tests that compare ours with them. conf/versitygw pins
+# it and all that it is made of. Who cannot have it does without: only those tests are skipped then.
+set_up_versitygw() {
+  local directory=.jars/versitygw made=.jars/versitygw.made key
+  key=$(cat conf/versitygw/go.mod conf/versitygw/go.sum | sha256)
+  [[ -x $directory/versitygw && -f $directory/key && $(<"$directory/key") == "$key" ]] && return
+  one_at_a_time
+  [[ -x $directory/versitygw && -f $directory/key && $(<"$directory/key") == "$key" ]] && return
+  if ! type -P go >/dev/null; then
+    say "there is no Go to build versitygw with: the tests that need this S3 server are skipped"
+    return
+  fi
+  say "building versitygw, an S3 server for tests (some minutes) …"
+  rm -rf "$directory" "$made"
+  mkdir "$made"
+  # Modules and compiled packages are 800 MB, which nobody needs after this; -modcacherw lets us remove them.
+  if GOFLAGS=-modcacherw CGO_ENABLED=0 GOMODCACHE="$PWD/$made/modules" GOCACHE="$PWD/$made/cache" GOWORK=off \
+    go build -C conf/versitygw -mod=readonly -trimpath -ldflags='-s -w' -o "$PWD/$made/versitygw" \
+    github.com/versity/versitygw/cmd/versitygw >"$made/log" 2>&1; then
+    rm -rf "$made/modules" "$made/cache" "$made/log"
+    echo "$key" >"$made/key"
+    mv "$made" "$directory"
+  else
+    rm -rf "$made/modules" "$made/cache"
+    say "versitygw was not built, and the tests that need this S3 server are skipped; Go's output is in $made/log"
+  fi
+}
+
 # ---- the lock files ----
 
 write_lock() {
@@ -203,17 +234,26 @@ case ${1-} in
   '' | kafka | test)
     java=$(java_command) # first: it would be a pity to say so after a minute
     if [[ ${1-} == test ]]; then
-      one_at_a_time # for both: each would wait for the other
+      one_at_a_time # for all: each would wait for the others
       set_up_airflow &
+      airflow=$!
+      set_up_versitygw &
+      versitygw=$!
     fi
     set_up_venv
     set_up_jars delta Delta
     if [[ -n ${1-} ]]; then
       set_up_jars kafka Kafka
+      set_up_jars tiered "tiered storage"
       set_up_jars s3proxy s3proxy
+      set_up_jars spark-kafka "Spark's Kafka source"
+      [[ $1 == test ]] || set_up_versitygw
     fi
     [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive
-    [[ ${1-} != test ]] || wait $!
+    if [[ ${1-} == test ]]; then
+      wait "$airflow"
+      wait "$versitygw"
+    fi
     ;;
   kafka-versions)
     java=$(java_command)

@@ -10,9 +10,11 @@ from typing import Final
 import click
 
 from benchmarks.audit import audit
+from benchmarks.cluster import workers
 from benchmarks.cold import cold
 from benchmarks.compaction import compaction
 from benchmarks.comparison import comparison
+from benchmarks.fleet import fleet
 from benchmarks.generate import generate
 from benchmarks.growth import growth
 from benchmarks.incremental import incremental
@@ -21,14 +23,19 @@ from benchmarks.lookup import lookup
 from benchmarks.pages import pages
 from benchmarks.pictures import pictures
 from benchmarks.planning import planning
+from benchmarks.reading import reading
 from benchmarks.retention import retention
 from benchmarks.runs import runs
 from benchmarks.scan import scan
 from benchmarks.seek import seek
 from benchmarks.skipping import skipping
 from benchmarks.small_segments import small_segments
+from benchmarks.source import source
 from benchmarks.start_up import start_up
+from benchmarks.stores import stores
 from benchmarks.targets import print_targets, recorded
+from benchmarks.tiered import tiered
+from benchmarks.time_range import time_range
 from benchmarks.worker_memory import worker_memory
 from kidxlib.terminal.command import run
 from kidxlib.terminal.console import note
@@ -36,7 +43,7 @@ from kidxlib.terminal.console import note
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
     *(scan, cold, job, small_segments, worker_memory, start_up),
-    *(runs, incremental, planning, retention, growth, seek),
+    *(runs, incremental, planning, fleet, workers, retention, growth, seek, reading, time_range, source, tiered),
 )
 
 
@@ -69,6 +76,7 @@ for command in (
     pages,
     pictures,
     skipping,
+    stores,
 ):
     benchmarks.add_command(command)
 

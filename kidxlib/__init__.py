@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kidxlib.errors import (
         CheckpointError,
         CorruptIndexError,
+        DamagedLogError,
         KidxError,
         LogChangedError,
         MalformedRecordsError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kidxlib.library.audit_directory import AuditedDirectory, audit_directory
     from kidxlib.library.decide_retention import decide_retention
     from kidxlib.library.open_partition import open_partition
+    from kidxlib.library.read import count, read
     from kidxlib.library.read_tables import read_batches, read_records, stream_records
     from kidxlib.library.recover_directory import RecoveredDirectory, recover_directory
     from kidxlib.library.recover_file import recover_file
@@ -49,6 +51,7 @@ __all__ = [
     "CheckpointError",
     "Cleanup",
     "CorruptIndexError",
+    "DamagedLogError",
     "Decisions",
     "EpochEntry",
     "KidxError",
@@ -72,8 +75,10 @@ __all__ = [
     "UsageError",
     "Verdict",
     "audit_directory",
+    "count",
     "decide_retention",
     "open_partition",
+    "read",
     "read_batches",
     "read_records",
     "recover_directory",
@@ -87,6 +92,7 @@ _HOMES: Final = {
     "errors": (
         "CheckpointError",
         "CorruptIndexError",
+        "DamagedLogError",
         "KidxError",
         "LogChangedError",
         "MalformedRecordsError",
@@ -102,6 +108,7 @@ _HOMES: Final = {
     "library.audit_directory": ("AuditedDirectory", "audit_directory"),
     "library.decide_retention": ("decide_retention",),
     "library.open_partition": ("open_partition",),
+    "library.read": ("count", "read"),
     "library.read_tables": ("read_batches", "read_records", "stream_records"),
     "library.recover_file": ("recover_file",),
     "library.recover_directory": ("RecoveredDirectory", "recover_directory"),

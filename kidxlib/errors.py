@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False  # typing takes longer to import than all that ./spark-submit.sh does before it starts a job
+if TYPE_CHECKING:
+    from typing import Final
+
 
 class KidxError(Exception):
     """Base of all errors; the message is one line that says what was found, what was expected and what to do."""
@@ -83,6 +87,43 @@ class MalformedRecordsError(KidxError):
         return f"batch at byte {self.position}: found {self.found}, expected {self.expected}"
 
 
+class UnreadableMessageError(KidxError):
+    """Bytes are not the message of Kafka's that they should be: who knows where they lie raises an error of its own.
+
+    Attributes:
+        expected: what would have been right.
+        message: what Kafka's exception says; None where it says nothing.
+    """
+
+    def __init__(self, expected: str, message: str | None) -> None:
+        super().__init__(expected, message)
+        self.expected = expected
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}" if self.message is None else f"expected {self.expected}: {self.message}"
+
+
+class UnknownRecordTypeError(KidxError):
+    """The key of a record in one of Kafka's own topics gives a type that this Kafka has no message for.
+
+    Attributes:
+        record_type: a newer Kafka may have it.
+    """
+
+    def __init__(self, record_type: int) -> None:
+        super().__init__(record_type)
+        self.record_type = record_type
+
+
+class DamagedLogError(KidxError):
+    """A stretch of a log cannot be read: a consumer would fail there, or what is there was never a broker's."""
+
+
+class LostRecordsError(KidxError):
+    """Records that a stream has planned to read, or has read, are not there any more: deleted, truncated, compacted."""
+
+
 class DumpError(KidxError):
     """A file is malformed at a place, and nothing after it was looked at; Kafka throws there, too."""
 
@@ -133,6 +174,14 @@ class SnapshotError(KidxError):
     """The bytes of a `.snapshot` are not what Kafka writes; a broker deletes such a file and takes the one before."""
 
 
+class ClusterMetadataError(KidxError):
+    """What a log dir has of the cluster's metadata does not read as that."""
+
+
+class RemoteLogMetadataError(KidxError):
+    """What a log dir has of the metadata of remote segments does not read as that."""
+
+
 # ---- What a run needs ----
 
 
@@ -148,6 +197,10 @@ class PublishError(KidxError):
     """An index file could not be put in place; whatever stood under its final name is still there, whole."""
 
 
+class NoAnswerError(KidxError):
+    """An object store stops answering in the midst of a run: it is asked for too much, fails, or is not reached."""
+
+
 class StorageError(KidxError):
     """A disk did not let Spark read or write a file: it is full, may not be written, or fails."""
 
@@ -160,6 +213,10 @@ class MissingLibraryError(KidxError):
     """A compiled library that the scan calls (CRC-32C) was not found in its wheel."""
 
 
+#: Errors whose line is made of parts, as a position and what was found.
+MADE_OF_PARTS: Final = (MalformedError, MalformedRecordsError, UnreadableMessageError, UnknownRecordTypeError)
+
+
 def raised_elsewhere(name: str, message: str) -> KidxError | None:
     """An error that another process raised, of which only the class's name and the line are known; None where no class
     here has that name. One whose parts would have to be read from the line comes as a `KidxError` with that line.
@@ -167,7 +224,7 @@ def raised_elsewhere(name: str, message: str) -> KidxError | None:
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, KidxError)):
         return None
-    return KidxError(message) if kind in (MalformedError, MalformedRecordsError) else kind(message)
+    return KidxError(message) if kind in MADE_OF_PARTS else kind(message)
 
 
 def describe_error(error: Exception) -> str:

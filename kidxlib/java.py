@@ -1,8 +1,10 @@
-"""Numbers as Java's arithmetic gives them, which ends at 32 or 64 bits and goes round."""
+"""Numbers and texts as Java has them: its arithmetic ends at 32 or 64 bits and goes round."""
 
 from __future__ import annotations
 
+import math
 import re
+from decimal import Decimal
 from typing import Final
 
 _INT_MAX: Final = 2**31 - 1
@@ -16,6 +18,11 @@ def as_long(value: int) -> int:
 def as_int(value: int) -> int:
     """`value` as Java's 32-bit arithmetic gives it."""
     return (value + 2**31) % 2**32 - 2**31
+
+
+def as_short(value: int) -> int:
+    """`value` cast to Java's 16 bits."""
+    return (value + 2**15) % 2**16 - 2**15
 
 
 def incremented_sequence(sequence: int, increment: int) -> int:
@@ -41,3 +48,33 @@ def parse_integer(text: str, bits: int) -> int | None:
         return None
     value = int(text)
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
+
+
+def text_of(data: bytes) -> str:
+    """UTF-8 as Java reads it: U+FFFD for what is none, and one for a surrogate, of which Python makes three."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(b"\xff", data).decode(errors="replace")
+
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def double_text(value: float) -> str:
+    """`Double.toString`: the fewest digits that tell the number from its neighbours, as Java gives them since 19."""
+    if math.isnan(value):
+        return "NaN"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if math.isinf(value):
+        return f"{sign}Infinity"
+    if value == 0:
+        return f"{sign}0.0"
+    _, digits, exponent = Decimal(repr(abs(value))).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    text, point = "".join(map(str, digits)), len(digits) + exponent  # 0.text * 10**point
+    if not -3 < point <= 7:  # that is, below 0.001, or 10,000,000 and above
+        return f"{sign}{text[0]}.{text[1:] or '0'}E{point - 1}"
+    if point <= 0:
+        return f"{sign}0.{'0' * -point}{text}"
+    return f"{sign}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"

@@ -14,6 +14,8 @@ import hypothesis
 import pytest
 
 from kidxlib.terminal.progress import end_phases
+from tests.support.checksum_store import ChecksumStore
+from tests.support.checksum_store import checksum_store as start_checksum_store
 from tests.support.logs import golden
 from tests.support.object_store import CREDENTIALS, ObjectStore, object_store, use
 
@@ -24,7 +26,10 @@ _LINES_OUTPUT: Final = "kidx_lines"
 _TESTS: Final = Path(__file__).parent
 #: Directories by how long a file's tests take: those that start Spark, those that start many processes or try many
 #: examples, and all others.
-_ORDER: Final = (("airflow", "docs", "jobs"), ("faults", "stores", "wheel", "kafka", "kidxlib/cli", "kidxlib/recovery"))
+_ORDER: Final = (
+    ("airflow", "docs", "jobs", "kidxlib/spark"),
+    ("faults", "stores", "wheel", "kafka", "kidxlib/cli", "kidxlib/recovery"),
+)
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)
@@ -152,6 +157,19 @@ def store(_s3_server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectSto
     """A real S3 server, one for the whole run, which this process and those that it starts find in the environment."""
     use(_s3_server, monkeypatch)
     return _s3_server
+
+
+@pytest.fixture(scope="session")
+def _checksum_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChecksumStore]:
+    with start_checksum_store(tmp_path_factory.mktemp("checksums")) as store:
+        yield store
+
+
+@pytest.fixture
+def checksum_store(_checksum_server: ChecksumStore, monkeypatch: pytest.MonkeyPatch) -> ChecksumStore:
+    """A real S3 server that computes checksums, as `store`."""
+    use(_checksum_server, monkeypatch)
+    return _checksum_server
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.storage.opened_file import map_log, open_log
-from kidxlib.storage.s3 import ObjectPath, is_object
+from kidxlib.storage.store.s3 import ObjectPath, is_object
 
 
 def map_file(path: str) -> NDArray[np.uint8]:

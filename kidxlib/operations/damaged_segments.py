@@ -45,8 +45,8 @@ def known_damage(
         sources, topics: what was asked for; topics by their full names.
         gone: keys of segments that a listing did not find, if that is not recorded yet.
     """
-    counts = tables.read(SEGMENTS, ["source", "status"]).group_by(["source", "status"]).aggregate([([], "count_all")])
-    segments = Counter({(row["source"], row["status"]): row["count_all"] for row in counts.to_pylist()})
+    counts = tables.counts(SEGMENTS, ["source", "status"]).to_pylist()
+    segments = Counter({(row["source"], row["status"]): row["rows"] for row in counts})
     damaged = tables.read(SEGMENTS, [*_COLUMNS, *LogVersion.names()], [DAMAGED])
     if gone is not None and gone.num_rows:
         damaged = damaged.filter(positions_in(damaged, gone, SEGMENTS.key) < 0)

@@ -14,12 +14,11 @@ from kidxlib.build.source import SegmentFile
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.catalog.segments import LeaderEpochEntry
+from kidxlib.catalog.transactions import EVENT_KINDS
 from kidxlib.recovery.partition import NO_EVENTS
-from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT
 
 _ROWS_PER_ARROW_BATCH: Final = 50_000
-#: How the table calls each kind, by its number.
-_KINDS: Final = pa.array([kind.name.lower().replace("_", "-") for kind in sorted(EventKind)])
 #: The position of a row that is of a segment.
 _OF_SEGMENT: Final = -1
 _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not in ("kind", "timestamp"))
@@ -35,7 +34,7 @@ def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Sch
             "topic": pa.repeat(segment.topic_partition.topic, len(part)),
             "partition": pa.repeat(segment.topic_partition.partition, len(part)),
             "base_offset": pa.repeat(segment.base_offset, len(part)),
-            "kind": _KINDS.take(pa.array(part["kind"])),
+            "kind": EVENT_KINDS.take(pa.array(part["kind"])),
             "timestamp_ms": pa.array(part["timestamp"]),
             **{name: pa.array(np.ascontiguousarray(part[name])) for name in _FIELDS},
         }
@@ -83,7 +82,7 @@ def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
     for name in _FIELDS:
         events[name] = columns[name].to_numpy(zero_copy_only=False)
     events["timestamp"] = columns["timestamp_ms"].to_numpy(zero_copy_only=False)
-    events["kind"] = pc.index_in(columns["kind"], _KINDS).to_numpy(zero_copy_only=False)
+    events["kind"] = pc.index_in(columns["kind"], EVENT_KINDS).to_numpy(zero_copy_only=False)
     return events
 
 

@@ -9,6 +9,7 @@ from rich.filesize import decimal
 
 from kidxlib.build.summary import Counts
 from kidxlib.storage.publisher import Published
+from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import print_detail, print_line, print_more, rate
 from kidxlib.terminal.tables import print_table
 
@@ -80,3 +81,9 @@ def print_rate(log_bytes: int, scan_seconds: float, seconds: float) -> None:
     """
     read = f"read {decimal(log_bytes)} in {scan_seconds:.1f} s ({rate(log_bytes, scan_seconds)}); " if log_bytes else ""
     print_line(f"{read}{seconds:.1f} s in all")
+
+
+def print_requests(requests: Requests) -> None:
+    """Show what was asked of object stores, if anything was."""
+    if requests:
+        print_line(f"requests:    {requests}")

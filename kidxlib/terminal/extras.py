@@ -8,8 +8,13 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 
-#: What the extra `catalog` has besides.
-_PACKAGES: Final = ("deltalake", "pydantic", "prometheus_client")
+#: The packages that extras have besides, each with the extra that brings all that is needed where it is.
+_EXTRAS: Final = {
+    "deltalake": "catalog",
+    "pydantic": "catalog",
+    "prometheus_client": "catalog",
+    "botocore": "copies",
+}
 
 
 @contextlib.contextmanager
@@ -22,6 +27,7 @@ def needing_packages(option: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in _PACKAGES:
+        if error.name not in _EXTRAS:
             raise
-        raise UsageError(f"{option}: needs the package {error.name}; install kidx[catalog]") from error
+        extra = _EXTRAS[error.name]
+        raise UsageError(f"{option}: needs the package {error.name}; install kidx[{extra}]") from error

@@ -11,7 +11,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from kidxlib.terminal.console import let_move, rate
+from kidxlib.terminal.console import let_move
 from kidxlib.terminal.phase import Phase
 
 #: A terminal shows how long a phase lasts when it has lasted so long.
@@ -57,7 +57,7 @@ class MovingLine:
         line.add_row(
             self._spinner,
             Text(f"{name} {phase.amount(done)}"),
-            ProgressBar(total=phase.log_bytes or 1, completed=done.log_bytes),
-            Text("" if left is None else f"{rate(done.log_bytes, done.seconds)}, {left:,.0f} s left"),
+            ProgressBar(total=1, completed=phase.share(done)),
+            Text("" if left is None else f"{phase.speed(done)}, {left:,.0f} s left"),
         )
         return line

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from rich.filesize import decimal
 
+from kidxlib.terminal.console import rate
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -36,6 +38,10 @@ class Done:
     log_bytes: int = 0
     seconds: float = 0.0
 
+    def __sub__(self, before: Done) -> Done:
+        """What was done since then."""
+        return Done(self.segments - before.segments, self.log_bytes - before.log_bytes, self.seconds - before.seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -43,6 +49,8 @@ class Phase:
 
     Attributes:
         done: how much of `segments` and `log_bytes`; None where nobody can tell.
+        segments, log_bytes: all that there is to do; 0 segments where nobody knows before it is done, and 0 bytes where
+            each segment takes as long, however large it is.
         after: what goes on when all of that is done, until the next phase begins.
     """
 
@@ -60,16 +68,28 @@ class Phase:
     def state(self) -> tuple[str, Done | None]:
         """What to call it now, and what is done of what is left to do; None where nobody can tell."""
         done = self.done() if self.done is not None else None
-        if done is None or not self.segments:
+        if done is None or not (self.segments or done.segments):
             return self.name, None
-        return (self.after, None) if done.segments >= self.segments else (self.name, done)
+        return (self.after, None) if 0 < self.segments <= done.segments else (self.name, done)
 
     def amount(self, done: Done) -> str:
-        return (
-            f"{done.segments:,} of {self.segments:,} segments, {decimal(done.log_bytes)} of {decimal(self.log_bytes)}"
-        )
+        if not self.segments:
+            return f"{done.segments:,} segments so far"
+        segments = f"{done.segments:,} of {self.segments:,} segments"
+        return f"{segments}, {decimal(done.log_bytes)} of {decimal(self.log_bytes)}" if self.log_bytes else segments
+
+    def share(self, done: Done) -> float:
+        """How much of all is done: from 0, also where nobody can tell, to 1."""
+        if self.log_bytes:
+            return done.log_bytes / self.log_bytes
+        return done.segments / self.segments if self.segments else 0.0
+
+    def speed(self, done: Done) -> str:
+        """How much is done in a second."""
+        if self.log_bytes:
+            return rate(done.log_bytes, done.seconds)
+        return f"{done.segments / done.seconds:,.0f} segments/s" if done.seconds else "-"
 
     def seconds_left(self, done: Done) -> float | None:
-        if not done.log_bytes or not done.seconds:
-            return None
-        return (self.log_bytes - done.log_bytes) * done.seconds / done.log_bytes
+        share = self.share(done)
+        return (1 - share) * done.seconds / share if self.segments and share and done.seconds else None

@@ -15,7 +15,7 @@ from typing import Final
 
 from rich.console import Console
 
-from kidxlib.terminal.console import note, rate, shows_details
+from kidxlib.terminal.console import note, shows_details
 from kidxlib.terminal.moving_line import MovingLine
 from kidxlib.terminal.phase import Done, Phase
 
@@ -51,7 +51,7 @@ class _Lines:
         yield f"{name}: {self._phase.amount(done)}"
         left = self._phase.seconds_left(done)
         if left is not None:
-            yield rate(done.log_bytes, done.seconds)
+            yield self._phase.speed(done)
             yield f"{left:.0f} s left"
 
 

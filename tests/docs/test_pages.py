@@ -10,16 +10,18 @@ import pytest
 
 import kidxlib.build.segments
 from jobs.common.catalog.commit_retry import ATTEMPTS
+from kidxlib.audit import copies
 from kidxlib.build.summary import PROBLEMS_KEPT
 from kidxlib.catalog.tables import TABLES
 from kidxlib.compaction import change, orphans
 from kidxlib.lookup.checked_segment import WINDOW_BYTES
-from kidxlib.records.arrow.records import BYTES_MAX, ROWS_MAX
+from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX
 from kidxlib.recovery import outcome, producers
 from kidxlib.recovery import partition as fold
 from kidxlib.retention import reasons as retention_reasons
 from kidxlib.run.settings import BuildSettings
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD
+from kidxlib.storage.store import heads
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.progress import LINE_SECONDS
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
@@ -123,6 +125,13 @@ def test_every_reason_of_an_audit_is_explained() -> None:
         case.reason for case in CASES if case.reason is not None
     }
     assert reported <= reasons, reported - reasons
+
+
+def test_every_verdict_on_a_copy_is_explained() -> None:
+    page = read("docs/object-stores.md")
+    section = page[page.index("## Whether a copy is") : page.index("## The catalog in")]
+    assert _WARNING_ROW.findall(section) == [verdict.value for verdict in copies.CopyVerdict]
+    assert f"has {heads.AT_ONCE} requests on their way" in section
 
 
 def test_every_reason_of_compaction_is_explained() -> None:

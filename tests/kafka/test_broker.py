@@ -17,11 +17,14 @@ from typing import Final, TypeVar
 
 import numpy as np
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
+import kidxlib
 from kidxlib.format import layouts as formats
 from tests.faults.processes import kidx
-from tests.kafka.reading import Seen, read, read_all
+from tests.kafka.reading import Record, Seen, read, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
+from tests.support.consumed import Row, read_rows
 from tests.support.kafka.broker import Broker, BrokerRun
 from tests.support.logs.snapshots import Producer, producers_in
 
@@ -172,6 +175,34 @@ def test_broker_takes_rebuilt_files_and_serves_the_same(stopped: Stopped, rebuil
         assert in_the_end[place].end >= end
         stable = seen.committed[place]
         assert {record.offset for record in stable.records} == {offset for offset in committed if offset < stable.end}
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_what_is_read_from_its_files_is_what_consumers_got(stopped: Stopped, isolation: str) -> None:
+    """Of each partition, all of it and from one offset to below another."""
+    seen = stopped.seen.committed if isolation == "read_committed" else stopped.seen.uncommitted
+    for topic, partition in PARTITIONS:
+        directory = stopped.broker.log_dir / f"{topic}-{partition}"
+        records = seen[topic, partition].records
+        found = kidxlib.read(directory, isolation=isolation, include_headers=True).read_all()
+        assert read_rows(found) == [_row(topic, partition, record) for record in records]
+        middle = [record.offset for record in records[len(records) // 3 : 2 * len(records) // 3]]
+        part = kidxlib.read(directory, isolation=isolation, columns=["offset"], offsets=(middle[0], middle[-1] + 1))
+        assert part.read_all()["offset"].to_pylist() == middle
+
+
+def _row(topic: str, partition: int, record: Record) -> Row:
+    timestamp_type, timestamp = record.timestamp
+    return {
+        "key": record.key,
+        "value": record.value,
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": timestamp,
+        "timestampType": {TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}[timestamp_type],
+        "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+    }
 
 
 def test_rebuilt_index_files_equal_the_brokers_own(stopped: Stopped, rebuilt: Rebuilt) -> None:

@@ -39,6 +39,12 @@ _TOPIC_CONFIG: Final = {"append-time": {"message.timestamp.type": "LogAppendTime
 #: Topic, partition and offset of a record.
 Place: TypeAlias = tuple[str, int, int]
 
+#: Of records: none for most of them.
+_HEADERS: Final[tuple[list[tuple[str, str | bytes | None]], ...]] = (
+    *[[]] * 9,
+    [("trace", b"\0\xff")],
+    [("a", b""), ("a", None), ("\u00e4", b"x" * 300)],
+)
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 #: Transactional producers: how likely each batch is the last of its transaction. The last ones span segments.
 _ENDINGS: Final = (0.5, 0.3, 0.1, 0.03)
@@ -135,9 +141,11 @@ class Traffic:
         for partition in self._random.sample(range(count), self._random.randint(1, count)):
             for _ in range(self._random.randint(1, 8)):
                 now = FIRST_TIMESTAMP[topic] + self._steps * STEP_MS + self._random.randint(-JITTER_MS, JITTER_MS)
-                value = b" ".join(self._random.choices(_WORDS, k=self._random.randint(5, 80)))
+                words = b" ".join(self._random.choices(_WORDS, k=self._random.randint(5, 80)))
+                value = self._random.choices((words, b"", None), (18, 1, 1))[0]
                 key = self._random.choice((None, b"%d" % self._random.randrange(100)))
-                producer.produce(topic, value, key, partition, note, timestamp=now)
+                headers = self._random.choice(_HEADERS)
+                producer.produce(topic, value, key, partition, note, timestamp=now, headers=headers)
         assert producer.flush(TIMEOUT_SECONDS) == 0
         return written
 

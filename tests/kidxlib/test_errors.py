@@ -13,7 +13,7 @@ import pytest
 
 import kidxlib
 from kidxlib import errors
-from kidxlib.errors import KidxError, MalformedError, MalformedRecordsError, describe_error
+from kidxlib.errors import KidxError, MalformedError, MalformedRecordsError, UnreadableMessageError, describe_error
 
 _EACH = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KidxError)]
 
@@ -58,9 +58,14 @@ def test_each_says_when_it_is_raised(kind: type[KidxError]) -> None:
 
 @pytest.mark.parametrize("kind", _EACH)
 def test_each_comes_whole_from_a_worker_process(kind: Any) -> None:
-    parts = {MalformedError: ("3 bytes", "8"), MalformedRecordsError: (17, "3 bytes", "8")}.get(kind, ("/a: no log",))
-    error = kind(*parts)
+    parts: dict[type[KidxError], tuple[Any, ...]] = {
+        MalformedError: ("3 bytes", "8"),
+        MalformedRecordsError: (17, "3 bytes", "8"),
+        UnreadableMessageError: ("8 bytes", "no room"),
+    }
+    error = kind(*parts.get(kind, ("/a: no log",)))
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is kind
     assert (str(back), vars(back)) == (str(error), vars(error))
-    assert str(error) in ("/a: no log", "found 3 bytes, expected 8", "batch at byte 17: found 3 bytes, expected 8")
+    said = ("/a: no log", "found 3 bytes, expected 8", "batch at byte 17: found 3 bytes, expected 8")
+    assert str(error) in (*said, "expected 8 bytes: no room")

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from ctypes import c_int32, c_int64
+from ctypes import c_int16, c_int32, c_int64
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.java import as_int, as_long, decremented_sequence, incremented_sequence, parse_integer
+from kidxlib.java import (
+    as_int,
+    as_long,
+    as_short,
+    decremented_sequence,
+    double_text,
+    incremented_sequence,
+    parse_integer,
+)
 
 INT_MAX = 2**31 - 1
 SEQUENCES = st.integers(0, INT_MAX) | st.sampled_from([0, 1, INT_MAX - 1, INT_MAX])
 
 
 @given(
-    st.integers(-(2**70), 2**70) | st.sampled_from([sign * 2**bits for sign in (1, -1) for bits in (31, 32, 63, 64)])
+    st.integers(-(2**70), 2**70)
+    | st.sampled_from([sign * 2**bits for sign in (1, -1) for bits in (15, 16, 31, 32, 63, 64)])
 )
 def test_sums_are_those_of_a_machine(value: int) -> None:
-    assert (as_int(value), as_long(value)) == (c_int32(value).value, c_int64(value).value)
+    assert (as_short(value), as_int(value), as_long(value)) == tuple(
+        c(value).value for c in (c_int16, c_int32, c_int64)
+    )
 
 
 @given(SEQUENCES, SEQUENCES)
@@ -45,3 +56,20 @@ def test_what_java_takes_for_no_number(text: str) -> None:
 
 def test_a_plus_and_zeros_before_a_number() -> None:
     assert parse_integer("+007", 32) == 7
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_is_read_back_from_its_text(value: float) -> None:
+    assert float(double_text(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(0.001, "0.001"), (-0.0009, "-9.0E-4"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (1.5e-300, "1.5E-300")],
+        *[(0.0, "0.0"), (-0.0, "-0.0"), (100.0, "100.0"), (123.25, "123.25"), (12345678.9, "1.23456789E7")],
+        *[(float("nan"), "NaN"), (float("-inf"), "-Infinity")],
+    ],
+)
+def test_doubles_as_java_shows_them(value: float, text: str) -> None:
+    assert double_text(value) == text

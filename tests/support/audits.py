@@ -24,7 +24,7 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.operations.audit.found import Found, find
 from kidxlib.operations.audit.summary import summarise
 from kidxlib.operations.local_once import open_local_once
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.options.sources import parse_topics
 
 
@@ -61,9 +61,9 @@ def _found(
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
     target = Target(index_dir=index_dir, by_source=False)
-    plan = find_segments(sources, parse_topics(".*"), target, lambda _: like)
+    plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(like))
     audits, _ = partition_audits(
-        plan, lambda _: like, clean_shutdown=clean_shutdown, tiering=tiering, topics=parse_topics(".*")
+        plan, lambda _: OptionsOfTopic(like), clean_shutdown=clean_shutdown, tiering=tiering, topics=parse_topics(".*")
     )
     with open_local_once(1) as backend:
         yield find(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)

@@ -20,7 +20,7 @@ from kidxlib.compaction.partition import compact
 from kidxlib.compaction.policy import CompactionPolicy, Rule
 from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location
 from kidxlib.terminal.options.sources import parse_sources, parse_topics
@@ -32,7 +32,7 @@ def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions
     """Build a log dir, in place where there is no index dir, and what a catalog would say of it."""
     target = Target(index_dir=index_dir, by_source=False)
     used = options or RecoverOptions()
-    plan = find_segments(parse_sources([f"it={log_dir}"]), parse_topics(".*"), target, lambda topic: used)
+    plan = find_segments(parse_sources([f"it={log_dir}"]), parse_topics(".*"), target, lambda _: OptionsOfTopic(used))
     scanned: dict[PartitionKey, list[BuiltSegment]] = defaultdict(list)
     to_finish: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
     for segment in build(plan.build_tasks(publish_truncated=index_dir is not None), use_mmap=True):

@@ -16,4 +16,4 @@ def columns_in(docstring: str | None) -> dict[str, str]:
 
 def columns_of(schema: pa.Schema) -> dict[str, str]:
     """The columns of a schema, and the type of each without what is in it."""
-    return {field.name: str(field.type).partition("<")[0] for field in schema}
+    return {field.name: re.split(r"[<\[]", str(field.type))[0] for field in schema}

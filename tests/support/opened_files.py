@@ -39,8 +39,12 @@ class OpenedFiles:
         os.close(self._descriptor)
 
     def logs(self) -> list[Path]:
-        """The `.log` files opened so far, in order."""
-        return sorted(path for path in self._opened if path.suffix == ".log")
+        """The `.log` files opened, in order."""
+        return self.files(".log")
+
+    def files(self, suffix: str) -> list[Path]:
+        """The files opened, in order, whose names end so."""
+        return sorted(path for path in self._opened if path.suffix == suffix)
 
     def _drain(self) -> None:
         while True:

@@ -85,7 +85,7 @@ def test_it_holds_the_library_and_nothing_else(wheel: Path) -> None:
 def test_it_brings_neither_spark_nor_java(environment: Path) -> None:
     installed = _installed(environment)
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["dependencies"]
-    needed = {re.split(r"[<>=!~]", requirement)[0].replace("-", "_") for requirement in declared}
+    needed = {re.sub(r"[-.]", "_", re.split(r"[<>=!~]", requirement)[0]) for requirement in declared}
     assert {name.lower() for name in needed} <= {name.lower() for name in installed}
     assert not installed & {"pyspark", "delta_spark", "deltalake", "pandas", "pydantic"}
 
@@ -168,6 +168,13 @@ def test_the_extra_reads_a_catalog_without_java(with_catalog: Path, tmp_path: Pa
     assert "Error" not in ended.stderr and ended.stdout, ended
     [answer] = json.loads(ended.stdout)["answers"]
     assert (answer["source"], answer["found"], answer["offset"]) == ("sample", True, 10333), ended
+
+
+def test_each_extra_is_named_by_what_needs_it(with_catalog: Path, tmp_path: Path) -> None:
+    """With a catalog, and without what asks for copies."""
+    copy = ("--copy", "s3://archive/logs", "--catalog", tmp_path)
+    ended = _kidx(with_catalog, "verify", *copy, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (2, "error: --copy: needs the package botocore; install kidx[copies]\n")
 
 
 def test_the_extra_of_the_jobs_is_what_the_lock_pins(wheel: Path) -> None:

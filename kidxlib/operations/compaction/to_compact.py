@@ -23,7 +23,7 @@ from kidxlib.operations.compaction.compact_work import PartitionsToCompact
 from kidxlib.operations.compaction.request import CompactionRequest
 from kidxlib.operations.pieces import pieces
 from kidxlib.run.sources import sources_in_catalog
-from kidxlib.storage.s3 import SCHEME
+from kidxlib.storage.store.s3 import SCHEME
 from kidxlib.tables.protocol import Tables
 
 _NAMES: Final = tuple(dict.fromkeys([*SEGMENTS.key, *SegmentToCompact.names()]))

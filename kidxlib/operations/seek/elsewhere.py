@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
-from kidxlib.storage.s3 import is_object
+from kidxlib.storage.store.s3 import is_object
 
 
 class Elsewhere(Protocol):

@@ -19,7 +19,7 @@ from kidxlib.operations.seek.answer_format import Format
 from kidxlib.operations.seek.answer_lines import CSV_HEAD, csv_lines, json_lines
 from kidxlib.operations.seek.answer_work import RESULT
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.s3 import ObjectPath, output_stream
+from kidxlib.storage.store.s3 import ObjectPath, object_written
 
 WRITTEN: Final = pa.schema([RESULT.field(name) for name in RESULT_COLUMNS])
 #: Rows of a file of a directory, about.
@@ -123,9 +123,8 @@ def _appearing(place: Location) -> Iterator[Location]:
 def _sink(place: Location) -> Iterator[Any]:
     """A new file. One in an object store that is not written to its end never appears."""
     if isinstance(place, ObjectPath):
-        sink = output_stream(place)
-        yield sink
-        sink.close()
+        with object_written(place) as sink:
+            yield sink
         return
     with place.open("xb") as file:
         yield file

@@ -16,7 +16,7 @@ import pyarrow.json as pa_json
 from kidxlib.errors import UsageError
 from kidxlib.operations.seek.row_check import COLUMNS, Row
 from kidxlib.storage.location import Location
-from kidxlib.storage.s3 import ObjectPath, open_object
+from kidxlib.storage.store.s3 import ObjectPath, input_file
 
 #: What is read of a file.
 QUESTION_COLUMNS: Final = (*COLUMNS, "source")
@@ -36,7 +36,7 @@ def open_file(place: Location) -> Any:
     Raises:
         OSError: it cannot be opened.
     """
-    return open_object(place)[0] if isinstance(place, ObjectPath) else place.open("rb")
+    return input_file(place) if isinstance(place, ObjectPath) else place.open("rb")
 
 
 def ensure_columns(path: str, names: list[str]) -> None:

@@ -15,7 +15,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.storage.location import Location, given_location, is_inside
 from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
-from kidxlib.storage.s3 import SCHEME
+from kidxlib.storage.store.s3 import SCHEME
 
 #: So many directories, and entries of each, show whether a directory holds logs.
 _LOOKED_AT_MAX: Final = 50

@@ -34,7 +34,7 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.records.record import Record
-from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.audit import exit_code, show_summary
@@ -678,8 +678,10 @@ def test_a_log_that_was_begun_and_indexed_during_an_audit_is_not_missing(sound: 
     """The broker rolls a segment once the directory is listed, and a build indexes it before its partition's turn."""
     shutil.copytree(golden.SAMPLES / _DIRECTORY, tmp_path / _DIRECTORY)
     options, target = RecoverOptions(), Target(index_dir=sound, by_source=False)
-    plan = find_segments([source_at(str(tmp_path), "it")], parse_topics(".*"), target, lambda _: options)
-    audits, _ = partition_audits(plan, lambda _: options, clean_shutdown=None, tiering=False)
+    plan = find_segments(
+        [source_at(str(tmp_path), "it")], parse_topics(".*"), target, lambda _: OptionsOfTopic(options)
+    )
+    audits, _ = partition_audits(plan, lambda _: OptionsOfTopic(options), clean_shutdown=None, tiering=False)
     listed = [audit_segment(task, True, deep=False, clean_shutdown=False) for task in plan.scan_tasks()[:-1]]
     [audit] = audits.values()
     found = audit_partition(audit, map(SegmentForPartition.of, listed))

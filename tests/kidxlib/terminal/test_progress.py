@@ -102,6 +102,23 @@ def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypa
     assert without_progress(err.getvalue()) == ""
 
 
+def test_where_nobody_knows_how_much_there_is_what_is_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Semaphore(0)
+
+    def tell() -> Done:
+        asked.release()
+        return Done(segments=1_234)
+
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    with contextlib.redirect_stderr(io.StringIO()) as err:
+        begin_phase("listing", done=tell)
+        asked.acquire()
+        asked.acquire()
+        end_phases()
+    assert "listing: 1,234 segments so far" in err.getvalue()
+
+
 def test_a_quick_phase_says_nothing_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 3600.0)
     with contextlib.redirect_stderr(io.StringIO()) as err:
