@@ -163,3 +163,4 @@ class HeldChanges:
 
         self._tables.change(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
         self._held, self._pending = [], TableChange.none(table)
+        self._since, self._build_id = None, ""  # of the changes that were held: the next may have none

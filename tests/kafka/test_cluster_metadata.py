@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -93,7 +94,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         _create(admin, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}})
-        early = shutil.copytree(broker.log_dir / METADATA_DIRECTORY, broker.directory / METADATA_DIRECTORY)
+        early = broker.directory / METADATA_DIRECTORY
+        shutil.copytree(broker.log_dir / METADATA_DIRECTORY, early, copy_function=_copy_if_there)
         admin.delete_topics(["made-again"])["made-again"].result(TIMEOUT_SECONDS)
         _create(admin, {"made-again": {"retention.bytes": "7"}})
         admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
@@ -112,6 +114,12 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
         printed = broker.directory / "topics.txt"
         printed.write_text(broker.run_tool("kafka.admin.ConfigCommand", *of_topics))
     return Described(broker, configs, live, printed, early)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """The broker renames a snapshot when it has written it."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def _create(admin: AdminClient, topics: Mapping[str, Mapping[str, str]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.errors import CatalogError
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.version import VERSION_PROPERTY
 from tests.support.catalog import filled
@@ -144,6 +146,19 @@ def test_a_later_state_of_a_log_stays(tables: DeltaTables) -> None:
     assert [rows[0, offset]["build_id"] for offset in (0, 1)] == ["other", "mine"]
     # A run that compared after that knows better: the log may have come back from a backup.
     assert record(tables, scanned(segment(0, 0, log_mtime_ns=20)), "later", tables.version(SEGMENTS)) == 1
+
+
+def test_a_commit_that_records_nothing_read_compares_with_no_version(tables: DeltaTables) -> None:
+    """The second wave of a run finds what the table has; only what is deleted is committed then."""
+    record(tables, scanned(segment(0, 0), segment(0, 1)), "first")
+    held, since = HeldChanges(tables, SEGMENTS), tables.version(SEGMENTS)
+    assert record(held, scanned(segment(0, 2)), "mine", since) == 1
+    held.commit()
+    assert record(held, scanned(segment(0, 1)), "mine", since) == 0
+    gone = {"segment": scanned(segment(0, 0))["segment"].select(SEGMENTS.key)}
+    held.change(SEGMENTS, gone, partial(updates.deleted, now=datetime(2026, 1, 1, tzinfo=UTC)), by=SEGMENTS.key)
+    held.commit()
+    assert [row["status"] for row in recorded(tables).values()] == ["deleted", "ok", "ok"]
 
 
 def _stand_still(path: str, ready: Any) -> None:
