@@ -81,14 +81,17 @@ class Broker:
         """Where clients find it."""
         return f"127.0.0.1:{self._port}"
 
-    def copy(self, directory: Path) -> Broker:
+    def copy(self, directory: Path, settings: Mapping[str, object] | None = None) -> Broker:
         """A stopped broker's twin in another directory, with everything it has stored, modification times too.
 
         It has the same port: only one of them can run at a time.
+
+        Args:
+            settings: what it has in place of, or beside, the settings of this one.
         """
         twin = object.__new__(Broker)
         twin.directory, twin.log_dir = directory, directory / "data"
-        twin._settings, twin._more_jars, twin._runs = self._settings, self._more_jars, 0
+        twin._settings, twin._more_jars, twin._runs = {**self._settings, **(settings or {})}, self._more_jars, 0
         twin._port, twin._controller_port = self._port, self._controller_port
         directory.mkdir(parents=True)
         shutil.copytree(self.log_dir, twin.log_dir)

@@ -79,6 +79,13 @@ def tiered_broker(directory: Path, settings: Mapping[str, object]) -> Broker:
     )
 
 
+def tiered_twin(broker: Broker, directory: Path) -> Broker:
+    """See `Broker.copy`. It has a copy of the bucket, too: what it uploads and deletes is its own."""
+    twin = broker.copy(directory, {"rsm.config.dir": directory / "remote"})
+    shutil.copytree(broker.directory / "remote", directory / "remote")
+    return twin
+
+
 def metadata_records(bootstrap: str) -> Iterator[bytes]:
     """The values of the metadata topic from its beginning on, as they are written; for ever."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "metadata", "enable.auto.commit": False})
