@@ -1,26 +1,35 @@
 """Checks whether records are what their batches say. Recovery and brokers read only headers and checksums, but
 consumers read records.
 
-The audit decompresses batches, counts their records and compares them with the headers. It keeps one batch in memory.
+The audit decompresses batches, counts their records and compares them with the headers: some megabytes of batches at a
+time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.logs.sequences import SequenceCheck
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format.layouts import NO_SEQUENCE
+from kidxlib.format.batch_header import MAGIC_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.java import incremented_sequence
 from kidxlib.records import header_walk, reader
 from kidxlib.records.batch import Batch
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.contents import contents_of
+from kidxlib.records.bulk.decode import RecordPlacer
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.columns import RecordsIn, records_in
 from kidxlib.storage.log_bytes import LogBytes
 
-_NO_PRODUCER: Final = -1
+_Rows: TypeAlias = NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +72,63 @@ def audit_records(log: LogBytes) -> Finding:
 
 
 def _oddities(log: LogBytes) -> Iterator[_Oddity]:
-    sequences = _Sequences()
-    last_offset = -1
-    for batch in header_walk.batches(log):
-        found = records_in(log, batch)
-        if found is None or not found.complete:
-            yield from _malformed(log, batch)
-        if found is not None:
-            yield from _of_offsets(batch, found, last_offset)
-            yield from _of_timestamps(batch, found)
-        yield from sequences.add(batch)
-        last_offset = max(last_offset, batch.last_offset)
+    """What is odd, in the order of the log. Compiled loops find the batches that may be; each of these is then read by
+    itself.
+    """
+    sequences, placer = SequenceCheck(), RecordPlacer()
+    walk, last_offset = BatchWalk(log, 0, Wanted()), -1
+    for table in _tables(walk):
+        last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
+        before, last_offset = last_offsets[:-1], int(last_offsets[-1])
+        is_odd = _may_be_odd(table.rows, contents_of(placer, table), before)
+        gaps = sequences.gaps(table.rows)
+        expected = dict(zip(gaps.numbers.tolist(), gaps.expected.tolist(), strict=True))
+        is_odd[gaps.numbers] = True
+        for number in np.flatnonzero(is_odd).tolist():
+            batch = next(header_walk.batches(log, int(table.rows["position"][number])))
+            yield from _of_records(log, batch, int(before[number]))
+            if number in expected:
+                yield _sequence_gap(batch, expected[number])
+
+
+def _tables(walk: BatchWalk) -> Iterator[BatchTable]:
+    """The batches up to one that nobody can read on from: one with a negative magic, as the headers' audit tells."""
+    with suppress(MalformedRecordsError):
+        yield from walk.tables()
+
+
+def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which batches `_of_records` may find something of; of the others it finds nothing.
+
+    Args:
+        batches: of dtype `BATCH`.
+        contents: of dtype `CONTENTS`.
+        before: the largest of all last offsets before each.
+    """
+    first, last = contents["first_offset"], contents["last_offset"]
+    is_odd = (
+        (contents["goes_back"] != 0)
+        | (first <= before)
+        | (last != batches["last_offset"]) & ((last > batches["last_offset"]) | (batches["magic"] < MAGIC_V2))
+        | (first < batches["offset_field"]) & (batches["magic"] >= MAGIC_V2)
+        | (contents["largest_timestamp"] != batches["max_timestamp"])
+    )
+    found: NDArray[np.bool_] = is_odd & (contents["records"] > 0) | (contents["is_well_formed"] == 0)
+    return found
+
+
+def _of_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
+    """What is odd about the records of a batch.
+
+    Args:
+        last_offset: the largest of all batches before it.
+    """
+    found = records_in(log, batch)
+    if found is None or not found.complete:
+        yield from _malformed(log, batch)
+    if found is not None:
+        yield from _of_offsets(batch, found, last_offset)
+        yield from _of_timestamps(batch, found)
 
 
 def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
@@ -140,26 +195,11 @@ def _of_timestamps(batch: Batch, found: RecordsIn) -> Iterator[_Oddity]:
         )
 
 
-class _Sequences:
-    """The epoch and the last sequence number of each producer, as they were seen in this segment."""
-
-    def __init__(self) -> None:
-        self._last: dict[int, tuple[int, int]] = {}
-
-    def add(self, batch: Batch) -> Iterator[_Oddity]:
-        if batch.producer_id == _NO_PRODUCER or batch.base_sequence == NO_SEQUENCE:
-            return
-        epoch, last = self._last.get(batch.producer_id, (batch.producer_epoch, None))
-        if last is not None and epoch == batch.producer_epoch:
-            expected = incremented_sequence(last, 1)
-            if batch.base_sequence != expected:
-                yield _Oddity(
-                    Verdict.SAFE,
-                    "sequence-gap",
-                    batch.position,
-                    f"producer {batch.producer_id} goes on with sequence number {batch.base_sequence}, expected "
-                    f"{expected}",
-                    "compaction leaves such gaps; in a topic that is not compacted, records are missing or stand twice",
-                )
-        length = batch.last_offset - batch.offset_field
-        self._last[batch.producer_id] = batch.producer_epoch, incremented_sequence(batch.base_sequence, length)
+def _sequence_gap(batch: Batch, expected: int) -> _Oddity:
+    return _Oddity(
+        Verdict.SAFE,
+        "sequence-gap",
+        batch.position,
+        f"producer {batch.producer_id} goes on with sequence number {batch.base_sequence}, expected {expected}",
+        "compaction leaves such gaps; in a topic that is not compacted, records are missing or stand twice",
+    )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.logs import records
 from kidxlib.audit.logs.records import audit_records
+from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
+from kidxlib.records import header_walk
 from kidxlib.records.record import Record
 from kidxlib.storage.log_bytes import WholeLog
 from tests.support.audits import audited, problems_of, verified
@@ -67,6 +73,13 @@ CASES = [
     _Case("largest timestamp too small", _batch(0, timestamp=1_001), "broken", "records-newer-than-batch", 0),
     _Case("largest timestamp too large", _batch(0, timestamp=1_003), "safe", "batch-newer-than-records", 0),
     _Case("a broker's clock", _batch(0, timestamp=9_999, attributes=formats.ATTRIBUTE_LOG_APPEND_TIME), "whole"),
+    _Case(
+        "a negative magic ends it",
+        _batch(0, timestamp=1_001) + encoded.message(Record(3, 1_000, None, b""), -1) + _batch(4),
+        "broken",
+        "records-newer-than-batch",
+        0,
+    ),
     _Case("emptied by the cleaner", _batch(0, records=0, body=b"", timestamp=1_002) + _batch(3), "whole"),
     _Case("offsets go back", _batch(10) + _batch(5), "broken", "offsets-not-increasing", _ONE),
     _Case("offsets overlap", _batch(0) + _batch(2), "broken", "offsets-not-increasing", _ONE),
@@ -105,6 +118,66 @@ def test_more_of_the_same_are_counted() -> None:
     finding = _audited(b"".join(_of_producer(3 * number, 7 * number) for number in range(5)))
     assert finding.reason == "sequence-gap"
     assert finding.detail is not None and finding.detail.endswith("and 3 more batches like this")
+
+
+@st.composite
+def _logs(draw: st.DrawFn) -> bytes:
+    """Batches of all formats, some of which are not what they say, with checksums that are right."""
+    log, offset = b"", 0
+    for _ in range(draw(st.integers(1, 6))):
+        offset += draw(st.sampled_from([0, 0, 0, 1, -2]))
+        count = draw(st.integers(1, 4))
+        inside = [
+            Record(offset + number + (number and draw(st.sampled_from([0, 0, 0, -1]))), 1_000 + number, None, b"v" * 9)
+            for number in range(count)
+        ]
+        codec, compress = draw(st.sampled_from(sorted(encoded.WAYS.values(), key=repr)))
+        kind = draw(st.sampled_from(["v2", "v2", "v2", "message", "wrapper"]))
+        if kind == "v2":
+            fields: dict[str, Any] = draw(
+                st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "records": st.integers(0, 5),
+                        "timestamp": st.integers(999, 1_005),
+                        "last_offset_delta": st.integers(0, 5),
+                        "magic": st.sampled_from([2, 3]),
+                    },
+                )
+            )
+            if draw(st.booleans()):
+                fields |= {"producer_id": draw(st.integers(0, 2)), "producer_epoch": draw(st.integers(0, 1))}
+                fields |= {"base_sequence": draw(st.sampled_from([0, 1, 2, 3, 4, _INT_MAX]))}
+            batch = encoded.batch_v2(inside, codec, compress, **fields)
+        elif kind == "message" or codec == 4:
+            batch = encoded.message(inside[0], draw(st.sampled_from([0, 1, 1, -1])))
+        else:
+            messages = [encoded.message(replace(each, offset=each.offset - offset), 1) for each in inside]
+            batch = encoded.wrapper(
+                messages,
+                inside[-1].offset + draw(st.sampled_from([0, 0, 1])),
+                magic=1,
+                codec=codec,
+                compress=compress,
+                timestamp=draw(st.integers(1_000, 1_004)),
+            )
+        log += batch
+        offset += count
+    return log
+
+
+@settings(max_examples=settings().max_examples // 4)  # each takes some milliseconds
+@given(log=_logs())
+def test_what_the_loops_pass_over_has_nothing_odd(log: bytes) -> None:
+    """With each batch looked at by itself the finding is the same."""
+    expected = list[records._Oddity]()
+    whole, last_offset = WholeLog(np.frombuffer(log, np.uint8)), -1
+    with suppress(MalformedRecordsError):  # a negative magic
+        for batch in header_walk.batches(whole):
+            expected += records._of_records(whole, batch, last_offset)
+            last_offset = max(last_offset, batch.last_offset)
+    found = [each for each in records._oddities(whole) if each.reason != "sequence-gap"]
+    assert found == expected
 
 
 def test_records_are_read_when_asked(tree: Path) -> None:
