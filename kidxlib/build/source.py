@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kidxlib.errors import UsageError
-from kidxlib.format.topic_partition import TOPIC_LENGTH_MAX, TopicPartition, is_name
+from kidxlib.format.topic_partition import INTERNAL_TOPICS, TOPIC_LENGTH_MAX, TopicPartition, is_name
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.store.s3 import is_object
@@ -34,6 +34,13 @@ class PartitionDirectory:
     def log_dir(self) -> Location:
         """The parent directory, where a broker keeps its lock and checkpoint files."""
         return self.path.parent
+
+    @property
+    def is_meant_by_name_only(self) -> bool:
+        """Whether brokers keep the topic for themselves, so that no pattern means it; not if the source is this very
+        directory.
+        """
+        return self.topic_partition.topic in INTERNAL_TOPICS and self.path != self.source.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from kidxlib.java import parse_integer
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 #: KRaft's own, which `LogManager` does not load.
 METADATA_TOPIC = "__cluster_metadata"
+#: Topics that brokers keep for themselves (`Topic.INTERNAL_TOPICS`), and a controller's log, which no consumer reads.
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC})
 PARTITION_MAX = 2**31 - 1
 TOPIC_LENGTH_MAX = 249
 

@@ -48,7 +48,9 @@ def read(
 
     Args:
         path: a log dir, a partition's directory, or a segment's log in one, here or in `s3://<bucket>/<prefix>`.
-        topics: a regular expression for the full names of topics.
+        topics: a regular expression for the full names of topics. Topics that brokers keep for themselves, such as
+            `__consumer_offsets`, are read only if it spells their names, or the path or `offsets` is of their
+            partitions.
         offsets: from the first on to below the second, None for no limit; or such a range for each partition by the
             name of its directory, and then no other partition is read.
         times: the same of timestamps: ms since the epoch, or ISO 8601 with a zone.

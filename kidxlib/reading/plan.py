@@ -164,11 +164,12 @@ def plan_reads(
         raise UsageError(f"{request.source.path}: no segment found; expected files named <20 digits>{LOG_SUFFIX}")
     if directories and planner.skipped_partitions == len(directories):
         planner.notes.append(f"{request.source.path}: none of its {len(directories)} partitions is asked for")
+    planner.left_out = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
 
 
 def _wanted(request: ReadRequest, directory: PartitionDirectory) -> Wanted | None:
-    wanted = request.wanted(directory.topic_partition)
+    wanted = request.wanted(directory)
     return None if wanted is None or wanted.is_empty else wanted
 
 
@@ -222,12 +223,13 @@ class _Planner:
         self.skipped_partitions = 0
         self.listed_segments = 0
         self.notes: list[str] = []
+        self.left_out: list[str] = []
         self._request, self._goes_on, self._part_bytes, self._known = request, goes_on, part_bytes, known
         self._reads: list[SegmentRead] = []
         self._skipped_segments = self._skipped_bytes = 0
         self._checkpoints: dict[Location, Checkpoints] = {}
         self._first_offsets: dict[TopicPartition, int] = {}
-        self._ended_at_watermark = 0
+        self._ended_at_watermark = self._read_to_log_end = 0
         self._scanned_logs = self._scanned_bytes = 0
 
     def plan(self) -> ReadPlan:
@@ -236,6 +238,13 @@ class _Planner:
                 f"{self._ended_at_watermark} partitions are read to their high watermark, which "
                 f"{HIGH_WATERMARK_CHECKPOINT} says"
             )
+        if self._read_to_log_end:
+            self.notes.append(
+                f"{self._read_to_log_end} partitions are read to the ends of their logs, as no "
+                f"{HIGH_WATERMARK_CHECKPOINT} names them"
+            )
+        if self.left_out:
+            self.notes.append(f"not read, as brokers keep them for themselves: {', '.join(self.left_out)}")
         if self._scanned_logs:
             self.notes.append(f"scanned for transactions: {self._scanned_logs} logs, {self._scanned_bytes} bytes")
         skipped = self.skipped_partitions, self._skipped_segments, self._skipped_bytes
@@ -357,6 +366,8 @@ class _Planner:
         if high_watermark is not None and not self._request.to_log_end:
             last_offset = min(last_offset, high_watermark - 1)
             self._ended_at_watermark += 1
+        elif high_watermark is None and not self._request.to_log_end:
+            self._read_to_log_end += 1
         first_offset = max(wanted.first_offset, log_start_offset)
         return high_watermark, replace(wanted, first_offset=first_offset, last_offset=last_offset)
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from kidxlib.build.source import Source, source_at
+from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
@@ -43,7 +43,8 @@ class ReadRequest:
         source: a log dir, a partition's directory, or the one that a segment's log is in.
         log_name: the only log that is read, by its name; None for all.
         index_dir: the tree with the index files; None for beside the logs.
-        topics: matches the full names of topics.
+        topics: matches the full names of topics. Those that brokers keep for themselves it means only if it spells
+            their names.
         offsets: by partition; None for one range for all.
         all_offsets: that range.
         times: ms since the epoch, from the first on to before the second; None for no limit.
@@ -62,9 +63,10 @@ class ReadRequest:
     committed: bool
     to_log_end: bool
 
-    def wanted(self, partition: TopicPartition) -> Wanted | None:
+    def wanted(self, directory: PartitionDirectory) -> Wanted | None:
         """What is asked for of a partition; None where nothing is."""
-        if not self.topics.fullmatch(partition.topic):
+        partition = directory.topic_partition
+        if not self.topics.fullmatch(partition.topic) or self.leaves_out(directory):
             return None
         if self.offsets is None:
             offsets = self.all_offsets
@@ -73,6 +75,14 @@ class ReadRequest:
         else:
             return None
         return Wanted.between(*offsets, *self.times)
+
+    def leaves_out(self, directory: PartitionDirectory) -> bool:
+        """Whether `topics` matches a partition that is not read, as brokers keep its topic for themselves and nothing
+        here has its name.
+        """
+        topic = directory.topic_partition.topic
+        is_named = self.offsets is not None or topic in self.topics.pattern
+        return directory.is_meant_by_name_only and not is_named and self.topics.fullmatch(topic) is not None
 
 
 def read_request(

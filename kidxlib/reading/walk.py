@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.reading.damage import Damage
+from kidxlib.reading.damage import Damage, warn_of_unfinished
 from kidxlib.reading.plan import SegmentRead
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
@@ -172,7 +172,10 @@ class _SegmentWalk:
         if walk.is_past and malformed is None:
             return None
         read, next_offset, left = self._read, last_offset + 1, self._log.size - walk.position
-        if left and not (read.end_offset is None and self._is_unfinished(walk.position, next_offset)):
+        if left and read.end_offset is None and self._is_unfinished(walk.position, next_offset):
+            if next_offset <= read.wanted.last_offset:  # else what is missing is beyond what is asked for
+                warn_of_unfinished(read.log_path, walk.position, self._log.size)
+        elif left:
             if read.end_position < read.version.size:
                 malformed = malformed or f"no batch ends at byte {self._log.size}, where another is said to begin"
             return walk.position, malformed or f"{left} bytes that are no whole batch"

@@ -38,7 +38,7 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
         CheckpointError, CatalogError, DamagedLogError, OSError, LogChangedError: as `plan_reads`.
     """
     there = list_partitions(source_request(options, None).source, Skipped())
-    partitions = options.topics.among([each.topic_partition for each in there])
+    partitions = options.topics.among(there)
     for limit in (options.start, options.end):
         limit.ensure_names(partitions)
     partitions = [each for each in partitions if pushed.holds(each)]

@@ -64,10 +64,10 @@ class StreamLogs:
             LogChangedError, OSError: a directory cannot be listed, or a log cannot be read.
         """
         request = source_request(self._options, None)
-        there = {each.topic_partition: each for each in list_partitions(request.source, Skipped())}
+        listed = list_partitions(request.source, Skipped())
         topics = self._options.topics
-        chosen = topics.among(list(there)) if at_start else topics.found(list(there))
-        directories = [there[each] for each in chosen]
+        chosen = {*(topics.among(listed) if at_start else topics.found(listed))}
+        directories = [each for each in listed if each.topic_partition in chosen]
         # Before logs are listed: what a high watermark names is in a log by then.
         known = {each: read_checkpoints(each) for each in dict.fromkeys(each.log_dir for each in directories)}
 

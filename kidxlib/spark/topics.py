@@ -8,32 +8,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import UsageError
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.terminal.options.sources import parse_topics
 
 _OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
-#: Topics that brokers keep for themselves (`Topic.INTERNAL_TOPICS`), and a controller's log: no pattern means them.
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
     """The partitions to read: those of some topics, of topics in whose names a pattern is found, wherever it is there,
-    or these; all where nothing is said. One attribute at most is set.
+    or these; all where nothing is said. Neither this nor a pattern means topics that brokers keep for themselves. One
+    attribute at most is set.
     """
 
     subscribed: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
     assigned: frozenset[TopicPartition] | None = None
 
-    def among(self, there: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def among(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
         """The partitions to read, of those that are there.
 
         Raises:
             UsageError: a topic or partition that is named is not there.
         """
         missing: list[str] = []
+        there = [each.topic_partition for each in listed]
         if self.assigned is not None:
             missing = sorted(each.directory for each in self.assigned.difference(there))
         elif self.subscribed is not None:
@@ -41,17 +42,17 @@ class Topics:
         if missing:
             topics = sorted({each.topic for each in there})
             raise UsageError(f"no partition of {', '.join(missing[:3])}; there are topics {', '.join(topics[:10])}")
-        return self.found(there)
+        return self.found(listed)
 
-    def found(self, there: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def found(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
         """The partitions to read that are there, of which some that are named may be missing."""
+        there = [each.topic_partition for each in listed]
         if self.assigned is not None:
             return [each for each in there if each in self.assigned]
         if self.subscribed is not None:
             return [each for each in there if each.topic in self.subscribed]
-        if self.pattern is not None:
-            return [each for each in there if self.pattern.search(each.topic) and each.topic not in _INTERNAL]
-        return list(there)
+        there = [each.topic_partition for each in listed if not each.is_meant_by_name_only]
+        return [each for each in there if self.pattern is None or self.pattern.search(each.topic)]
 
 
 def parse_choice(given: Mapping[str, str]) -> Topics:

@@ -99,11 +99,33 @@ def test_partitions_of_a_broker(directory: str) -> None:
 def test_all_of_a_log_dir_in_order() -> None:
     found = read(SAMPLES, columns=["topic", "partition", "offset"]).read_all().to_pylist()
     places = [(row["topic"], row["partition"], row["offset"]) for row in found]
-    assert places == sorted(places) and {topic for topic, *_ in places} == {
-        path.name.rpartition("-")[0] for path in SAMPLES.iterdir() if path.is_dir()
-    }
+    there = {path.name.rpartition("-")[0] for path in SAMPLES.iterdir() if path.is_dir()}
+    assert places == sorted(places) and {topic for topic, *_ in places} == there - {"__transaction_state"}
     topics = read(SAMPLES, topics="(plain|txn)-.*", columns=["topic"]).read_all()["topic"].unique().to_pylist()
     assert topics == ["plain-zstd", "txn-mixed"]
+
+
+def test_topics_that_brokers_keep_for_themselves_are_read_by_name(tmp_path: Path, caplog: Any) -> None:
+    """No consumer's pattern means them (`SubscriptionState`, `exclude.internal.topics`)."""
+    for name in ("__consumer_offsets-0", "__cluster_metadata-0", "__mine-0"):
+        shutil.copytree(PARTITION, tmp_path / name)
+
+    def topics(path: Path, **options: Any) -> list[Any]:
+        rows = read(path, columns=["topic"], **options).read_all()
+        assert count(path, **options) == rows.num_rows
+        return rows["topic"].unique().to_pylist()
+
+    with caplog.at_level(logging.INFO, "kidxlib"):
+        assert topics(tmp_path) == ["__mine"]
+    assert caplog.messages[0].endswith(
+        "; not read, as brokers keep them for themselves: __cluster_metadata, __consumer_offsets"
+    )
+    assert topics(tmp_path, topics="__.*") == ["__mine"]
+    assert topics(tmp_path, topics="__consumer_offsets") == ["__consumer_offsets"]
+    assert topics(tmp_path, topics="__(cluster_metadata|mine)|__cluster_metadata") == ["__cluster_metadata", "__mine"]
+    assert topics(tmp_path, offsets={"__consumer_offsets-0": (0, 100)}) == ["__consumer_offsets"]
+    assert topics(tmp_path / "__consumer_offsets-0") == ["__consumer_offsets"]
+    assert topics(tmp_path / "__cluster_metadata-0" / "00000000000000000084.log") == ["__cluster_metadata"]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +227,8 @@ def test_an_index_saves_reading(golden_segments: list[GoldenSegment], tmp_path: 
         row["offset"] for row in rows_of_partition(PARTITION) if 5_000 <= row["offset"] < 5_010
     ]
     assert [record.message for record in caplog.records] == [
-        "1 segments to read, 9128 bytes of logs; passed over: 0 partitions, 3 segments, 1878399 bytes"
+        "1 segments to read, 9128 bytes of logs; passed over: 0 partitions, 3 segments, 1878399 bytes; "
+        "1 partitions are read to the ends of their logs, as no replication-offset-checkpoint names them"
     ]
 
 
@@ -218,11 +241,11 @@ def test_a_range_for_each_partition() -> None:
 
 
 def test_times_as_people_give_them() -> None:
-    start, end = datetime(2026, 11, 21, 1, 32, 20, tzinfo=UTC), datetime(2026, 11, 21, 1, 32, 20, 500_000, tzinfo=UTC)
+    start, end = datetime(2026, 11, 21, 1, 32, 20, tzinfo=UTC), datetime(2026, 11, 21, 1, 32, 20, 700_000, tzinfo=UTC)
     whole: list[Any] = read(SAMPLES, columns=["timestamp"]).read_all()["timestamp"].to_pylist()
     wanted = sorted(moment for moment in whole if start <= moment < end)
     assert 0 < len(wanted) < len(whole)
-    found = read(SAMPLES, columns=["timestamp"], times=("2026-11-21T01:32:20Z", "2026-11-21T02:32:20.5+01:00"))
+    found = read(SAMPLES, columns=["timestamp"], times=("2026-11-21T01:32:20Z", "2026-11-21T02:32:20.7+01:00"))
     times: list[Any] = found.read_all()["timestamp"].to_pylist()
     assert sorted(times) == wanted
 
@@ -269,11 +292,22 @@ def test_a_log_that_ends_below_its_high_watermark_is_damaged(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("tail", [bytes(5_000), encoded.batch_v2([Record(9, 0, b"key", b"value" * 99)])[:-7]])
-def test_an_unfinished_append_is_no_damage_where_a_broker_appends(tail: bytes, tmp_path: Path) -> None:
-    """At the end of the last segment; in another one batches are missing."""
+def test_an_unfinished_append_is_no_damage_where_a_broker_appends(tail: bytes, tmp_path: Path, caplog: Any) -> None:
+    """At the end of the last segment, and a line tells of it; in another one batches are missing."""
     sound = encoded.batch_v2([Record(each, 0, None, b"") for each in range(9)])
     log = _log(tmp_path, 0, sound + tail)
-    assert _offsets(read(log)) == list(range(9))
+    said = f"{log}: byte {len(sound)}: {len(tail)} bytes of an append that was not finished; not read"
+    for on_damage in ("fail", "skip"):
+        caplog.clear()
+        assert _offsets(read(log, on_damage=on_damage)) == list(range(9))
+        assert caplog.messages == [said]
+    caplog.clear()
+    assert count(log) == 9 and caplog.messages == [said]
+    caplog.clear()
+    assert _offsets(read(log, offsets=(0, 9))) == list(range(9)) and caplog.messages == []
+    _checkpoint(tmp_path, "replication-offset-checkpoint", **{"topic-0": 9})
+    assert _offsets(read(log)) == list(range(9)) and caplog.messages == []
+    (tmp_path / "replication-offset-checkpoint").unlink()
     _log(tmp_path, 20, b"")
     rows, error = _until_damage(log)
     assert len(rows) == 9 and error is not None and error.startswith(f"{log}: byte {len(sound)}: ")

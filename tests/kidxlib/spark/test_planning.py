@@ -54,7 +54,7 @@ def _partitions(path: Path, **options: str) -> set[str]:
 
 
 def test_topics_are_chosen_in_sparks_ways() -> None:
-    assert _partitions(SAMPLES) == {*PARTITIONS}
+    assert _partitions(SAMPLES) == {*PARTITIONS} - {"__transaction_state-0"}
     assert _partitions(SAMPLES, subscribe="txn-mixed, plain-zstd") == {"txn-mixed-0", "plain-zstd-0"}
     assert _partitions(SAMPLES, subscribePattern="(plain|txn)-.*") == {"txn-mixed-0", "plain-zstd-0"}
     assert _partitions(SAMPLES, subscribePattern="mixed") == {"txn-mixed-0"}
@@ -66,11 +66,14 @@ def test_topics_are_chosen_in_sparks_ways() -> None:
         _rows(SAMPLES, assign='{"txn-mixed": [0, 1]}')
 
 
-def test_a_pattern_means_no_topic_that_brokers_keep_for_themselves(tmp_path: Path) -> None:
+def test_topics_that_brokers_keep_for_themselves_are_read_by_name(tmp_path: Path) -> None:
     for name in ("__consumer_offsets-0", "__cluster_metadata-0", "__mine-0"):
         shutil.copytree(SAMPLES / "txn-mixed-0", tmp_path / name)
     assert _partitions(tmp_path, subscribePattern=".*", startingOffsetsByTimestampStrategy="latest") == {"__mine-0"}
+    assert _partitions(tmp_path, startingOffsetsByTimestampStrategy="latest") == {"__mine-0"}
     assert _partitions(tmp_path, subscribe="__consumer_offsets") == {"__consumer_offsets-0"}
+    assert _partitions(tmp_path, assign='{"__cluster_metadata": [0]}') == {"__cluster_metadata-0"}
+    assert _partitions(tmp_path / "__consumer_offsets-0") == {"__consumer_offsets-0"}
 
 
 # ---- from where to where ----
