@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import click
 
-from jobs.common.backend import open_spark, spark_maintenance
+from jobs.common.backend import open_spark, open_spark_once, spark_maintenance
+from kidxlib.errors import UsageError
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.build.run import run_build
+from kidxlib.operations.build.tiered.options import asks_for_tiered, reported_as
+from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run
+from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.command import run
 
 
 @click.command(context_settings={"max_content_width": 110})
 @build_options
 @click.option("--database", metavar="NAME", help="Keep the catalog in a database of Spark's metastore instead.")
-@reports_run
-def build_index(dry_run: bool, as_json: bool, **options: Any) -> RunResult:
+@reports_run_of(reported_as)
+@click.pass_context
+def build_index(context: click.Context, /, as_json: bool, **options: Any) -> RunResult:
     """Index raw Kafka segments: write .index, .timeindex and .txnindex byte for byte as Kafka's recovery would, without
     touching a log, and record every segment in Delta tables. Segments that have not changed since the last build are
     not read.
 
+    With --tiered PLACE and --tiered-metadata PLACE, make objects of remote segments anew that are missing or broken,
+    into --index-dir; with --apply put them into the bucket, too. Logs there are only read, and nothing is deleted.
+
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments of these sources and
     topics are damaged, as this run or an earlier one found, and not accepted (see accept), or the last segments of a
-    partition are missing since the last build; 1 failed. 0 means that recovery accepts each log; verify_index tells
-    whether something is missing.
+    partition are missing since the last build; with --tiered, something is broken and not mended; 1 failed. 0 means
+    that recovery accepts each log; verify_index tells whether something is missing.
     """
+    if asks_for_tiered(context, options):
+        from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
+        from kidxlib.operations.build.tiered.run import run_repair
+
+        if options.pop("database") is not None:
+            raise UsageError("--tiered keeps no catalog: leave out --database")
+        once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
+        repair = repair_request(RepairOptions(**options))
+        return run_repair(repair, partial(open_spark_once, "build_index", once), as_json=as_json)
+    dry_run = options.pop("dry_run")
     request = build_request(BuildOptions(**options))
     open_backend = partial(
         open_spark,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -12,6 +13,8 @@ from kidxlib.cli.build_run import run_build
 from kidxlib.cli.without_catalog import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
+from kidxlib.operations.build.tiered.options import asks_for_tiered, reported_as
+from kidxlib.operations.local_once import open_local_once
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.extras import needing_packages
@@ -34,7 +37,7 @@ _OF_CATALOGS: Final = {
 @click.argument("directory", metavar="[DIR]", required=False)
 @build_options
 @shared_options.processes
-@reports_run_of("build_index")
+@reports_run_of(reported_as)
 @click.pass_context
 def build(context: click.Context, /, directory: str | None, **options: Any) -> RunResult:
     """Index the segments in DIR, a Kafka log dir or one partition's directory, as Kafka's recovery would.
@@ -43,10 +46,22 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
     its last build: the same as ./spark-submit.sh build_index, and the same catalog. --source takes several log dirs.
     Without --catalog, all is read, nothing but the index files is kept, and no settings file is read.
 
+    With --tiered PLACE and --tiered-metadata PLACE, make objects of remote segments anew that are missing or broken,
+    into --index-dir; with --apply put them into the bucket, too. Logs there are only read, and nothing is deleted.
+
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, found
-    now or recorded earlier; 1 failed. 0 means that recovery accepts each log; kidx verify tells whether something is
-    missing.
+    now or recorded earlier; with --tiered, something is broken and not mended; 1 failed. 0 means that recovery accepts
+    each log; kidx verify tells whether something is missing.
     """
+    options["directory"] = directory
+    if asks_for_tiered(context, options):
+        from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
+        from kidxlib.operations.build.tiered.run import run_repair
+
+        as_json, processes = options.pop("as_json"), options.pop("processes")
+        request = repair_request(RepairOptions(**options))
+        return run_repair(request, partial(open_local_once, processes), as_json=as_json)
+    del options["directory"]
     if options["catalog"] is not None:
         if directory is not None and options["sources"]:
             raise UsageError(f"DIR {directory} and --source: give one of them")
@@ -62,7 +77,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
     as_json, processes = options.pop("as_json"), options.pop("processes")
     for parameter in ("catalog", *_OF_CATALOGS):
         del options[parameter]
-    request = build_request(directory, **options)
-    built = run_build(request, processes)
-    (show_json if as_json else show_summary)(request, built)
+    of_logs = build_request(directory, **options)
+    built = run_build(of_logs, processes)
+    (show_json if as_json else show_summary)(of_logs, built)
     return run_result(built)

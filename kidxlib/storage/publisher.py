@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import stat
 import uuid
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, open_below, read_at, why_not_opened
+from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, open_below, opened_below, read_at, why_not_opened
 from kidxlib.storage.directory import Directory, object_at, opened_directory
 from kidxlib.storage.store.at_once import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
@@ -242,6 +243,39 @@ class Publisher:
         flush_file_systems(self._roots.values())
 
 
+def publish_if(
+    directory: Directory,
+    name: str,
+    content: bytes,
+    is_as_seen: Callable[[bytes | None], bool],
+    owner: Owner | None = None,
+) -> Published:
+    """Put a file in place, durably, only if nobody else has written it meanwhile: in an object store the store decides,
+    on a disk a name that is free is taken by nobody else, and one that is taken is compared right before the rename.
+
+    Args:
+        is_as_seen: of the content that is there now, None for none: whether it may be replaced.
+
+    Returns:
+        `WRITTEN`; `UNCHANGED` where the same bytes are there; `KEPT` where something else is there than was seen.
+
+    Raises:
+        PublishError: it cannot be compared or written; what is there is untouched.
+    """
+    path = object_at(directory, name)
+    try:
+        if path is not None:
+            return _put_if(path, content, is_as_seen)
+        root = os.open(directory.root, DIRECTORY)
+        try:
+            with opened_below(root, directory.path) as descriptor:
+                return _rename_if(descriptor, name, content, is_as_seen, owner)
+        finally:
+            os.close(root)
+    except OSError as error:
+        raise _not_written(f"{directory}/{name}", error) from error
+
+
 def is_staging(name: str) -> bool:
     """Whether a file of this name was staged, and not yet put in place."""
     return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
@@ -286,6 +320,54 @@ def _holds(path: ObjectPath, content: bytes) -> bool:
 def _put_objects(objects: Iterable[_Object]) -> None:
     for each in objects:
         each.put()
+
+
+def _put_if(path: ObjectPath, content: bytes, is_as_seen: Callable[[bytes | None], bool]) -> Published:
+    from kidxlib.storage.store.conditional import put_object_if  # needs a package of an extra
+
+    found: bytes | None = None
+    etag: str | None = None
+    with contextlib.suppress(FileNotFoundError):
+        file, status = open_object(path)
+        found, etag = read_object(file, path, 0, status.st_size), status.etag
+    if found == content:
+        return Published.UNCHANGED
+    if not is_as_seen(found):
+        return Published.KEPT
+    if etag == "":
+        raise OSError(errno.ENOTSUP, "the store gives objects no ETag, without which none is replaced", str(path))
+    if put_object_if(path, content, etag):
+        return Published.WRITTEN
+    return Published.UNCHANGED if _holds(path, content) else Published.KEPT
+
+
+def _rename_if(
+    directory: int, name: str, content: bytes, is_as_seen: Callable[[bytes | None], bool], owner: Owner | None
+) -> Published:
+    found = read_at(directory, name)
+    if found == content:
+        return Published.UNCHANGED
+    if not is_as_seen(found):
+        return Published.KEPT
+    staging_name = f"{STAGING_PREFIX}{uuid.uuid4().hex}-{name}{STAGING_SUFFIX}"
+    try:
+        _write(directory, staging_name, content, owner)
+        flush_file_systems([directory])
+        if read_at(directory, staging_name) != content:
+            raise OSError(errno.EIO, "the staged file does not read back as it was written: check this disk")
+        if found is None:
+            os.link(staging_name, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+        elif is_as_seen(read_at(directory, name)):
+            os.replace(staging_name, name, src_dir_fd=directory, dst_dir_fd=directory)
+        else:
+            return Published.KEPT
+        flush_file_systems([directory])
+    except FileExistsError:
+        return Published.KEPT
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(staging_name, dir_fd=directory)
+    return Published.WRITTEN
 
 
 def _not_written(path: str | ObjectPath, error: OSError) -> PublishError:

@@ -21,7 +21,7 @@ from kidxlib.recovery import partition as fold
 from kidxlib.retention import reasons as retention_reasons
 from kidxlib.run.settings import BuildSettings
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD
-from kidxlib.storage.store import heads
+from kidxlib.storage.store import client
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.progress import LINE_SECONDS
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
@@ -131,7 +131,7 @@ def test_every_verdict_on_a_copy_is_explained() -> None:
     page = read("docs/object-stores.md")
     section = page[page.index("## Whether a copy is") : page.index("## The catalog in")]
     assert _WARNING_ROW.findall(section) == [verdict.value for verdict in copies.CopyVerdict]
-    assert f"has {heads.AT_ONCE} requests on their way" in section
+    assert f"has {client.AT_ONCE} requests on their way" in section
 
 
 def test_every_reason_of_compaction_is_explained() -> None:

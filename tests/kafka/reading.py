@@ -87,6 +87,22 @@ def read(bootstrap: str, partitions: Sequence[tuple[str, int]], isolation: str) 
     return found
 
 
+def wait_until_read(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> None:
+    """Wait until the first record of each partition is given. A broker that has just started answers with an error as
+    long as it has not read the metadata of remote segments (`ensureInitializedAndNotClosed`).
+    """
+    consumer = _consumer(bootstrap, "read_uncommitted")
+    for topic, partition in partitions:
+        for _ in range(_TRIES):
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+            message = consumer.poll(TIMEOUT_SECONDS)
+            if message is not None and message.error() is None:
+                break
+        else:
+            raise AssertionError(f"{topic}-{partition}: {_TRIES} errors, and no record")
+    consumer.close()
+
+
 def read_until_error(bootstrap: str, topic: str, partition: int) -> int:
     """Read a partition from its beginning until the broker answers with an error; how far that was.
 

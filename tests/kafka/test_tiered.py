@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
 from kidxlib.audit.tiered.level import Level
 from kidxlib.cli.main import kidx
+from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    segment_file,
 )
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState
-from tests.kafka.reading import Seen, read, read_all, read_until_error
+from tests.kafka.reading import Seen, read, read_all, read_until_error, wait_until_read
 from tests.support import cluster_metadata as made_up
-from tests.support.audits import verified
-from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
+from tests.support.audits import repaired, verified
+from tests.support.kafka.broker import DEADLINE_SECONDS, Broker, BrokerRun
 from tests.support.kafka.tiered import (
     METADATA_TOPIC,
     ONE_PARTITION_EACH,
@@ -41,7 +43,7 @@ from tests.support.kafka.tiered import (
     tiered_twin,
     write_briefly_kept,
 )
-from tests.support.tiered_sites import RemoteSegment, Site, damages
+from tests.support.tiered_sites import Site, damages
 
 _DAMAGES: Final = damages(PLAIN, TRANSACTIONS)
 
@@ -116,8 +118,8 @@ def test_objects_newer_than_the_metadata_are_not_judged(filled: _Filled, tmp_pat
 
 
 def test_the_silent_wrong_answer_is_found_and_mended(filled: _Filled, tmp_path: Path) -> None:
-    """Without a transaction index consumers get what was aborted, and no broker says so. With the one that `kidx build`
-    makes of the remote log they get what they got before.
+    """Without a transaction index consumers get what was aborted, and no broker says so. With the one that is made anew
+    of the log they get what they got before.
     """
     broker, seen = filled.broker, filled.seen
     site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
@@ -130,13 +132,16 @@ def test_the_silent_wrong_answer_is_found_and_mended(filled: _Filled, tmp_path: 
     assert damaged.uncommitted == seen.uncommitted
     found = _audited(site, "listing", code=3)["findings"]
     assert [each["object"] for each in found] == [str(segment.object(TRANSACTION_INDEX_SUFFIX))], found
-    _mend(segment, tmp_path)
-    assert segment.object(TRANSACTION_INDEX_SUFFIX).read_bytes() == content
+    lost = segment.object(TRANSACTION_INDEX_SUFFIX)
+    assert _mend(site, tmp_path, "listing") == {lost.name: "put"}
+    assert (lost.read_bytes(), lost.stat().st_mode) == (content, segment.object(LOG_SUFFIX).stat().st_mode)
     assert _seen(broker).differences(seen) == []
 
 
-def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled) -> None:
-    """As the findings say: without its log, and without one of the two indexes that every segment has."""
+def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled, tmp_path: Path) -> None:
+    """As the findings say: without its log, and without one of the two indexes that every segment has. These two can be
+    made anew of its log, and that log cannot.
+    """
     broker = filled.broker
     site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
     lost: dict[Path, bytes] = {}
@@ -148,13 +153,55 @@ def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled) -> No
         path.unlink()
         stops[place] = segment.offsets[0]
     shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE)
-    with broker.running():
+    with _running(broker):
         stopped = {place: read_until_error(broker.bootstrap, *place) for place in PARTITIONS}
     found = _audited(site, "listing", code=3)["findings"]
-    for path, content in lost.items():
-        path.write_bytes(content)
+    [(log, content)] = [(path, content) for path, content in lost.items() if path.suffix == LOG_SUFFIX]
+    log.write_bytes(content)
+    mended = _mend(site, tmp_path, "listing")
     assert stopped == stops
     assert {each["object"] for each in found} == set(map(str, lost)), found
+    assert mended == {path.name: "put" for path in lost if path != log}
+    assert {path: path.read_bytes() for path in lost} == lost
+    assert _seen(broker).differences(filled.seen) == []
+
+
+def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled, tmp_path: Path) -> None:
+    """An index that brokers refuse, a time index that passes records by, and a transaction index of another producer:
+    each gives a wrong answer or none, and after the repair all answers are those of before.
+    """
+    broker = filled.broker
+    site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
+    aborted = next(each for each in site.segments(TRANSACTIONS) if TRANSACTION_INDEX_SUFFIX in each.objects())
+    refused, passed_by = site.segments(PLAIN, 0)[1], site.segments(PLAIN, 1)[1]
+    spoilt = [
+        refused.object(OFFSET_INDEX_SUFFIX),
+        passed_by.object(TIME_INDEX_SUFFIX),
+        aborted.object(TRANSACTION_INDEX_SUFFIX),
+    ]
+    before = {path: path.read_bytes() for path in spoilt}
+    spoilt[0].write_bytes(before[spoilt[0]][:-3])
+    passed_by.edit(TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY, _all_at_the_end)
+    aborted.edit(TRANSACTION_INDEX_SUFFIX, formats.ABORTED_TRANSACTION, _of_another_producer)
+    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE)
+    with _running(broker):
+        stopped = read_until_error(broker.bootstrap, PLAIN, 0)
+        others = read_all(broker.bootstrap, PARTITIONS[1:])
+    mended = _mend(site, tmp_path, "full")
+    assert stopped == refused.offsets[0]
+    assert others.offsets[PLAIN, 1] != filled.seen.offsets[PLAIN, 1]
+    assert len(others.committed[TRANSACTIONS, 0].records) > len(filled.seen.committed[TRANSACTIONS, 0].records)
+    assert mended == {path.name: "put" for path in spoilt}
+    assert {path: path.read_bytes() for path in spoilt} == before
+    assert _seen(broker).differences(filled.seen) == []
+
+
+def _all_at_the_end(entries: NDArray[Any]) -> None:
+    entries["relative_offset"] = entries["relative_offset"][-1]
+
+
+def _of_another_producer(entries: NDArray[Any]) -> None:
+    entries["producer_id"] += 1
 
 
 def test_what_a_broker_makes_of_wrong_metadata(filled: _Filled, tmp_path: Path) -> None:
@@ -176,7 +223,7 @@ def test_what_a_broker_makes_of_wrong_metadata(filled: _Filled, tmp_path: Path) 
     }
     shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
     place = (TRANSACTIONS, 0)
-    with broker.running():
+    with _running(broker):
         committed = read(broker.bootstrap, [place], "read_committed")[place]
         assert len(committed.records) > len(filled.seen.committed[place].records)
         assert read_until_error(broker.bootstrap, PLAIN, 0) == lost.offsets[0]
@@ -201,27 +248,28 @@ def test_nothing_is_found_while_a_broker_works(filled: _Filled) -> None:
                 break
 
 
+@contextlib.contextmanager
+def _running(broker: Broker) -> Iterator[BrokerRun]:
+    """A running broker that knows its remote segments."""
+    with broker.running() as run:
+        wait_until_read(broker.bootstrap, PARTITIONS)
+        yield run
+
+
 def _seen(broker: Broker) -> Seen:
     """What consumers get once the broker has nothing of indexes that it has fetched before."""
     shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
-    with broker.running() as run:
+    with _running(broker) as run:
         seen = read_all(broker.bootstrap, PARTITIONS)
     assert not [line for line in run.lines() if "ERROR" in line and "RemoteIndexCache" in line]
     return seen
 
 
-def _mend(segment: RemoteSegment, directory: Path) -> None:
-    """As docs/tiered.md shows it."""
-    start_offset = segment.offsets[0]
-    [before] = [each for each in segment.site.segments(TRANSACTIONS) if each.offsets[1] + 1 == start_offset]
-    partition = directory / f"{TRANSACTIONS}-0"
-    partition.mkdir()
-    shutil.copyfile(segment.object(LOG_SUFFIX), partition / segment_file(start_offset, LOG_SUFFIX))
-    shutil.copyfile(before.object(SNAPSHOT_SUFFIX), partition / segment_file(start_offset, SNAPSHOT_SUFFIX))
-    built = CliRunner().invoke(kidx, ["build", str(directory), "--in-place"], standalone_mode=False)
-    assert built.return_value == 0, built.output
-    made = partition / segment_file(start_offset, TRANSACTION_INDEX_SUFFIX)
-    shutil.copyfile(made, segment.object(TRANSACTION_INDEX_SUFFIX))
+def _mend(site: Site, directory: Path, level: str) -> dict[str, str]:
+    """Repair a bucket; what became of each object by its name."""
+    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", directory / "mirror")
+    found = repaired(*where, "--level", level, "--apply", code=0)
+    return {each["name"]: each["outcome"] for each in found["objects"]}
 
 
 def test_metadata_that_goes_before_the_data(filled: _Filled, tmp_path: Path) -> None:

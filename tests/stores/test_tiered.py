@@ -1,22 +1,23 @@
-"""`kidx verify --tiered` on a bucket in an S3 store, and on a cluster that goes on working meanwhile."""
+"""Audits and repairs of a bucket in an S3 store, and of that of a cluster that goes on working meanwhile."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY, list_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
 from tests.docs.pages import PROJECT
-from tests.support.audits import verified
-from tests.support.object_store import ObjectStore
+from tests.support.audits import repaired, verified
+from tests.support.object_store import Fault, ObjectStore
 from tests.support.tiered_sites import RemoteSegment, Site
 
 _SAMPLE: Final = PROJECT / "samples" / "tiered"
@@ -93,3 +94,119 @@ def test_what_is_deleted_meanwhile_is_not_missed(site: Site, url: str, store: Ob
     assert next(asked) > lists + 1, "it was not listed again"
     assert found["findings"] == []
     assert _audited(url, site, "listing")["segments"]["DELETE_SEGMENT_FINISHED"]["segments"] == 1
+
+
+def _repaired(url: str, site: Site, code: int) -> dict[str, Any]:
+    where = ("--tiered", url, "--tiered-metadata", site.log_dir, "--index-dir", site.log_dir.parent / "mirror")
+    return repaired(*where, "--level", "indexes", "--apply", code=code)
+
+
+def _key(segment: RemoteSegment, suffix: str) -> str:
+    return f"tiered/{STORAGE_DIRECTORY}/{segment.directory.name}/{segment.object(suffix).name}"
+
+
+def _damage(site: Site, store: ObjectStore) -> tuple[RemoteSegment, str, str]:
+    """A segment whose transaction index is lost, and whose index is cut; the keys of both."""
+    segment = next(each for each in site.segments(_TOPIC) if TRANSACTION_INDEX_SUFFIX in each.objects())
+    lost, cut = _key(segment, TRANSACTION_INDEX_SUFFIX), _key(segment, OFFSET_INDEX_SUFFIX)
+    store.delete(lost)
+    store.put(cut, segment.object(OFFSET_INDEX_SUFFIX).read_bytes()[:-3])
+    store.requests.clear()
+    return segment, lost, cut
+
+
+def _outcomes(found: dict[str, Any]) -> dict[str, str]:
+    return {each["file"]: each["outcome"] for each in found["objects"]}
+
+
+def test_a_bucket_in_a_store_is_mended(site: Site, url: str, store: ObjectStore) -> None:
+    """Two objects are put, and no other is touched."""
+    before = store.contents("tiered")
+    _, lost, cut = _damage(site, store)
+    found = _repaired(url, site, 0)
+    assert _outcomes(found) == {TRANSACTION_INDEX_SUFFIX: "put", OFFSET_INDEX_SUFFIX: "put"}
+    assert {each.key for each in store.requests if each.method not in ("GET", "HEAD")} == {lost, cut}
+    assert found["requests"]["put"] == 2
+    assert store.contents("tiered") == before
+    assert _audited(url, site, "full")["findings"] == []
+
+
+def _others(store: ObjectStore, key: str, content: bytes | None) -> Callable[[], None]:
+    """Somebody else puts an object, or removes it."""
+    return (lambda: store.delete(key)) if content is None else (lambda: store.put(key, content))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "by_others", "outcome"),
+    [
+        (TRANSACTION_INDEX_SUFFIX, "other bytes", "conflict"),
+        (TRANSACTION_INDEX_SUFFIX, "the same", "same-bytes"),
+        (OFFSET_INDEX_SUFFIX, "other bytes", "conflict"),
+        (OFFSET_INDEX_SUFFIX, None, "conflict"),
+    ],
+)
+def test_what_somebody_else_puts_meanwhile_stays(
+    site: Site, url: str, store: ObjectStore, suffix: str, by_others: str | None, outcome: str
+) -> None:
+    """Between our last look at an object and our writing it: one that is missing, and one that is broken."""
+    segment, *_ = _damage(site, store)
+    key = _key(segment, suffix)
+    theirs = {"the same": segment.object(suffix).read_bytes(), "other bytes": b"theirs", None: None}[by_others]
+    act = _others(store, key, theirs)
+    store.before = lambda method, asked: act() if method == "PUT" and asked == key else None
+    try:
+        found = _repaired(url, site, 0 if outcome == "same-bytes" else 3)
+    finally:
+        store.before = None
+    assert _outcomes(found) == {TRANSACTION_INDEX_SUFFIX: "put", OFFSET_INDEX_SUFFIX: "put"} | {suffix: outcome}
+    assert store.contents("tiered").get(key.removeprefix("tiered/")) == theirs
+
+
+def test_an_answer_that_is_lost_is_no_conflict(site: Site, url: str, store: ObjectStore) -> None:
+    """Each object is written, and asked for again: the second time the store says that its condition does not hold."""
+    before = store.contents("tiered")
+    _damage(site, store)
+    coming: Counter[str] = Counter()
+    one_by_one = threading.Lock()
+
+    def lose_first(method: str, key: str) -> Fault | None:
+        with one_by_one:
+            coming[key] += method == "PUT"
+            return Fault.LOST if method == "PUT" and coming[key] == 1 else None
+
+    store.before = lose_first
+    try:
+        found = _repaired(url, site, 0)
+    finally:
+        store.before = None
+    assert _outcomes(found) == {TRANSACTION_INDEX_SUFFIX: "same-bytes", OFFSET_INDEX_SUFFIX: "same-bytes"}
+    assert store.contents("tiered") == before
+
+
+@pytest.mark.parametrize(
+    ("when", "outcome"),
+    [("it is read", "not-put"), ("it is put", "left-over")],
+)
+def test_a_segment_that_is_deleted_meanwhile(site: Site, url: str, store: ObjectStore, when: str, outcome: str) -> None:
+    """After it was read nothing is put any more. While it is put, nobody can know: then it is told."""
+    segment, lost, _ = _damage(site, store)
+    method, key = ("GET", _key(segment, LOG_SUFFIX)) if when == "it is read" else ("PUT", lost)
+    one_by_one, is_done = threading.Lock(), False
+
+    def delete(asked_how: str, asked: str) -> None:
+        nonlocal is_done
+        with one_by_one:
+            if (asked_how, asked) == (method, key) and not is_done:
+                is_done = True
+                segment.update(_STARTED, at_ms=site.last_ms())
+                if when == "it is put":
+                    store.delete(_key(segment, LOG_SUFFIX))
+
+    store.before = delete
+    try:
+        found = _repaired(url, site, 3)
+    finally:
+        store.before = None
+    assert is_done
+    assert _outcomes(found)[TRANSACTION_INDEX_SUFFIX] == outcome
+    assert (lost.removeprefix("tiered/") in store.contents("tiered")) == (outcome == "left-over")

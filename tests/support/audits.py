@@ -77,7 +77,16 @@ def problems_of(files: list[FileFinding]) -> dict[str, tuple[str, str | None]]:
 
 def verified(*arguments: object, code: int) -> dict[str, Any]:
     """The JSON object of `kidx verify`."""
-    result = CliRunner().invoke(kidx, ["verify", "--json", *map(str, arguments)], standalone_mode=False)
+    return _json_of("verify", *arguments, code=code)
+
+
+def repaired(*arguments: object, code: int) -> dict[str, Any]:
+    """The JSON object of `kidx build --tiered`."""
+    return _json_of("build", *arguments, code=code)
+
+
+def _json_of(command: str, *arguments: object, code: int) -> dict[str, Any]:
+    result = CliRunner().invoke(kidx, [command, "--json", *map(str, arguments)], standalone_mode=False)
     assert result.return_value == code, result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found

@@ -9,9 +9,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTIO
 from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 
+_ANEW: Final = "make it anew with kidx build --tiered … --apply, as docs/tiered.md shows"
 _INDEX: Final = (
-    "make it anew from the segment's .log, as docs/tiered.md shows, and put it into the bucket; then remove the "
-    "segment's files from remote-log-index-cache of each broker, which goes on with what it has there"
+    f"{_ANEW}; then remove the segment's files from "
+    "remote-log-index-cache of each broker, which goes on with what it has there"
 )
 _LOG: Final = (
     "bring the object back: from an older version of it in the bucket, a copy of the bucket, or the log dir of a "
@@ -52,8 +53,8 @@ _BY_FILE: Final = {
     METADATA: _METADATA_IS_WRONG,
     INDEXES_SUFFIX: _LOG,
     MANIFEST_SUFFIX: _LOG,
-    SNAPSHOT_SUFFIX: "bring the object back from a copy of the bucket or of the log dir that it was copied from",
-    EPOCHS_SUFFIX: "bring the object back from a copy of the bucket, or write it anew from a replica's "
+    SNAPSHOT_SUFFIX: f"{_ANEW}; else bring it back from a copy of the bucket or of the log dir that it was copied from",
+    EPOCHS_SUFFIX: f"{_ANEW}; else bring it back from a copy of the bucket, or write it anew from a replica's "
     "leader-epoch-checkpoint: its entries that begin before the end of the segment",
 }
 

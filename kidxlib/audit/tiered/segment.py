@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kidxlib.audit.tiered.finding import RemoteSegmentKey
 from kidxlib.format.leader_epochs import EpochEntry
-from kidxlib.log.remote.layout import Layout
+from kidxlib.format.segment_files import (
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, Layout
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.location import Location
+
+#: What can be made of a log, in the order in which it is put in place.
+SIDE_OBJECTS: Final = (
+    *(OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX),
+    EPOCHS_SUFFIX,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +36,8 @@ class RemoteSegmentToRead:
         names: of its objects, by suffix; those that are there.
         start_offset, end_offset, log_bytes, max_timestamp_ms, leader_epochs: as the metadata says.
         has_aborted: whether transactions were aborted in it, as the metadata says; None where that does not say it.
-        names_before: the names of the objects of the segment that ends where it begins, whose snapshot has the state
-            of producers there; None where there is none.
+        before: the segment that ends where it begins, whose snapshot has the state of producers there; None where
+            there is none, or several end there. What is known of that one goes as far back once more.
         options: what its indexes should be like.
     """
 
@@ -39,7 +52,7 @@ class RemoteSegmentToRead:
     max_timestamp_ms: int
     leader_epochs: tuple[EpochEntry, ...]
     has_aborted: bool | None
-    names_before: Mapping[str, str] | None
+    before: RemoteSegmentToRead | None
     options: RecoverOptions
 
     @property
@@ -58,3 +71,20 @@ class RemoteSegmentToRead:
     def in_words(self, text: str) -> str:
         """A text with the segment's offsets."""
         return text.format(start=self.start_offset, end=self.end_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsToRemake:
+    """Segments of one partition that follow one another.
+
+    Attributes:
+        epochs: of each, the leader epochs up to its end as the metadata has them; None where that does not know all.
+    """
+
+    segments: Sequence[RemoteSegmentToRead]
+    epochs: Sequence[tuple[EpochEntry, ...] | None]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of logs that are read."""
+        return sum(each.log_bytes for each in self.segments)

@@ -51,14 +51,57 @@ _CONSEQUENCES: Final[Mapping[tuple[str, str], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A segment that was read, until those after it were."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSegment:
+    """A segment whose log was read, or could not be.
+
+    Attributes:
+        contents: of its other objects.
+        findings: on its metadata and objects, but for those on its transaction index.
+        made: what recovery makes of the log: the bytes of both indexes by suffix; None of a log that is not whole.
+        log_bytes: the size of the log, of one that is.
+        folded: what producers did in it.
+        markers: see `TransactionsOfSegment`.
+        start: where the state of producers at its first offset comes from.
+        end_snapshot: a snapshot of the producers after it.
+    """
 
     segment: RemoteSegmentToRead
     contents: Contents
+    findings: Sequence[Finding]
+    made: Mapping[str, bytes] | None
+    log_bytes: int
     folded: FoldedSegment
     markers: frozenset[tuple[int, int]]
+    start: StateStart
+    end_snapshot: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateStart:
+    """Where the state of producers at the first offset of a segment comes from.
+
+    Attributes:
+        source: as `FoldedSegment.state_source`.
+        taken_at: the segment at whose first offset a snapshot was read, of `SNAPSHOT`; each batch since was read. None
+            of others.
+    """
+
+    source: StateSource
+    taken_at: RemoteSegmentToRead | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLogs:
+    """Segments whose logs were read.
+
+    Attributes:
+        segments: in their order.
+        ongoing: first offsets of the transactions that are ongoing after the last.
+    """
+
+    segments: Sequence[ReadSegment]
+    ongoing: Sequence[int]
 
 
 def audit_logs(
@@ -70,30 +113,56 @@ def audit_logs(
         segments: of one partition, in the order of their offsets.
         use_mmap: see `kidxlib.build.segments.build`.
     """
-    names = {segment.start_offset: segment for segment in segments}
-    fold = PartitionFold(lambda offset: _snapshot_before(names[offset]))
-    read: list[_Read] = []
+    read = read_logs(segments, use_mmap)
+    for each in read.segments:
+        for finding in each.findings:
+            yield each.segment, finding
+    for each, finding in of_transaction_indexes(read):
+        yield each.segment, finding
+
+
+def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLogs:
+    """Read the logs of segments. Arguments are those of `audit_logs`."""
+    by_offset = {segment.start_offset: segment for segment in segments}
+    taken_at: RemoteSegmentToRead | None = None
+
+    def snapshot_at(offset: int) -> bytes | None:
+        nonlocal taken_at
+        taken_at = by_offset[offset]
+        return _snapshot_before(taken_at)
+
+    fold = PartitionFold(snapshot_at)
+    read: list[ReadSegment] = []
     for segment in segments:
         contents = read_contents(segment)
         recovered, findings = _scan(segment, contents, use_mmap)
         findings += of_any_level(segment, contents)
         scanned = ScannedSegment.of(segment.start_offset, recovered)
         folded = fold.add(scanned)
+        made = None
         if recovered is not None and recovered.end.status is Status.OK:  # else what follows the damage is not known
             findings += _of_metadata(segment, recovered)
             findings += _of_snapshot(contents, fold)
-            read.append(_Read(segment, contents, folded, markers_in(scanned.producer_events)))
-        for finding in findings:
-            yield segment, _of_remote(segment, finding)
-    for each, finding in _of_transaction_indexes(read, fold):
-        yield each, _of_remote(each, finding)
+            made = {OFFSET_INDEX_SUFFIX: recovered.offset_index, TIME_INDEX_SUFFIX: recovered.time_index}
+        source = folded.state_source
+        read.append(
+            ReadSegment(
+                segment=segment,
+                contents=contents,
+                findings=[_of_remote(segment, finding) for finding in findings],
+                made=made,
+                log_bytes=0 if recovered is None else recovered.end.position,
+                folded=folded,
+                markers=markers_in(scanned.producer_events),
+                start=StateStart(source, taken_at if source is StateSource.SNAPSHOT else None),
+                end_snapshot=fold.end_snapshot,
+            )
+        )
+    return ReadLogs(read, fold.ongoing)
 
 
 def _snapshot_before(segment: RemoteSegmentToRead) -> bytes | None:
-    if segment.names_before is None:
-        return None
-    before = replace(segment, names=segment.names_before)  # findings are on the segment whose objects these are
-    return read_contents(before).part(SNAPSHOT_SUFFIX)
+    return None if segment.before is None else read_contents(segment.before).part(SNAPSHOT_SUFFIX)
 
 
 def _scan(
@@ -195,11 +264,12 @@ def _of_snapshot(contents: Contents, fold: PartitionFold) -> Iterator[Finding]:
         yield audit_snapshot(content, fold.end_snapshot, state_is_known=fold.end_source is not StateSource.UNKNOWN)
 
 
-def _of_transaction_indexes(
-    read: Sequence[_Read], fold: PartitionFold
-) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
-    later = min(fold.ongoing, default=None)
-    for each in reversed(read):
+def of_transaction_indexes(read: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:
+    """Findings on transaction indexes, the last segment's first."""
+    later = min(read.ongoing, default=None)
+    for each in reversed(read.segments):
+        if each.made is None:
+            continue
         aborted = each.folded.aborted
         if not isinstance(each.contents.parts.get(TRANSACTION_INDEX_SUFFIX), OSError):
             content = each.contents.part(TRANSACTION_INDEX_SUFFIX)
@@ -211,7 +281,7 @@ def _of_transaction_indexes(
                 later_first_offset=later,
             )
             found = None if content is None else np.frombuffer(content, np.uint8)
-            yield each.segment, audit_transaction_index(found, logs)
+            yield each, _of_remote(each.segment, audit_transaction_index(found, logs))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from kidxlib.operations.build.tiered.options import tiered_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
 from kidxlib.terminal.options.byte_size import ByteSize
@@ -66,6 +67,7 @@ _OPTIONS: Final = (
     metadata_options,
     click.option("--repair", is_flag=True, help="Write what the last audit found broken, no more."),
     click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."),
+    tiered_options,
     shared_options.settings_file,
     shared_options.time_to_record,
     shared_options.as_json,
@@ -73,5 +75,5 @@ _OPTIONS: Final = (
 
 
 def build_options(command: _Command) -> _Command:
-    """What `BuildOptions` takes, but for the database; and `dry_run` and `as_json`."""
+    """What `BuildOptions` takes, but for the database; what `RepairOptions` takes besides; `dry_run` and `as_json`."""
     return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)

@@ -18,7 +18,7 @@ from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_left
 from kidxlib.operations.build.partition_rows import record_partitions
 from kidxlib.operations.build.planning.comparison import find_changes
 from kidxlib.operations.build.planning.listed_plan import listed_plan
-from kidxlib.operations.build.record import found_columns, request_columns, scan_columns
+from kidxlib.operations.build.recording.record import found_columns, request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import Built, build_as_json, catalog_damage, print_report, result_of
 from kidxlib.operations.build.request import BuildRequest

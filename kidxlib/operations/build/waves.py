@@ -19,7 +19,7 @@ from kidxlib.engine.work import Work
 from kidxlib.operations.build.build_run import BuildRun, Scanned
 from kidxlib.operations.build.counts import count_scanned
 from kidxlib.operations.build.finishing.finish import finish_partitions_of
-from kidxlib.operations.build.record_rows import record_scanned
+from kidxlib.operations.build.recording.record_rows import record_scanned
 from kidxlib.operations.build.request import BuildLimits, BuildRequest
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.phase import Done

@@ -1,40 +1,18 @@
-"""What a HEAD says of an object: its size, and the checksums that the store computed when the object was uploaded.
-
-The file system that everything else goes through asks for no checksums, so these requests go through botocore. It finds
-credentials, region and endpoint as the other does.
-"""
+"""What a HEAD says of an object: its size, and the checksums that the store computed when the object was uploaded."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    HTTPClientError,
-    ProxyConnectionError,
-    SSLError,
-)
-
+from kidxlib.storage.store.client import answered
 from kidxlib.storage.store.requests import Kind, count
-from kidxlib.storage.store.retries import STATUSES, TRIES, TRIES_TO_REACH, NotNow, answer_of
-from kidxlib.storage.store.s3 import ObjectPath, endpoint, region
+from kidxlib.storage.store.retries import TRIES_TO_REACH
+from kidxlib.storage.store.s3 import ObjectPath
 
-#: Requests that a process has on their way at a time.
-AT_ONCE: Final = 32
-
-_NOT_FOUND: Final = 404
-_CONNECT_SECONDS: Final = 10
-_READ_SECONDS: Final = 60
 _COMPOSITE: Final = "COMPOSITE"
 #: The checksums that S3 knows, as its answers and people call them.
 _NAMES: Final = {
@@ -49,24 +27,6 @@ _NAMES: Final = {
     "ChecksumXXHASH3": "XXH3",
     "ChecksumXXHASH128": "XXH128",
 }
-
-_T = TypeVar("_T")
-
-
-def connect() -> Any:
-    """botocore's client of the store that the environment names: one for all threads of this process."""
-    return _connected(endpoint(), region())
-
-
-@functools.cache
-def _connected(url: str | None, region: str | None) -> Any:
-    settings = Config(
-        max_pool_connections=AT_ONCE,
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_READ_SECONDS,
-        retries={"total_max_attempts": 1},  # `answer_of` makes requests again, as those of the other client
-    )
-    return botocore.session.get_session().create_client("s3", endpoint_url=url, region_name=region, config=settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +64,7 @@ def ask_for_head(client: Any, path: ObjectPath) -> Asked:
     """Ask the store of an object. Several threads may do so at a time.
 
     Args:
-        client: that of `connect`.
+        client: that of `kidxlib.storage.store.client.connect`.
 
     Raises:
         OSError: the store cannot be asked, or has not answered in `TRIES` tries.
@@ -117,7 +77,7 @@ def ask_for_head(client: Any, path: ObjectPath) -> Asked:
         return answer
 
     try:
-        answer = _answer_of(head)
+        answer = answered(head)
     except FileNotFoundError:
         return Asked(None)
     except PermissionError as error:
@@ -129,7 +89,7 @@ def ensure_any_object(client: Any, path: ObjectPath) -> None:
     """Ask the store for one object below a prefix.
 
     Args:
-        client: that of `connect`.
+        client: that of `kidxlib.storage.store.client.connect`.
 
     Raises:
         FileNotFoundError: there is none, or no such bucket.
@@ -143,7 +103,7 @@ def ensure_any_object(client: Any, path: ObjectPath) -> None:
         answer: Mapping[str, Any] = client.list_objects_v2(**asked)
         return answer
 
-    while not (listed := _answer_of(page, tries_to_reach=TRIES_TO_REACH)).get("Contents"):
+    while not (listed := answered(page, tries_to_reach=TRIES_TO_REACH)).get("Contents"):
         if not listed.get("IsTruncated"):
             raise FileNotFoundError("no object with this prefix")
         asked["ContinuationToken"] = listed["NextContinuationToken"]
@@ -177,45 +137,3 @@ def _number(text: str, size: int) -> int | None:
     except binascii.Error:
         return None
     return int.from_bytes(data) if len(data) == size else None
-
-
-def _answer_of(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
-    return answer_of(functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now)
-
-
-def _plainly(request: Callable[[], _T]) -> _T:
-    """What a request gives, and botocore's errors as those of an operating system.
-
-    Raises:
-        FileNotFoundError: there is no such object or bucket.
-        PermissionError: the store refuses it.
-        OSError: there is no answer.
-    """
-    try:
-        return request()
-    except ClientError as error:
-        of_answer = error.response["Error"]
-        message = f"HTTP {_status(error)}: {of_answer.get('Message') or of_answer.get('Code')}"
-        if str(_status(error)) in STATUSES:
-            raise OSError(message) from error
-        raise (FileNotFoundError if _status(error) == _NOT_FOUND else PermissionError)(message) from error
-    except BotoCoreError as error:
-        raise OSError(str(error)) from error
-
-
-def _why_not_now(error: OSError) -> NotNow | None:
-    match error.__cause__:
-        case ClientError() as answer:
-            return STATUSES.get(str(_status(answer)))
-        case EndpointConnectionError() | ConnectTimeoutError() | ProxyConnectionError():
-            return NotNow.UNREACHED
-        case SSLError():
-            return None
-        case HTTPClientError():
-            return NotNow.DROPPED
-        case _:
-            return None
-
-
-def _status(error: ClientError) -> int:
-    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])

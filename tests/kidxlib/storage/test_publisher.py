@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 
 from kidxlib.errors import PublishError
 from kidxlib.storage.directory import Directory, read_end, read_file
-from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, is_staging, sweep
+from kidxlib.storage.publisher import (
+    STAGING_PREFIX,
+    STAGING_SUFFIX,
+    Owner,
+    Published,
+    Publisher,
+    is_staging,
+    publish_if,
+    sweep,
+)
 from kidxlib.storage.store.at_once import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.unlistable import unlistable_directory
@@ -165,3 +175,41 @@ def test_only_old_staging_files_are_swept(place: Directory) -> None:
     assert sweep(Directory(place.root, "not there"), 2 * 10**9) == 0
     with unlistable_directory() as directory:
         assert sweep(Directory(str(directory.parent), directory.name), 2 * 10**9) == 0
+
+
+def _as_seen(seen: bytes | None) -> Callable[[bytes | None], bool]:
+    return lambda content: content == seen
+
+
+def test_a_file_is_put_only_where_it_is_as_it_was_seen(place: Directory) -> None:
+    path = Path(str(place)) / "free"
+    assert publish_if(place, "free", b"new", _as_seen(b"old")) is Published.KEPT
+    assert publish_if(place, "free", b"new", _as_seen(None)) is Published.WRITTEN
+    assert publish_if(place, "free", b"new", _as_seen(None)) is Published.UNCHANGED
+    assert publish_if(place, "free", b"newer", _as_seen(None)) is Published.KEPT
+    owner = Owner(os.getuid(), os.getgid(), 0o640)
+    assert publish_if(place, "free", b"newer", _as_seen(b"new"), owner) is Published.WRITTEN
+    assert (path.read_bytes(), Owner.of(path.stat())) == (b"newer", owner)
+
+
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_what_somebody_else_writes_while_a_file_is_staged_stays(place: Directory, before: bytes | None) -> None:
+    """It comes after we have looked, before ours gets its name."""
+    path = Path(str(place)) / "free"
+    if before is not None:
+        path.write_bytes(before)
+
+    def looks(content: bytes | None) -> bool:
+        if content != before:
+            return False
+        path.write_bytes(b"theirs")
+        return True
+
+    assert publish_if(place, "free", b"ours", looks) is Published.KEPT
+    assert path.read_bytes() == b"theirs"
+    assert not [name for name in contents(path.parent) if is_staging(name)]
+
+
+def test_nothing_is_put_into_a_directory_that_is_not_there(place: Directory) -> None:
+    with pytest.raises(PublishError, match="not there/a: not written: No such file or directory"):
+        publish_if(Directory(place.root, "not there"), "a", b"new", _as_seen(None))

@@ -16,7 +16,8 @@ from kidxlib.errors import NoAnswerError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.audit.copies.to_compare import CopiesToCompare
-from kidxlib.storage.store.heads import AT_ONCE, Asked, ask_for_head, connect
+from kidxlib.storage.store.client import AT_ONCE, connect
+from kidxlib.storage.store.heads import Asked, ask_for_head
 from kidxlib.storage.store.s3 import ObjectPath
 
 

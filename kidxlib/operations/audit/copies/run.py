@@ -13,7 +13,8 @@ from kidxlib.operations.audit.copies.request import CopyRequest
 from kidxlib.operations.audit.copies.to_compare import ToCompare
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.run.result import RunResult
-from kidxlib.storage.store.heads import connect, ensure_any_object
+from kidxlib.storage.store.client import connect
+from kidxlib.storage.store.heads import ensure_any_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 

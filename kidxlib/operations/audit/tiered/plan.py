@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeVar
 
@@ -24,7 +25,6 @@ from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_SEGMENTS
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.audit.tiered.remote_metadata import RemoteMetadata
 from kidxlib.operations.audit.tiered.topics import TopicsOfTiered
-from kidxlib.operations.audit.tiered.work import SegmentsToRead
 from kidxlib.storage.location import Location
 
 #: Of a share, about: a second or so of work.
@@ -78,29 +78,41 @@ class TieredPlan:
             if only is None or partition in only
         ]
 
-    def shares(self, segments: Iterable[RemoteSegmentRow], flag_since: Mapping[int, int]) -> Iterator[SegmentsToRead]:
-        """Segments whose bytes are read, in shares of some that follow one another.
+    def shares(
+        self,
+        segments: Iterable[RemoteSegmentRow],
+        flag_since: Mapping[int, int],
+        only: Callable[[RemoteSegmentRow], bool] = lambda row: True,
+    ) -> Iterator[Sequence[RemoteSegmentToRead]]:
+        """Segments whose bytes are read, in shares of some of one partition that follow one another.
 
         Args:
+            segments: all of the partitions.
             flag_since: as for `of_transaction_index`.
+            only: which of them are read.
         """
         ordered = sorted(segments, key=lambda each: (each.topic, each.topic_id, each.partition, each.start_offset))
         for _, of_partition in groupby(ordered, key=lambda each: (each.topic_id, each.partition)):
-            yield from self._shares_of(list(of_partition), flag_since)
+            rows = list(of_partition)
+            wanted = [row.segment_id for row in rows if only(row)]
+            if wanted:
+                to_read = self._to_read(rows, flag_since)
+                yield from _in_shares([to_read[segment_id] for segment_id in wanted])
 
-    def _shares_of(self, rows: Sequence[RemoteSegmentRow], flag_since: Mapping[int, int]) -> Iterator[SegmentsToRead]:
+    def _to_read(
+        self, rows: Sequence[RemoteSegmentRow], flag_since: Mapping[int, int]
+    ) -> dict[str, RemoteSegmentToRead]:
+        """Segments of a partition by their ids."""
         first = rows[0]
         partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
         directory = self.directory(partition)
         options = self.topics.options(partition, directory)
-        before = {row.end_offset + 1: _names(row) for row in rows}
-        share: list[RemoteSegmentToRead] = []
-        for row in rows:
-            segment = RemoteSegmentToRead(
+        found = [
+            RemoteSegmentToRead(
                 partition=partition,
                 layout=self.layout,
                 directory=directory,
-                names=_names(row),
+                names={each["suffix"]: each["name"] for each in row.objects},
                 segment_id=row.segment_id,
                 start_offset=row.start_offset,
                 end_offset=row.end_offset,
@@ -108,15 +120,14 @@ class TieredPlan:
                 max_timestamp_ms=row.max_timestamp_ms,
                 leader_epochs=tuple(EpochEntry(each["epoch"], each["start_offset"]) for each in row.leader_epochs),
                 has_aborted=_has_aborted(row, flag_since),
-                names_before=before.get(row.start_offset),
+                before=None,
                 options=options,
             )
-            share.append(segment)
-            if len(share) == _SHARE_SEGMENTS or sum(each.log_bytes for each in share) >= _SHARE_BYTES:
-                yield SegmentsToRead(tuple(share), self.level)
-                share = []
-        if share:
-            yield SegmentsToRead(tuple(share), self.level)
+            for row in rows
+        ]
+        ends = Counter(each.end_offset + 1 for each in found)
+        before = {each.end_offset + 1: each for each in found if ends[each.end_offset + 1] == 1}
+        return {each.segment_id: _after(_after(each, before), before) for each in found}
 
     def directory(self, partition: TopicIdPartition) -> Location:
         """Where the objects of a partition are."""
@@ -145,8 +156,25 @@ def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
     return [part for number in range(count) if (part := items[number::count])]
 
 
-def _names(row: RemoteSegmentRow) -> dict[str, str]:
-    return {each["suffix"]: each["name"] for each in row.objects}
+def _in_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
+    share: list[RemoteSegmentToRead] = []
+    for segment in segments:
+        share.append(segment)
+        if len(share) == _SHARE_SEGMENTS or sum(each.log_bytes for each in share) >= _SHARE_BYTES:
+            yield tuple(share)
+            share = []
+    if share:
+        yield tuple(share)
+
+
+def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRead]) -> RemoteSegmentToRead:
+    """A segment with the one before it; where it has that already, with the one before that, too."""
+    known = segment.before or before.get(segment.start_offset)
+    if known is None:
+        return segment
+    if segment.before is not None:
+        known = _after(known, before)
+    return replace(segment, before=known)
 
 
 def _has_aborted(row: RemoteSegmentRow, flag_since: Mapping[int, int]) -> bool | None:

@@ -1,40 +1,15 @@
-"""An audit of tiered storage, from the metadata to what is shown of it. Nothing is written to the bucket.
-
-A cluster goes on working meanwhile. The metadata is read first: what is newer in the bucket is not judged. Where
-something is found, the metadata is read again and the partition listed again, and what is not found again is not named.
-"""
+"""An audit of tiered storage, from the metadata to what is shown of it. Nothing is written to the bucket."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
-
-from kidxlib.audit.tiered.finding import REMOTE_FOUND, RemoteCountRow, RemoteFindingRow, RemoteSegmentRow
-from kidxlib.audit.tiered.level import Level
-from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.engine.protocol import Engine
-from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
-from kidxlib.errors import UsageError, describe_error
-from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
-from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.operations.audit.tiered.plan import TieredPlan, units_of
-from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.audit.tiered.find import TieredAudit, plan_audit, read_metadata
+from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
 from kidxlib.operations.audit.tiered.report import TieredFound, result_of, show, show_json
 from kidxlib.operations.audit.tiered.request import TieredRequest
-from kidxlib.operations.audit.tiered.topics import TopicsOfTiered
-from kidxlib.operations.audit.tiered.work import audit_bytes, audit_listings
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import requests_made
-from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
-from kidxlib.terminal.progress import begin_phase
-
-#: Of a partition one could read so much of a log in the time that listing and comparing takes.
-_LISTING_BYTES: Final = 500_000
 
 
 def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
@@ -48,103 +23,12 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
     """
     for warning in request.known_topics.warnings:
         warn(warning)
-    begin_phase("reading the metadata")
     reader = MetadataReader(request.places, request.topics)
-    metadata = _metadata(reader, request)
-    plan = _plan(request, metadata)
+    metadata = read_metadata(reader, request)
+    plan = plan_audit(request, metadata)
     with open_backend() as backend:
-        findings, counts = _Audit(backend.engine, plan, reader).find(metadata)
+        findings, counts = TieredAudit(backend.engine, plan, reader).find(metadata)
         requests = requests_made() - request.asked_before + backend.engine.requests()
         found = TieredFound.of(findings, counts, metadata, plan.as_of, requests)
         (show_json if as_json else show)(request, found)
     return result_of(request, found)
-
-
-def _metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
-    try:
-        metadata = reader.read()
-    except OSError as error:
-        raise UsageError(f"--tiered-metadata: {describe_error(error)}") from error
-    if not metadata.read:
-        places = ", ".join(map(str, request.places))
-        raise UsageError(f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there")
-    if not metadata.possible_counts:
-        warn(
-            f"records of {REMOTE_LOG_METADATA_TOPIC} do not stand where Kafka looks for them: the topic was given more "
-            "partitions, or is of two clusters; objects of partitions without a record are not judged"
-        )
-    for number in metadata.begins_late:
-        warn(
-            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone; segments that are only in these are "
-            "taken for orphans, as brokers take them"
-        )
-    return metadata
-
-
-def _plan(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
-    begin_phase("listing the bucket")
-    listed = request.layout.list_partitions(request.bucket)
-    directories = {partition: place for partition, place in listed.items() if request.topics.fullmatch(partition.topic)}
-    if not directories and not metadata.segments.num_rows:
-        raise UsageError(f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment")
-    as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
-    as_of = AsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
-    return TieredPlan(request.layout, request.bucket, directories, TopicsOfTiered(request), request.level, as_of)
-
-
-@dataclass(slots=True)
-class _Audit:
-    engine: Engine
-    plan: TieredPlan
-    reader: MetadataReader
-
-    def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], dict[str, tuple[int, int]]]:
-        """The findings; and of each thing that is counted how many there are, and their bytes."""
-        begin_phase("comparing")
-        first = self._list(metadata, None)
-        found = RemoteFindingRow.of_arrow(first.rows("finding"))
-        partitions = {TopicIdPartition(each.topic_id, each.topic, each.partition) for each in found}
-        if partitions:
-            begin_phase("looking again")
-            again = self._list(self.reader.read(), partitions)
-            keys = {each.key for each in found}
-            found = [each for each in RemoteFindingRow.of_arrow(again.rows("finding")) if each.key in keys]
-        found += self.plan.topics.outliving_metadata(metadata.known)
-        if self.plan.level is not Level.LISTING:
-            found += self._read(RemoteSegmentRow.of_arrow(first.rows("segment")), metadata)
-        return _each_once(found), _sums(first)
-
-    def _list(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None) -> Staged:
-        partitions = self.plan.partitions(metadata, only)
-        return self._run(audit_listings, partitions, len(partitions) * _LISTING_BYTES)
-
-    def _read(self, segments: Sequence[RemoteSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
-        begin_phase("reading", done=self.engine.done, segments=len(segments))
-        shares = list(self.plan.shares(segments, metadata.flag_since))
-        staged = self._run(audit_bytes, shares, sum(each.bytes for each in shares) + len(segments) * _LISTING_BYTES)
-        return RemoteFindingRow.of_arrow(staged.rows("finding"))
-
-    def _run(self, do: Any, items: Sequence[Any], bytes_: int) -> Staged:
-        name, units = f"tiered-{uuid.uuid4().hex[:16]}", units_of(items, self.engine.cores)
-        work = Work(name, units, do, REMOTE_FOUND, [self.plan.bucket], bytes_)
-        if not work.is_small:
-            self.engine.start()
-        with self.engine.stopping():
-            staged = self.engine.run(work)
-            interrupts.raise_if_requested()
-        return staged
-
-
-def _each_once(found: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
-    """Findings without those that were made before, of the same object and for the same reason."""
-    by_key = {each.key: each for each in reversed(found)}
-    return list(reversed(by_key.values()))
-
-
-def _sums(staged: Staged) -> dict[str, tuple[int, int]]:
-    rows = RemoteCountRow.of_arrow(staged.rows("count"))
-    found: dict[str, tuple[int, int]] = {}
-    for row in rows:
-        number, bytes_ = found.get(row.what, (0, 0))
-        found[row.what] = number + row.number, bytes_ + row.bytes
-    return found

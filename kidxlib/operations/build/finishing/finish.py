@@ -16,7 +16,7 @@ from kidxlib.engine.work import Work
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.build_run import BuildRun, Scanned
 from kidxlib.operations.build.counts import count_finished
-from kidxlib.operations.build.record_rows import record_finished, withdrawn
+from kidxlib.operations.build.recording.record_rows import record_finished, withdrawn
 from kidxlib.terminal import interrupts
 
 #: Segments of the partitions that are finished at a time; the driver holds rows of all of them, 0.5 kB each.

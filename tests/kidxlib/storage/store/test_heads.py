@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kidxlib.storage.store import retries
-from kidxlib.storage.store.heads import Asked, ObjectHead, ask_for_head, connect, ensure_any_object, head_of
+from kidxlib.storage.store.client import connect
+from kidxlib.storage.store.heads import Asked, ObjectHead, ask_for_head, ensure_any_object, head_of
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.retries import TRIES
 from kidxlib.storage.store.s3 import ObjectPath

@@ -1,0 +1,160 @@
+"""Objects of remote segments that are missing or broken, made anew from logs.
+
+What is made of a log alone is right if that is. What depends on producers before it is right if their state at its
+first offset is known: from offset 0 on, or by a snapshot that the log of the segment before it bears out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.tiered.finding import METADATA, broken
+from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL
+from kidxlib.audit.tiered.segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
+from kidxlib.audit.tiered.segment_logs import ReadSegment, StateStart, of_transaction_indexes, read_logs
+from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX
+from kidxlib.recovery.partition import StateSource
+
+#: What each segment has, and what comes of it that it has not.
+_MISSING: Final = {
+    OFFSET_INDEX_SUFFIX: FETCHES_FAIL,
+    TIME_INDEX_SUFFIX: FETCHES_FAIL,
+    SNAPSHOT_SUFFIX: REPLICAS_FAIL,
+    EPOCHS_SUFFIX: REPLICAS_FAIL,
+}
+_OF_PRODUCERS: Final = (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemadeObject:
+    """An object, as it should be.
+
+    Attributes:
+        content: None where `why_not` says why it is not made.
+        found: what is there; None where there is none.
+        finding: on that; None where nothing is wrong with it.
+    """
+
+    suffix: str
+    content: bytes | None
+    why_not: str | None
+    found: bytes | None
+    finding: Finding | None
+
+
+def remake(asked: SegmentsToRemake, use_mmap: bool) -> Iterator[tuple[RemoteSegmentToRead, Sequence[RemadeObject]]]:
+    """Make the side objects of segments anew, and compare them with those that are there.
+
+    Args:
+        use_mmap: see `kidxlib.build.segments.build`.
+    """
+    read = read_logs(asked.segments, use_mmap)
+    of_transactions = {each.segment.segment_id: finding for each, finding in of_transaction_indexes(read)}
+    starts = _Starts(use_mmap)
+    for each, epochs in zip(read.segments, asked.epochs, strict=True):
+        findings = {finding.file: finding for finding in each.findings if finding.verdict is Verdict.BROKEN}
+        on_transactions = of_transactions.get(each.segment.segment_id)
+        if on_transactions is not None and on_transactions.verdict is Verdict.BROKEN:
+            findings[TRANSACTION_INDEX_SUFFIX] = on_transactions
+        remade = _Remade(each, epochs, starts, findings)
+        yield each.segment, [remade.object(suffix) for suffix in SIDE_OBJECTS]
+
+
+@dataclass(slots=True)
+class _Starts:
+    """Which states of producers are borne out."""
+
+    use_mmap: bool
+    _known: dict[str, bool] = field(default_factory=dict)
+
+    def why_unknown(self, start: StateStart) -> str | None:
+        """Why the state at the first offset of a segment is not certain; None where it is."""
+        if start.source is StateSource.LOG_START:
+            return None
+        if start.taken_at is None or start.taken_at.before is None:
+            return "the state of producers where its log begins is not known: no snapshot of it is there, or none reads"
+        before = start.taken_at.before
+        if before.segment_id not in self._known:
+            [read] = read_logs([before], self.use_mmap).segments
+            self._known[before.segment_id] = why_unsound(read) is None and not any(
+                finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in read.findings
+            )
+        if self._known[before.segment_id]:
+            return None
+        return f"the log of the segment before it, {before.segment_id}, does not bear out the snapshot of that"
+
+
+def why_unsound(read: ReadSegment) -> str | None:
+    """Why nothing is to be made of a segment's log; None where it is whole and what the metadata says it is."""
+    bad = (finding for finding in read.findings if finding.verdict.severity > Verdict.SAFE.severity)
+    broken_files = {finding.file: finding for finding in bad}
+    if read.made is None or LOG_SUFFIX in broken_files:
+        finding = broken_files.get(LOG_SUFFIX)
+        said = "" if finding is None or finding.reason is None else f" ({finding.reason})"
+        return f"its .log is missing, damaged or cannot be read{said}"
+    if read.folded.failure is not None:
+        return f"Kafka fails on its .log: {read.folded.failure.reason}"
+    if METADATA in broken_files:
+        return f"the metadata and its .log disagree ({broken_files[METADATA].reason})"
+    if read.log_bytes != read.segment.log_bytes:
+        return f"its .log has {read.log_bytes:,} bytes, the metadata says {read.segment.log_bytes:,}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Remade:
+    """The side objects of one segment."""
+
+    read: ReadSegment
+    epochs: tuple[EpochEntry, ...] | None
+    starts: _Starts
+    broken: Mapping[str, Finding]
+
+    def object(self, suffix: str) -> RemadeObject:
+        found = self.read.contents.part(suffix)
+        finding = self.broken.get(suffix)
+        if finding is None and suffix not in self.read.contents.parts and suffix in _MISSING:
+            finding = broken(suffix, "missing", None, self.read.segment.in_words(_MISSING[suffix]))
+        why_not = self._why_not(suffix)
+        content = None if why_not is not None else self._content(suffix)
+        return RemadeObject(suffix=suffix, content=content, why_not=why_not, found=found, finding=finding)
+
+    def _content(self, suffix: str) -> bytes:
+        if suffix == TRANSACTION_INDEX_SUFFIX:
+            return self.read.folded.aborted.tobytes()
+        if suffix == SNAPSHOT_SUFFIX:
+            return self.read.end_snapshot
+        if suffix == EPOCHS_SUFFIX:
+            return LeaderEpochs(self.epochs or ()).checkpoint()
+        return (self.read.made or {})[suffix]
+
+    def _why_not(self, suffix: str) -> str | None:
+        if self._unsound is not None:
+            return self._unsound
+        if isinstance(content := self.read.contents.parts.get(suffix), OSError):
+            return f"what is there cannot be read: {content.strerror or content}"
+        if suffix == TRANSACTION_INDEX_SUFFIX and not len(self.read.folded.aborted):
+            return "nothing was aborted in its log: there should be none"
+        if suffix == TRANSACTION_INDEX_SUFFIX and self.read.segment.has_aborted is False:
+            return "the metadata says that nothing was aborted in it: no broker asks for one"
+        if suffix in _OF_PRODUCERS and (unknown := self.starts.why_unknown(self.read.start)) is not None:
+            return unknown
+        if suffix == EPOCHS_SUFFIX and not self.epochs:
+            return "the metadata does not have all leader epochs before it"
+        return None
+
+    @cached_property
+    def _unsound(self) -> str | None:
+        return why_unsound(self.read)

@@ -1,0 +1,155 @@
+"""Finds what is wrong in a bucket of tiered storage.
+
+A cluster goes on working meanwhile. The metadata is read first: what is newer in the bucket is not judged. Where
+something is found, the metadata is read again and the partition listed again, and what is not found again is not named.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.audit.tiered.finding import REMOTE_FOUND, RemoteCountRow, RemoteFindingRow, RemoteSegmentRow
+from kidxlib.audit.tiered.level import Level
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.partition import RemotePartition
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
+from kidxlib.errors import UsageError, describe_error
+from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.audit.tiered.plan import TieredPlan, units_of
+from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.audit.tiered.request import TieredRequest
+from kidxlib.operations.audit.tiered.topics import TopicsOfTiered
+from kidxlib.operations.audit.tiered.work import SegmentsToRead, audit_bytes, audit_listings
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import warn
+from kidxlib.terminal.progress import begin_phase
+
+#: Of a partition one could read so much of a log in the time that listing and comparing takes.
+_LISTING_BYTES: Final = 500_000
+
+
+def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
+    """Read the metadata, and warn where it does not tell all.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+        RemoteLogMetadataError: it is not what a broker writes.
+    """
+    begin_phase("reading the metadata")
+    try:
+        metadata = reader.read()
+    except OSError as error:
+        raise UsageError(f"--tiered-metadata: {describe_error(error)}") from error
+    if not metadata.read:
+        places = ", ".join(map(str, request.places))
+        raise UsageError(f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there")
+    if not metadata.possible_counts:
+        warn(
+            f"records of {REMOTE_LOG_METADATA_TOPIC} do not stand where Kafka looks for them: the topic was given more "
+            "partitions, or is of two clusters; objects of partitions without a record are not judged"
+        )
+    for number in metadata.begins_late:
+        warn(
+            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone; segments that are only in these are "
+            "taken for orphans, as brokers take them"
+        )
+    return metadata
+
+
+def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
+    """List the directories of the bucket.
+
+    Raises:
+        UsageError: there is nothing to audit.
+        OSError: it cannot be listed.
+    """
+    begin_phase("listing the bucket")
+    listed = request.layout.list_partitions(request.bucket)
+    directories = {partition: place for partition, place in listed.items() if request.topics.fullmatch(partition.topic)}
+    if not directories and not metadata.segments.num_rows:
+        raise UsageError(f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment")
+    as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
+    as_of = AsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
+    return TieredPlan(request.layout, request.bucket, directories, TopicsOfTiered(request), request.level, as_of)
+
+
+@dataclass(slots=True)
+class TieredAudit:
+    """Finds what is wrong in a bucket."""
+
+    engine: Engine
+    plan: TieredPlan
+    reader: MetadataReader
+
+    def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], dict[str, tuple[int, int]]]:
+        """The findings; and of each thing that is counted how many there are, and their bytes."""
+        begin_phase("comparing")
+        first = self._list(metadata, None)
+        found = RemoteFindingRow.of_arrow(first.rows("finding"))
+        partitions = {TopicIdPartition(each.topic_id, each.topic, each.partition) for each in found}
+        if partitions:
+            begin_phase("looking again")
+            again = self._list(self.reader.read(), partitions)
+            keys = {each.key for each in found}
+            found = [each for each in RemoteFindingRow.of_arrow(again.rows("finding")) if each.key in keys]
+        found += self.plan.topics.outliving_metadata(metadata.known)
+        if self.plan.level is not Level.LISTING:
+            found += self._read(RemoteSegmentRow.of_arrow(first.rows("segment")), metadata)
+        return _each_once(found), _sums(first)
+
+    def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[RemoteSegmentRow]:
+        """The segments of some partitions that brokers read, with their objects as they are listed now."""
+        partitions = [replace(each, level=Level.INDEXES) for each in self.plan.partitions(metadata, only)]
+        return RemoteSegmentRow.of_arrow(self._listed(partitions).rows("segment"))
+
+    def _list(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None) -> Staged:
+        return self._listed(self.plan.partitions(metadata, only))
+
+    def _listed(self, partitions: Sequence[RemotePartition]) -> Staged:
+        return self.run(audit_listings, partitions, REMOTE_FOUND, len(partitions) * _LISTING_BYTES)
+
+    def _read(self, segments: Sequence[RemoteSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
+        begin_phase("reading", done=self.engine.done, segments=len(segments))
+        level = self.plan.level
+        shares = [SegmentsToRead(share, level) for share in self.plan.shares(segments, metadata.flag_since)]
+        bytes_ = sum(each.bytes for each in shares) + len(segments) * _LISTING_BYTES
+        staged = self.run(audit_bytes, shares, REMOTE_FOUND, bytes_)
+        return RemoteFindingRow.of_arrow(staged.rows("finding"))
+
+    def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, bytes_: int) -> Staged:
+        """Let workers do something with items, a unit of some for each.
+
+        Args:
+            do, schema, bytes_: as `Work` has them.
+        """
+        name, units = f"tiered-{uuid.uuid4().hex[:16]}", units_of(items, self.engine.cores)
+        work = Work(name, units, do, schema, [self.plan.bucket], bytes_)
+        if not work.is_small:
+            self.engine.start()
+        with self.engine.stopping():
+            staged = self.engine.run(work)
+            interrupts.raise_if_requested()
+        return staged
+
+
+def _each_once(found: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
+    """Findings without those that were made before, of the same object and for the same reason."""
+    by_key = {each.key: each for each in reversed(found)}
+    return list(reversed(by_key.values()))
+
+
+def _sums(staged: Staged) -> dict[str, tuple[int, int]]:
+    rows = RemoteCountRow.of_arrow(staged.rows("count"))
+    found: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        number, bytes_ = found.get(row.what, (0, 0))
+        found[row.what] = number + row.number, bytes_ + row.bytes
+    return found

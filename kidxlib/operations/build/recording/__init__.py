@@ -1,0 +1,1 @@
+"""What a build records in a catalog of the segments and partitions that it has read."""

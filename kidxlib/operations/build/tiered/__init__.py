@@ -1,0 +1,1 @@
+"""Repairs of tiered storage: what `--tiered` makes of a build."""

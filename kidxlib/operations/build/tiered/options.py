@@ -1,0 +1,96 @@
+"""The options of a build that are for tiered storage, and those that it has no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+import click
+
+from kidxlib.audit.tiered.level import Level
+from kidxlib.errors import UsageError
+from kidxlib.terminal.options.given import first_given
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_OPTIONS: Final = (
+    click.option(
+        "--tiered",
+        metavar="PLACE",
+        help="Make side objects of remote segments anew that are missing or broken, in a folder or at "
+        "s3://BUCKET/PREFIX in the layout of Kafka's LocalTieredStorage, by --tiered-metadata; into --index-dir.",
+    ),
+    click.option(
+        "--tiered-metadata",
+        multiple=True,
+        metavar="PLACE",
+        help="With --tiered: a log dir that has partitions of __remote_log_metadata, or an export of them; several "
+        "times where no one has all of it.",
+    ),
+    click.option(
+        "--level",
+        type=click.Choice([level.value for level in Level]),
+        default=Level.LISTING.value,
+        show_default=True,
+        help="With --tiered: find damage as kidx verify --tiered does at this level. The logs of segments that have "
+        "some are read then.",
+    ),
+    click.option(
+        "--apply",
+        is_flag=True,
+        help="With --tiered: put what was made into the bucket, too, where nobody else has meanwhile.",
+    ),
+)
+#: What only a repair of tiered storage has, beside `tiered`, and what it has no use for; by parameter.
+_OF_TIERED: Final = {"tiered_metadata": "--tiered-metadata", "level": "--level", "apply": "--apply"}
+_OF_OTHERS: Final = {
+    "directory": "DIR",
+    "sources": "--source",
+    "sample": "--sample",
+    "in_place": "--in-place",
+    "accept_truncated": "--accept-truncated",
+    "catalog": "--catalog",
+    "max_index_bytes": "--max-index-bytes",
+    "verify_crc": "--verify-crc",
+    "snapshots": "--snapshots",
+    "epochs": "--epochs",
+    "rebuild": "--rebuild",
+    "fill_facts": "--fill-facts",
+    "plan_on_executors": "--plan-on-executors",
+    "repair": "--repair",
+    "dry_run": "--dry-run",
+    "settings_file": "--settings",
+    "now": "--now",
+}
+
+
+def tiered_options(command: _Command) -> _Command:
+    """What `RepairOptions` takes, but for what a build of indexes has, too."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)
+
+
+def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
+    """Whether a build is a repair of tiered storage. Removes the options that only the other kind has.
+
+    Raises:
+        UsageError: one of those was given.
+    """
+    is_tiered = options["tiered"] is not None
+    others = _OF_OTHERS if is_tiered else _OF_TIERED
+    if (option := first_given(context, others)) is not None:
+        raise UsageError(
+            f"--tiered builds from no log dir and keeps no catalog: leave out {option}"
+            if is_tiered
+            else f"{option}: only with --tiered"
+        )
+    for parameter in others:
+        options.pop(parameter, None)
+    if not is_tiered:
+        del options["tiered"]
+    return is_tiered
+
+
+def reported_as(options: dict[str, Any]) -> str:
+    """The name by which a build reports: who watches that logs are indexed does not take a repair for it."""
+    return "build_index" if options["tiered"] is None else "repair_tiered"

@@ -1,0 +1,42 @@
+"""What a repair of tiered storage refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.cli.main import kidx
+from kidxlib.errors import UsageError
+from tests.docs.pages import PROJECT
+
+_SAMPLE: Final = PROJECT / "samples" / "tiered"
+_HERE: Final = ("--tiered", str(_SAMPLE))
+_METADATA: Final = ("--tiered-metadata", str(_SAMPLE / "log-dir"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((*_HERE, *_METADATA), "--tiered: give --index-dir DIR"),
+        ((*_HERE, "--index-dir", "x"), "--tiered: no metadata to compare it with"),
+        ((*_HERE, *_METADATA, "--in-place"), "leave out --in-place"),
+        ((*_HERE, *_METADATA, "--catalog", "x"), "leave out --catalog"),
+        ((*_HERE, *_METADATA, "."), "leave out DIR"),
+        ((".", "--apply", "--in-place"), "--apply: only with --tiered"),
+        (("--tiered", "no such", *_METADATA, "--index-dir", "x"), "--tiered no such: no such directory"),
+    ],
+)
+def test_options_that_do_not_go_together(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        CliRunner().invoke(kidx, ["build", *options], standalone_mode=False, catch_exceptions=False)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("inside", ["", "kafka-tiered-storage", "kafka-tiered-storage/x", "log-dir/x"])
+def test_the_mirror_is_a_place_of_its_own(inside: str) -> None:
+    options = [*_HERE, *_METADATA, "--index-dir", str(_SAMPLE / inside)]
+    with pytest.raises(UsageError):
+        CliRunner().invoke(kidx, ["build", *options], standalone_mode=False, catch_exceptions=False)
