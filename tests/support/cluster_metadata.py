@@ -27,11 +27,11 @@ TOPIC: Final = 2
 BROKER: Final = 4
 
 
-def change(message_name: str, /, **values: Any) -> bytes:
-    """The value of a record of metadata of version 0, by its fields."""
+def change(message_name: str, /, version: int = 0, **values: Any) -> bytes:
+    """The value of a record of metadata, by its fields."""
     message = messages_of(CLUSTER_METADATA)[message_name]
     assert message.api_key is not None
-    return varint(1) + varint(message.api_key) + varint(0) + message_bytes(message, values, 0)
+    return varint(1) + varint(message.api_key) + varint(version) + message_bytes(message, values, version)
 
 
 def topic(name: str, topic_id: str) -> bytes:

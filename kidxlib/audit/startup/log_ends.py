@@ -27,6 +27,8 @@ def find_ends(state: LoadState) -> None:
     state.snapshots.remove_strays([segment.base_offset for segment in left] or [first])
     if state.snapshots or not state.arguments.clean_shutdown:
         replay(state, start, end, left)
+    else:
+        state.found.forgets_producers = start < end
     state.found.log_start_offset, state.found.log_end_offset = start, end
 
 

@@ -51,6 +51,7 @@ class SimulatedSegment:
         kept_bytes: how many of these are left.
         read_bytes: what the broker reads of it, which may be its log twice.
         lost_batches, lost_records: how many are dropped; None if that is not known for certain.
+        next_offset, map_end_offset: as in `Recovery`, of what is kept; None where the broker did not recover it.
         detail: why.
     """
 
@@ -61,6 +62,8 @@ class SimulatedSegment:
     read_bytes: int = 0
     lost_batches: int | None = 0
     lost_records: int | None = 0
+    next_offset: int | None = None
+    map_end_offset: int | None = None
     detail: str | None = None
 
     @property
@@ -82,6 +85,7 @@ class StartupSimulation:
         log_end_offset: None where loading fails at a segment, or a segment is split.
         failures: why a broker does not start with it, besides segments. The segments are reported as if that were
             mended.
+        forgets_producers: there is no producer snapshot, and after a clean stop a broker takes that for no producers.
     """
 
     segments: list[SimulatedSegment] = field(default_factory=list)
@@ -90,6 +94,7 @@ class StartupSimulation:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     failures: list[str] = field(default_factory=list)
+    forgets_producers: bool = False
 
     @property
     def read_bytes(self) -> int:

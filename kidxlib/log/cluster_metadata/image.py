@@ -21,20 +21,26 @@ _TOPIC: Final = 2
 _BROKER: Final = 4
 
 _CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord")
+_BROKER_CHANGES: Final = ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "UnregisterBrokerRecord")
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
 
 
 def is_wanted(record: Record) -> bool:
     """Whether an image looks at a record: also at one that is none of metadata, to say so."""
-    return record.value is None or record.value[:1] != b"\1" or record.value[:2] in _wanted()
+    return record.value is None or record.value[:1] != b"\1" or record.value.startswith(_wanted())
 
 
 @functools.cache
-def _wanted() -> frozenset[bytes]:
-    """Frame version and record type of what is read: both are varints of one byte."""
+def _wanted() -> tuple[bytes, ...]:
+    """Frame version and record type of what is read, and of brokers the versions that are known: all are varints of one
+    byte.
+    """
     messages = messages_of(CLUSTER_METADATA)
-    api_keys = (messages[name].api_key for name in (*_CHANGES, *_TRANSACTION_MARKS))
-    return frozenset(bytes([1, api_key]) for api_key in api_keys if api_key is not None)
+    wanted = [bytes([1, messages[name].api_key or 0]) for name in (*_CHANGES, *_TRANSACTION_MARKS)]
+    for message in map(messages.__getitem__, _BROKER_CHANGES):
+        versions = range(message.versions.lowest, message.versions.highest + 1)
+        wanted += [bytes([1, message.api_key or 0, version]) for version in versions]
+    return tuple(wanted)
 
 
 class Image:
@@ -44,10 +50,13 @@ class Image:
         topics: by name, the id.
         topic_configs: by topic, what was set for it.
         broker_configs: by node id, what was set for it; by "", what was set for all brokers.
+        log_dirs: by node id, the ids of the log dirs that its broker had when it last said so; not there where none has
+            an id. What a newer Kafka has written of brokers is passed over.
     """
 
     def __init__(self) -> None:
         self.topics: dict[str, str] = {}
+        self.log_dirs: dict[int, tuple[str, ...]] = {}
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._names: dict[str, str] = {}
@@ -84,6 +93,8 @@ class Image:
             case "TopicRecord":
                 self.topics[values["name"]] = values["topicId"]
                 self._names[values["topicId"]] = values["name"]
+            case "RegisterBrokerRecord" | "BrokerRegistrationChangeRecord" | "UnregisterBrokerRecord":
+                self._register(change)
             case "RemoveTopicRecord":
                 name = self._names.pop(values["topicId"], None)
                 if name is not None:
@@ -91,6 +102,14 @@ class Image:
                     self.topic_configs.pop(name, None)
             case _:
                 self._configure(values["resourceType"], values["resourceName"], values["name"], values["value"])
+
+    def _register(self, change: FramedMessage) -> None:
+        """Note the log dirs of a broker. A change that names none changes nothing of them (`ClusterDelta`)."""
+        log_dirs = tuple(change.values.get("logDirs", ()))
+        if log_dirs:
+            self.log_dirs[change.values["brokerId"]] = log_dirs
+        elif change.message.name != "BrokerRegistrationChangeRecord":
+            self.log_dirs.pop(change.values["brokerId"], None)
 
     def _configure(self, kind: int, resource: str, name: str, value: str | None) -> None:
         if kind not in (_TOPIC, _BROKER):

@@ -39,6 +39,7 @@ class ClusterMetadata:
         topics: by name, the id, as `partition.metadata` has it.
         topic_configs: by topic, what was set for it.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
+        log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
     """
 
     directory: Location
@@ -47,6 +48,7 @@ class ClusterMetadata:
     topics: Mapping[str, str]
     topic_configs: Mapping[str, Mapping[str, str]]
     broker_configs: Mapping[str, Mapping[str, str]]
+    log_dirs: Mapping[int, tuple[str, ...]]
 
 
 def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
@@ -78,6 +80,7 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
         topics=image.topics,
         topic_configs=dict(image.topic_configs),
         broker_configs=dict(image.broker_configs),
+        log_dirs=dict(image.log_dirs),
     )
 
 

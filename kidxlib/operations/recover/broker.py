@@ -10,6 +10,7 @@ from typing import Final
 
 from kidxlib.audit.startup.last_stop import LastStop, last_stop
 from kidxlib.errors import CheckpointError, UsageError, describe_error
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, parse_partition_directory
 from kidxlib.storage.java_properties import parse_properties
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, read_meta_properties
 from kidxlib.storage.small_files import small_file
@@ -27,12 +28,16 @@ class LogDir:
     """A log dir of a broker that has stopped.
 
     Attributes:
+        directory_id: by which the cluster knows it (`directory.id`); None where it has none.
         stop: how it stopped.
+        partitions: names of its partitions' directories.
         other_logs: names of directories with logs that a broker loads, and that are no partition's.
     """
 
     path: Path
+    directory_id: str | None
     stop: LastStop
+    partitions: tuple[str, ...]
     other_logs: tuple[str, ...]
 
 
@@ -44,9 +49,14 @@ class StoppedBroker:
     log_dirs: tuple[LogDir, ...]
 
     @property
-    def stopped_cleanly(self) -> bool:
-        """Whether it left its marker in all log dirs."""
-        return all(log_dir.stop.clean_shutdown for log_dir in self.log_dirs)
+    def unclean(self) -> tuple[LogDir, ...]:
+        """The log dirs without a marker: a broker recovers them."""
+        return tuple(each for each in self.log_dirs if not each.stop.clean_shutdown)
+
+    @property
+    def clean(self) -> tuple[LogDir, ...]:
+        """The log dirs that have a marker."""
+        return tuple(each for each in self.log_dirs if each.stop.clean_shutdown)
 
 
 def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
@@ -55,20 +65,40 @@ def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
     Raises:
         UsageError: a directory is no log dir of a broker with KRaft, or they are of several brokers.
     """
-    found: dict[Path, MetaProperties] = {}
+    found: dict[Path, tuple[MetaProperties, str | None]] = {}
     for text in paths:
         path = _log_dir(text)
         if path in found:
             raise UsageError(f"{text}: named twice")
         found[path] = _meta_properties(path)
-    first, of_first = next(iter(found.items()))
-    for path, properties in found.items():
+    first, (of_first, _) = next(iter(found.items()))
+    by_id: dict[str, Path] = {}
+    for path, (properties, directory_id) in found.items():
         if properties != of_first:
             raise UsageError(
                 f"{path}: of node {properties.node_id} of cluster {properties.cluster_id}, and {first} is of node "
                 f"{of_first.node_id} of cluster {of_first.cluster_id}; name the log dirs of one broker"
             )
-    return StoppedBroker(of_first.node_id, tuple(_read(path) for path in found))
+        if directory_id is not None and (other := by_id.setdefault(directory_id, path)) != path:
+            raise UsageError(f"{path}: directory.id {directory_id}, as {other} has it; one of the two is a copy")
+    broker = StoppedBroker(of_first.node_id, tuple(_read(path, of_path) for path, (_, of_path) in found.items()))
+    _ensure_distinct(broker)
+    return broker
+
+
+def _ensure_distinct(broker: StoppedBroker) -> None:
+    """Refuse partitions that two log dirs have: a broker does not start with these (`LogManager.loadLog`)."""
+    places: dict[TopicPartition, Path] = {}
+    for log_dir in broker.log_dirs:
+        for name in log_dir.partitions:
+            partition = parse_partition_directory(name)
+            if partition is None or partition.topic == METADATA_TOPIC:
+                continue
+            if (other := places.setdefault(partition, log_dir.path)) != log_dir.path:
+                raise UsageError(
+                    f"{log_dir.path / name}: {other} has that partition too; a broker does not start with both: look "
+                    "which of them is whole, and move the other one away"
+                )
 
 
 def _log_dir(text: str) -> Path:
@@ -80,10 +110,11 @@ def _log_dir(text: str) -> Path:
     return path
 
 
-def _meta_properties(path: Path) -> MetaProperties:
+def _meta_properties(path: Path) -> tuple[MetaProperties, str | None]:
+    """Whose log dir it is, and its `directory.id`."""
     file = path / META_PROPERTIES
     try:
-        version = parse_properties(small_file(file)).get("version")
+        properties = parse_properties(small_file(file))
         found = read_meta_properties(path)
     except FileNotFoundError as error:
         raise UsageError(
@@ -92,12 +123,13 @@ def _meta_properties(path: Path) -> MetaProperties:
         ) from error
     except (CheckpointError, OSError) as error:
         raise UsageError(describe_error(error)) from error
+    version = properties.get("version")
     if version is None or version.strip() != _VERSION:
         raise UsageError(f"{file}: version {version}, expected {_VERSION}, as a broker with KRaft writes it")
-    return found
+    return found, properties.get("directory.id")
 
 
-def _read(path: Path) -> LogDir:
+def _read(path: Path, directory_id: str | None) -> LogDir:
     try:
         stop = last_stop(path)
         names: Sequence[str] = sorted(os.listdir(path))
@@ -105,4 +137,10 @@ def _read(path: Path) -> LogDir:
         raise UsageError(f"{path}: cannot be listed: {error.strerror}") from error
     if stop.failures:
         raise UsageError(f"{stop.failures[0]}; mend that first")
-    return LogDir(path, stop, tuple(name for name in names if name.endswith(_OTHER_LOGS)))
+    return LogDir(
+        path=path,
+        directory_id=directory_id,
+        stop=stop,
+        partitions=tuple(name for name in names if parse_partition_directory(name) is not None),
+        other_logs=tuple(name for name in names if name.endswith(_OTHER_LOGS)),
+    )

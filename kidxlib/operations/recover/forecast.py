@@ -14,6 +14,7 @@ from kidxlib.errors import LogChangedError, SnapshotError, describe_error
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.operations.recover.producers import lacks_snapshot
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.unfinished_append import is_unfinished
@@ -58,6 +59,7 @@ class Forecast:
             nothing.
         scan_bytes: of logs from there on.
         dropped: what it drops.
+        lacks_snapshot: nothing tells all of its producers, so a marker would have the broker forget them.
         refusals: why it cannot be spared that, each with what to do.
     """
 
@@ -69,6 +71,7 @@ class Forecast:
     scan_from: int | None
     scan_bytes: int
     dropped: tuple[Dropped, ...]
+    lacks_snapshot: bool
     refusals: tuple[str, ...]
 
     @property
@@ -96,8 +99,9 @@ def forecast(
         segments = alone.segments
         scan_from = _scan_from(directory, segments)
         dropped = tuple(_dropped(directory, alone))
+        lacks = lacks_snapshot(directory, alone)
     except (LogChangedError, OSError) as error:
-        alone, scan_from, dropped = StartupSimulation(failures=[describe_error(error)]), None, ()
+        alone, scan_from, dropped, lacks = StartupSimulation(failures=[describe_error(error)]), None, (), False
     return Forecast(
         topic_partition=topic_partition,
         directory=directory,
@@ -107,6 +111,7 @@ def forecast(
         scan_from=scan_from,
         scan_bytes=0 if scan_from is None else sum(s.log_bytes for s in alone.segments if s.base_offset >= scan_from),
         dropped=dropped,
+        lacks_snapshot=lacks,
         refusals=tuple(_refusals(directory, alone)),
     )
 

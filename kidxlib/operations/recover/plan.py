@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
+from kidxlib.build.discover import add_segments, find_partitions
 from kidxlib.build.plan import ListedPartition, Plan
 from kidxlib.build.source import Source
 from kidxlib.format.topic_partition import METADATA_TOPIC
@@ -17,7 +17,7 @@ from kidxlib.operations.recover.broker import LogDir, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
 from kidxlib.operations.recover.options import Level
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.storage.location import location
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.phase import Done
@@ -46,6 +46,8 @@ class RecoveryPlan:
     """What a recovery would do.
 
     Attributes:
+        log_dirs: those that the broker would recover.
+        not_named: ids of log dirs that the broker had, and that nobody has named.
         accepts_loss: partitions of which the broker drops records are left to it.
         seconds: that the plan took.
     """
@@ -54,6 +56,7 @@ class RecoveryPlan:
     level: Level
     accepts_loss: bool
     log_dirs: Sequence[PlannedLogDir]
+    not_named: Sequence[str]
     seconds: float
 
     @property
@@ -93,6 +96,12 @@ class RecoveryPlan:
 
     def refusals(self) -> Iterator[str]:
         """Why the plan cannot be applied, a line each; none where it can."""
+        if self.level is Level.MARKER and self.not_named:
+            yield (
+                f"broker {self.broker.node_id} has {len(self.not_named)} more log dirs (directory.id "
+                f"{', '.join(self.not_named)}), and a marker belongs into all of them or none: name them too. If one "
+                f"is lost: --level {Level.CHECKPOINT}"
+            )
         for log_dir in self.log_dirs:
             if self.level is Level.MARKER and log_dir.log_dir.other_logs:
                 other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
@@ -113,6 +122,11 @@ class RecoveryPlan:
             return (
                 f"{lost}: copy the partition first if this may be the only copy; then --accept-loss leaves it to the "
                 "broker"
+            )
+        if each.lacks_snapshot and self.level is Level.MARKER:
+            return (
+                f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker "
+                f"that finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
             )
         if each.dropped and self.level is Level.MARKER and not each.loses:
             return (
@@ -146,11 +160,11 @@ def recovery_plan(
         threads: that read.
 
     Raises:
-        UsageError: a log dir cannot be listed, or has no segment.
+        UsageError: a log dir cannot be listed.
     """
     start = time.monotonic()
     begin_phase("listing")
-    listed = {log_dir.path: _listed(log_dir, known) for log_dir in broker.log_dirs}
+    listed = {log_dir.path: _listed(log_dir, known) for log_dir in broker.unclean}
     read: list[Forecast] = []
     begin_phase(
         "reading what a broker would",
@@ -166,29 +180,61 @@ def recovery_plan(
     with ThreadPoolExecutor(threads) as pool:
         coming = [
             (log_dir, [pool.submit(of, log_dir, partition) for partition in listed[log_dir.path].partitions])
-            for log_dir in broker.log_dirs
+            for log_dir in broker.unclean
         ]
         planned = [
             PlannedLogDir(log_dir, listed[log_dir.path], [each.result() for each in forecasts])
             for log_dir, forecasts in coming
         ]
-    return RecoveryPlan(broker, level, accepts_loss, planned, time.monotonic() - start)
+    return RecoveryPlan(
+        broker=broker,
+        level=level,
+        accepts_loss=accepts_loss,
+        log_dirs=planned,
+        not_named=_not_named(broker, known),
+        seconds=time.monotonic() - start,
+    )
+
+
+def _not_named(broker: StoppedBroker, known: KnownTopics) -> list[str]:
+    """Ids of the log dirs that a broker had when it last told the cluster, but for those that are named."""
+    if broker.node_id is None:
+        return []
+    named = {log_dir.directory_id for log_dir in broker.log_dirs}
+    had = [each.log_dirs.get(broker.node_id, ()) for each in known.read()]
+    return sorted({directory_id for ids in had for directory_id in ids} - named)
 
 
 def _listed(log_dir: LogDir, known: KnownTopics) -> Plan:
     source = source_of(log_dir)
-    plan = find_segments(
+    plan = find_partitions(
         (source,),
         _ANY,
         Target(index_dir=None, by_source=False),
         lambda partition: options_of_topic(known, partition, interval_bytes=None, max_index_bytes=None),
     )
+    add_segments(plan)
     kept = [
         number
         for number, partition in enumerate(plan.partitions)
         if partition.directory.topic_partition.topic != METADATA_TOPIC
     ]
     return plan.part(kept)
+
+
+def known_topics(options: MetadataOptions, broker: StoppedBroker) -> KnownTopics:
+    """What the cluster of a broker says of its topics. One of its log dirs has the metadata for all of them
+    (`metadata.log.dir`).
+
+    Raises:
+        UsageError: as `read_known_topics`.
+    """
+    sources = [source_of(log_dir) for log_dir in broker.log_dirs]
+    known = read_known_topics(options, sources)
+    found = next(iter(known.of_sources.values()), None)
+    if found is None:
+        return known
+    return replace(known, of_sources={**{source.name: found for source in sources}, **known.of_sources})
 
 
 def source_of(log_dir: LogDir) -> Source:

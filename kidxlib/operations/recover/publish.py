@@ -12,7 +12,7 @@ from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.errors import KidxError, PublishError
 from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT, clean_shutdown, offset_checkpoint
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.options import Level
@@ -84,7 +84,7 @@ def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
                 f"{each.directory}: by itself the log {what} {before}, and with level {level} {now}; nothing was "
                 "written that spares the broker its recovery. Start it by itself, and report this"
             )
-    if level is Level.MARKER and end != each.simulation.log_start_offset and not _has_snapshot(each.directory):
+    if then.forgets_producers:
         raise KidxError(
             f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers; with a marker "
             f"a broker would forget them. --level {Level.CHECKPOINT} leaves that to it"
@@ -94,10 +94,6 @@ def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
 
 def _kept(simulation: StartupSimulation) -> list[tuple[int, int]]:
     return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]
-
-
-def _has_snapshot(directory: Path) -> bool:
-    return any(parse_snapshot(name) is not None for name in os.listdir(directory))
 
 
 def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int], forecasts: Sequence[Forecast]) -> None:
@@ -115,6 +111,10 @@ def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int],
 
 def write_markers(log_dirs: Sequence[Path]) -> None:
     """Tell the broker that it stopped cleanly, in all log dirs.
+
+    Args:
+        log_dirs: those first in which the broker has left a marker of its own. Beside markers of an unknown epoch it
+            would go by the epoch in that one (`LogManager.readBrokerEpochFromCleanShutdownFiles`).
 
     Raises:
         PublishError: one cannot be written; none is left then.

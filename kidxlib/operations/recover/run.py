@@ -8,15 +8,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kidxlib.errors import UsageError
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.options import Level
-from kidxlib.operations.recover.plan import RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.recover.plan import RecoveryPlan, known_topics, recovery_plan
 from kidxlib.operations.recover.publish import advance_recovery_points, ensure_same_start, flush, write_markers
 from kidxlib.operations.recover.rebuild import rebuild
 from kidxlib.operations.recover.report import as_json as plan_as_json
 from kidxlib.operations.recover.report import show_applied, show_plan
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import LOCK_FILE, locked
 from kidxlib.terminal.console import print_json, print_line, warn
@@ -54,18 +55,18 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         KidxError: a file cannot be written, or what was written does not lead to the same logs.
     """
     with contextlib.ExitStack() as stack:
-        broker = stopped_broker(request.log_dirs)
-        for log_dir in broker.log_dirs:
-            if request.apply or os.path.lexists(log_dir.path / LOCK_FILE):  # who plans writes nothing
-                stack.enter_context(locked(log_dir.path))
-        broker = stopped_broker(request.log_dirs)  # while nobody else writes
-        unclean = StoppedBroker(broker.node_id, tuple(each for each in broker.log_dirs if not each.stop.clean_shutdown))
-        if not unclean.log_dirs:
+        try:
+            broker = _held(request, stack)
+        except UsageError as error:
+            if not request.or_leave:
+                raise
+            return _left(request, str(error), as_json)
+        if not broker.unclean:
             return _nothing_to_do(request, as_json)
-        known = read_known_topics(request.metadata, [source_of(log_dir) for log_dir in unclean.log_dirs])
+        known = known_topics(request.metadata, broker)
         for warning in known.warnings:
             warn(warning)
-        plan = recovery_plan(unclean, known, request.level, accepts_loss=request.accept_loss, threads=request.threads)
+        plan = recovery_plan(broker, known, request.level, accepts_loss=request.accept_loss, threads=request.threads)
         refusals = list(plan.refusals())
         if not as_json:
             show_plan(plan, refusals, applies=request.apply)
@@ -88,6 +89,15 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         },
         bytes=plan.start_bytes,
     )
+
+
+def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:
+    """Read whose log dirs they are, and hold their locks from now on."""
+    broker = stopped_broker(request.log_dirs)
+    for log_dir in broker.log_dirs:
+        if request.apply or os.path.lexists(log_dir.path / LOCK_FILE):  # who plans writes nothing
+            stack.enter_context(locked(log_dir.path))
+    return stopped_broker(request.log_dirs)  # while nobody else writes
 
 
 def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBackend) -> int:
@@ -115,7 +125,7 @@ def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBa
         if of_log_dir := to_rebuild[path]:
             advance_recovery_points(path, points, of_log_dir)
     if plan.level is Level.MARKER:
-        write_markers([log_dir.log_dir.path for log_dir in plan.log_dirs])
+        write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
 
 
@@ -125,6 +135,16 @@ def _nothing_to_do(request: RecoverRequest, as_json: bool) -> RunResult:
     else:
         print_line("the broker stopped cleanly: it recovers nothing as it starts")
     return RunResult(code=ExitCode.OK, run_id=None, counts={}, bytes=0)
+
+
+def _left(request: RecoverRequest, refusal: str, as_json: bool) -> RunResult:
+    """What comes of log dirs that are not those of one broker that has stopped, as before its first start."""
+    if as_json:
+        print_json({"level": request.level.value, "applied": False, "refused": [refusal]})
+    else:
+        print_line(f"refused: {refusal}")
+        print_line("nothing was changed: the broker starts by itself")
+    return RunResult(code=ExitCode.OK, run_id=None, counts={"refused": 1}, bytes=0)
 
 
 def _exit_code(request: RecoverRequest, plan: RecoveryPlan, refusals: Sequence[str]) -> ExitCode:

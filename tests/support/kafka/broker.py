@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,15 +58,23 @@ class Broker:
     (SIGTERM), and the process is gone whatever happened. All runs share one port, so that clients survive a restart.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, object], more_jars: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object],
+        more_jars: Path | None = None,
+        more_log_dirs: Sequence[str] = (),
+    ) -> None:
         """Format a new broker's storage in `directory`.
 
         Args:
             settings: what is added to `server.properties`.
             more_jars: a directory of jars in front of Kafka's own; None for none.
+            more_log_dirs: names of further log dirs.
         """
         self.directory = directory
         self.log_dir = directory / "data"
+        self.log_dirs = [self.log_dir, *(directory / name for name in more_log_dirs)]
         self._settings, self._more_jars = dict(settings), more_jars
         self._runs = 0
         if not JARS.is_dir():
@@ -91,10 +99,12 @@ class Broker:
         """
         twin = object.__new__(Broker)
         twin.directory, twin.log_dir = directory, directory / "data"
+        twin.log_dirs = [directory / log_dir.name for log_dir in self.log_dirs]
         twin._settings, twin._more_jars, twin._runs = {**self._settings, **(settings or {})}, self._more_jars, 0
         twin._port, twin._controller_port = self._port, self._controller_port
         directory.mkdir(parents=True)
-        shutil.copytree(self.log_dir, twin.log_dir)
+        for log_dir, of_twin in zip(self.log_dirs, twin.log_dirs, strict=True):
+            shutil.copytree(log_dir, of_twin)
         twin._configure()
         return twin
 
@@ -154,7 +164,7 @@ class Broker:
             "advertised.listeners": f"PLAINTEXT://{here}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": self.log_dir,
+            "log.dirs": ",".join(map(str, self.log_dirs)),
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,

@@ -1,0 +1,118 @@
+"""A killed broker's disk, and what a broker makes of it: alone, or once `kidx recover` has made it ready."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from tests.kafka.reading import Seen, read_all
+from tests.kafka.traffic import PARTITIONS
+from tests.support.kafka.broker import Broker
+from tests.support.logs.snapshots import Producer, producers_in
+
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_METADATA: Final = "__cluster_metadata-0"
+
+#: Of `LogLoader` and `LogManager` in Kafka 4.3.1.
+_RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
+_SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What came of a disk that a broker was started on.
+
+    Attributes:
+        recovered: how many segments the broker read again, by partition.
+        skipped: in how many log dirs it found a clean shutdown.
+        files: logs, index files and epochs after its next clean stop.
+        producers: those of its snapshots then.
+    """
+
+    seen: Seen
+    recovered: Mapping[str, int]
+    skipped: int
+    files: Mapping[str, bytes]
+    producers: Mapping[str, frozenset[Producer]]
+
+    def assert_same(self, other: Started) -> None:
+        """Consumers get the same from both, and both leave the same files."""
+        assert self.seen.differences(other.seen) == []
+        assert self.files.keys() == other.files.keys()
+        assert [name for name in other.files if self.files[name] != other.files[name]] == []
+        assert self.producers == other.producers and any(other.producers.values())
+
+
+class Crashed:
+    """A killed broker's disk with some damage, and what a broker makes of it by itself."""
+
+    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object]) -> None:
+        self._broker, self._directory = broker, directory
+        self._damage, self._numbers = damage, itertools.count()
+        self.alone = started(self.copy())
+
+    def copy(self) -> Broker:
+        twin = self._broker.copy(self._directory / str(next(self._numbers)))
+        self._damage(twin)
+        return twin
+
+
+def partition_directory(broker: Broker, name: str) -> Path:
+    """A partition's directory, in whichever log dir it is."""
+    [found] = [log_dir / name for log_dir in broker.log_dirs if (log_dir / name).is_dir()]
+    return found
+
+
+def logs_of(broker: Broker, name: str) -> list[Path]:
+    """The logs of a partition, in order."""
+    return sorted(partition_directory(broker, name).glob(f"*{LOG_SUFFIX}"))
+
+
+def started(broker: Broker) -> Started:
+    """Start a broker on a disk, read all, and stop it."""
+    with broker.running() as run:
+        seen = read_all(broker.bootstrap, PARTITIONS)
+    recovered: dict[str, int] = {}
+    for found in filter(None, map(_RECOVERED.search, run.lines())):
+        recovered[found[1]] = recovered.get(found[1], 0) + 1
+    recovered.pop(_METADATA, None)
+    files = {
+        f"{directory.name}/{path.name}": path.read_bytes()
+        for topic, partition in PARTITIONS
+        for directory in [partition_directory(broker, f"{topic}-{partition}")]
+        for path in directory.iterdir()
+    }
+    return Started(
+        seen=seen,
+        recovered=recovered,
+        skipped=sum(1 for _ in filter(None, map(_SKIPPED.search, run.lines()))),
+        files={
+            name: content
+            for name, content in files.items()
+            if name.endswith((*INDEX_SUFFIXES, LOG_SUFFIX, LEADER_EPOCH_CHECKPOINT))
+        },
+        producers={name: _lasting(files[name]) for name in files if name.endswith(SNAPSHOT_SUFFIX)},
+    )
+
+
+def _lasting(snapshot: bytes) -> frozenset[Producer]:
+    """The producers that a broker does not drop when it loads the snapshot (`producer.id.expiration.ms`)."""
+    a_day_ago_ms = time.time() * 1000 - 24 * 60 * 60 * 1000
+    return frozenset(
+        producer
+        for producer in producers_in(snapshot)
+        if producer.timestamp > a_day_ago_ms or producer.current_transaction_first_offset >= 0
+    )
