@@ -197,6 +197,10 @@ class PublishError(KidxError):
     """An index file could not be put in place; whatever stood under its final name is still there, whole."""
 
 
+class LogNotCutError(KidxError):
+    """The end of a log could not be cut off; it is as it was, or has been cut and may not be durable yet."""
+
+
 class NoAnswerError(KidxError):
     """An object store stops answering in the midst of a run: it is asked for too much, fails, or is not reached."""
 

@@ -60,6 +60,7 @@ class ListedPartition:
         index_directory: where its index files go.
         choice: what they may be built with, or should be like, which goes by the topic's id.
         only: names of the files that may be written; None for all.
+        recovered: as in `PartitionTask`.
     """
 
     directory: PartitionDirectory
@@ -67,6 +68,7 @@ class ListedPartition:
     index_directory: Directory
     choice: OptionsOfTopic
     only: frozenset[str] | None = None
+    recovered: frozenset[int] = frozenset()
 
     @property
     def key(self) -> PartitionKey:
@@ -143,6 +145,7 @@ class ListedPartition:
             snapshots=auxiliary_files.snapshots,
             epochs=auxiliary_files.epochs,
             only=self.only,
+            recovered=self.recovered,
         )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 
 import click
 
+from kidxlib.errors import UsageError
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.operations.recover.options import Level, recover_options
 from kidxlib.run.known_topics import MetadataOptions
@@ -21,6 +23,8 @@ def recover(
     log_dirs: tuple[str, ...],
     apply: bool,
     level: str,
+    truncate: bool,
+    keep: Path | None,
     accept_loss: bool,
     or_leave: bool,
     metadata: MetadataOptions,
@@ -32,17 +36,20 @@ def recover(
     logs, and recovery points that say so.
 
     LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
-    off itself.
+    off itself. With --truncate that is cut off here, and kept.
 
-    Exit codes: 0 the broker drops nothing, and with --apply is ready; 2 refused or wrong options, nothing changed; 3
-    the same as 0, and the broker drops what the lines name; 1 failed.
+    Exit codes: 0 nothing is dropped, and with --apply the broker is ready; 2 refused or wrong options, nothing changed;
+    3 the same as 0, and what the lines name is dropped; 1 failed.
     """
+    if truncate != (keep is not None):
+        raise UsageError("--truncate and --keep DIR: one is of no use without the other; give both")
     from kidxlib.operations.recover.run import RecoverRequest, run_recover
 
     request = RecoverRequest(
         log_dirs=log_dirs,
         apply=apply,
         level=Level(level),
+        keep=keep,
         accept_loss=accept_loss,
         or_leave=or_leave,
         metadata=metadata,

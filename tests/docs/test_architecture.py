@@ -75,6 +75,13 @@ def test_a_directory_can_be_read_at_a_glance() -> None:
     assert {name: count for name, count in entries.items() if count > DIRECTORY_MOST} == {}
 
 
+def test_one_module_opens_logs_for_writing() -> None:
+    """Rule 1 of CONTRIBUTING.md: logs are cut in one place, which `recover --truncate` alone calls."""
+    cutting = re.compile(r"\bftruncate\(|os\.truncate\(|log_cutter import")
+    found = {str(path.relative_to(PROJECT)) for path in modules() if cutting.search(path.read_text())}
+    assert found == {"kidxlib/operations/recover/log_cutter.py", "kidxlib/operations/recover/cut.py"}
+
+
 def test_mypy_knows_each_compiled_module() -> None:
     """What stands inside compiled functions is typed by numba: pyproject.toml lists their modules."""
     compiled = {

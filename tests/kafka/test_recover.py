@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from kidxlib.format.segment_files import SNAPSHOT_SUFFIX, SWAP_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
@@ -108,13 +108,28 @@ def test_a_plan_writes_nothing_and_says_the_same_twice(crashed: Crashed) -> None
 
 
 def test_torn_ends_and_lost_files(killed: Broker, tmp_path: Path) -> None:
-    """The broker cuts off what was never whole, whoever has prepared its start; the marker would have it keep that."""
+    """The broker cuts off what was never whole, whoever has prepared its start; the marker would have it keep that.
+
+    Once that was cut where the broker cuts it, the marker is as good.
+    """
     crashed = Crashed(killed, tmp_path, _torn_and_lost)
     broker = crashed.copy()
     before = _digest(broker)
     refused = kidx("recover", *broker.log_dirs, "--apply", "--level", "marker", "--json")
     assert refused.code == ExitCode.USAGE and _digest(broker) == before
     assert "an append was not finished" in refused.json["refused"][0]
+    kept = tmp_path / "kept"
+    cut_by_us = crashed.copy()
+    cut = kidx("recover", *cut_by_us.log_dirs, "--apply", "--level", "marker", "--truncate", "--keep", kept, "--json")
+    assert cut.code == ExitCode.PROBLEMS_FOUND, cut
+    assert {Path(each["directory"]).name for each in cut.json["partitions"] if each["cut"]} >= {"plain-0"}
+    zeros = logs_of(broker, "plain-0")[-1]
+    assert zeros.read_bytes() == logs_of(cut_by_us, "plain-0")[-1].read_bytes() + bytes(4096)
+    [copy] = (kept / "plain-0").iterdir()
+    assert copy.name.startswith(f"{zeros.name}.from-") and copy.read_bytes() == bytes(4096)
+    found = started(cut_by_us)
+    assert found.recovered == {} and found.skipped == len(cut_by_us.log_dirs)
+    found.assert_same(crashed.alone)
     left = kidx("recover", *broker.log_dirs, "--apply", "--level", "marker", "--or-leave")
     assert left.code == 0 and _digest(broker) == before
     ended = kidx("recover", *broker.log_dirs, "--apply", "--json")
@@ -140,6 +155,19 @@ def test_what_would_be_lost_is_refused(killed: Broker, tmp_path: Path) -> None:
     refused = kidx("recover", *broker.log_dirs, "--apply")
     assert refused.code == ExitCode.USAGE and _digest(broker) == before
     assert "refused: " in refused.out and "--accept-loss leaves it to the broker" in refused.out
+    level = ("--apply", "--level", "marker", "--truncate", "--keep", tmp_path / "kept")
+    refused = kidx("recover", *broker.log_dirs, *level)
+    assert refused.code == ExitCode.USAGE and _digest(broker) == before
+    assert "high watermark" in refused.out and "--accept-loss goes on without" in refused.out
+    cut_by_us = crashed.copy()
+    cut = kidx("recover", *cut_by_us.log_dirs, *level, "--accept-loss", "--json")
+    assert cut.code == ExitCode.PROBLEMS_FOUND, cut
+    assert not any(each["left_to_the_broker"] for each in cut.json["partitions"])
+    names = {path.name.partition(LOG_SUFFIX)[0] for path in (tmp_path / "kept" / "plain-0").glob(f"*{LOG_SUFFIX}*")}
+    assert names == {log.stem for log in logs_of(broker, "plain-0")[-3:]}
+    found = started(cut_by_us)
+    assert found.recovered == {} and found.skipped == len(cut_by_us.log_dirs)
+    found.assert_same(crashed.alone)
     ended = kidx("recover", *broker.log_dirs, "--apply", "--accept-loss", "--json")
     assert ended.code == ExitCode.PROBLEMS_FOUND, ended
     [left] = [each for each in ended.json["partitions"] if each["left_to_the_broker"]]

@@ -47,7 +47,7 @@ def recover_segment(
         return
     segment.action = StartupAction.TRUNCATE if end.position < segment.log_bytes else StartupAction.REBUILD
     segment.kept_bytes = end.position
-    segment.next_offset, segment.map_end_offset = recovery.next_offset, recovery.map_end_offset
+    segment.next_offset = recovery.next_offset
     if (reason := first.end.reason) is not None:
         segment.detail = f"{reason} at byte {first.end.position}: {first.end.detail}; it is recovered, as {why}"
     if recovery.map_end_offset > last_snapshot:
@@ -92,7 +92,7 @@ def _quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None
     if end.reason not in _INVALID_OFFSET or loading:
         fail(segment, detail)
     segment.action, segment.kept_bytes, segment.detail = StartupAction.EMPTY, 0, detail
-    segment.next_offset = segment.map_end_offset = segment.base_offset
+    segment.next_offset = segment.base_offset
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -51,7 +51,7 @@ class SimulatedSegment:
         kept_bytes: how many of these are left.
         read_bytes: what the broker reads of it, which may be its log twice.
         lost_batches, lost_records: how many are dropped; None if that is not known for certain.
-        next_offset, map_end_offset: as in `Recovery`, of what is kept; None where the broker did not recover it.
+        next_offset: the offset after what is kept; None where the broker did not recover it.
         detail: why.
     """
 
@@ -63,7 +63,6 @@ class SimulatedSegment:
     lost_batches: int | None = 0
     lost_records: int | None = 0
     next_offset: int | None = None
-    map_end_offset: int | None = None
     detail: str | None = None
 
     @property

@@ -26,6 +26,7 @@ def publish_transaction_index(
     present = files.read_present(name, len(content) + 1)
     if present is None and not content:
         return lambda: Published.NONE, None
-    if files.task.in_place and present not in (None, content) and folded.state_source is StateSource.UNKNOWN:
+    is_kept = files.task.in_place and folded.base_offset not in files.task.recovered
+    if is_kept and present not in (None, content) and folded.state_source is StateSource.UNKNOWN:
         return lambda: Published.KEPT, None
     return files.stage(name, content), content

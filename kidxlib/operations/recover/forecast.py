@@ -14,7 +14,6 @@ from kidxlib.errors import LogChangedError, SnapshotError, describe_error
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.recover.producers import lacks_snapshot
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.unfinished_append import is_unfinished
@@ -26,6 +25,7 @@ class Dropped:
     """What a broker drops of a segment as it starts.
 
     Attributes:
+        from_offset: the first offset that may be among what is dropped.
         bytes: of its log.
         records: None where nobody can count them.
         is_torn: an append that was not finished: no batch that was ever whole.
@@ -33,6 +33,7 @@ class Dropped:
     """
 
     base_offset: int
+    from_offset: int
     bytes: int
     records: int | None
     is_torn: bool
@@ -59,7 +60,6 @@ class Forecast:
             nothing.
         scan_bytes: of logs from there on.
         dropped: what it drops.
-        lacks_snapshot: nothing tells all of its producers, so a marker would have the broker forget them.
         refusals: why it cannot be spared that, each with what to do.
     """
 
@@ -71,13 +71,33 @@ class Forecast:
     scan_from: int | None
     scan_bytes: int
     dropped: tuple[Dropped, ...]
-    lacks_snapshot: bool
     refusals: tuple[str, ...]
 
     @property
     def reads_last_alone(self) -> bool:
         """Whether a broker reads the last segment, and no other."""
         return all(segment.action is StartupAction.LOAD for segment in self.simulation.segments[:-1])
+
+    @property
+    def recovered(self) -> frozenset[int]:
+        """Base offsets of the segments that the broker recovers."""
+        return frozenset(s.base_offset for s in self.simulation.segments if s.action is not StartupAction.LOAD)
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether what the broker drops is one end of the log, and something stays before it."""
+        left = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
+        return bool(left) and not self.refusals and not any(segment.lost_bytes for segment in left[:-1])
+
+    @property
+    def loses_known(self) -> bool:
+        """Whether what is dropped lies below what consumers may have seen (the high watermark), or below what had been
+        flushed. Where no high watermark was noted, all whole batches count as seen.
+        """
+        lost = [dropped.from_offset for dropped in self.dropped]
+        known = max(self.stop.high_watermark, self.stop.recovery_point)
+        is_not_noted = self.stop.high_watermark == 0 and any(not each.is_torn for each in self.dropped)
+        return is_not_noted or min([*lost, self.simulation.log_end_offset or 0]) < known
 
     @property
     def loses(self) -> bool:
@@ -99,9 +119,8 @@ def forecast(
         segments = alone.segments
         scan_from = _scan_from(directory, segments)
         dropped = tuple(_dropped(directory, alone))
-        lacks = lacks_snapshot(directory, alone)
     except (LogChangedError, OSError) as error:
-        alone, scan_from, dropped, lacks = StartupSimulation(failures=[describe_error(error)]), None, (), False
+        alone, scan_from, dropped = StartupSimulation(failures=[describe_error(error)]), None, ()
     return Forecast(
         topic_partition=topic_partition,
         directory=directory,
@@ -111,7 +130,6 @@ def forecast(
         scan_from=scan_from,
         scan_bytes=0 if scan_from is None else sum(s.log_bytes for s in alone.segments if s.base_offset >= scan_from),
         dropped=dropped,
-        lacks_snapshot=lacks,
         refusals=tuple(_refusals(directory, alone)),
     )
 
@@ -154,8 +172,10 @@ def _dropped(directory: Path, alone: StartupSimulation) -> Iterator[Dropped]:
         if segment.lost_bytes:
             is_truncated_last = segment is alone.segments[-1] and segment.action is StartupAction.TRUNCATE
             is_torn = is_truncated_last and _is_torn(directory, segment, alone.log_end_offset)
+            is_deleted = segment.action is StartupAction.DELETE or segment.next_offset is None
             yield Dropped(
                 base_offset=segment.base_offset,
+                from_offset=segment.base_offset if is_deleted else segment.next_offset or 0,
                 bytes=segment.lost_bytes,
                 records=0 if is_torn else segment.lost_records,
                 is_torn=is_torn,
@@ -174,6 +194,8 @@ def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | N
 
 
 def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[str]:
+    if directory.is_symlink():
+        yield f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself"
     for failure in alone.failures:
         yield f"{directory}: {failure}; a broker does not start with it: mend that first"
     for segment in alone.segments:

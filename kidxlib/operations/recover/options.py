@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from functools import reduce
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -34,9 +35,22 @@ _OPTIONS: Final = (
         "reads none.",
     ),
     click.option(
+        "--truncate",
+        is_flag=True,
+        help="Cut logs where the broker would cut them as it starts, and drop later segments where it would. Needs "
+        "--keep.",
+    ),
+    click.option(
+        "--keep",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Where --truncate copies what it cuts off, before it does. Outside of all log dirs.",
+    ),
+    click.option(
         "--accept-loss",
         is_flag=True,
-        help="Go on where the broker drops records as it starts. Those partitions are left to it.",
+        help="Go on where records are dropped: by --truncate below the high watermark or the recovery point; else by "
+        "the broker, to which those partitions are left.",
     ),
     click.option(
         "--or-leave",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
@@ -48,12 +48,14 @@ class RecoveryPlan:
     Attributes:
         log_dirs: those that the broker would recover.
         not_named: ids of log dirs that the broker had, and that nobody has named.
+        cuts: logs are cut where the broker would cut them; else that is left to it.
         accepts_loss: partitions of which the broker drops records are left to it.
         seconds: that the plan took.
     """
 
     broker: StoppedBroker
     level: Level
+    cuts: bool
     accepts_loss: bool
     log_dirs: Sequence[PlannedLogDir]
     not_named: Sequence[str]
@@ -80,7 +82,15 @@ class RecoveryPlan:
 
     def is_left(self, each: Forecast) -> bool:
         """Whether a partition is left to the broker, which drops records of it."""
-        return self.accepts_loss and each.loses
+        return self.accepts_loss and each.loses and not (self.cuts and each.can_be_cut)
+
+    def is_cut(self, each: Forecast) -> bool:
+        """Whether something of a partition is to be cut off."""
+        return self.cuts and each.can_be_cut and bool(each.dropped)
+
+    def to_cut(self, log_dir: PlannedLogDir) -> list[Forecast]:
+        """The partitions of which something is to be cut off."""
+        return [each for each in log_dir.forecasts if self.is_cut(each)]
 
     def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
         """The partitions of which something is to be read. The last segment alone a broker reads again at the level of
@@ -94,68 +104,14 @@ class RecoveryPlan:
             and not (self.level is Level.CHECKPOINT and each.reads_last_alone)
         ]
 
-    def refusals(self) -> Iterator[str]:
-        """Why the plan cannot be applied, a line each; none where it can."""
-        if self.level is Level.MARKER and self.not_named:
-            yield (
-                f"broker {self.broker.node_id} has {len(self.not_named)} more log dirs (directory.id "
-                f"{', '.join(self.not_named)}), and a marker belongs into all of them or none: name them too. If one "
-                f"is lost: --level {Level.CHECKPOINT}"
-            )
-        for log_dir in self.log_dirs:
-            if self.level is Level.MARKER and log_dir.log_dir.other_logs:
-                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
-                yield (
-                    f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
-                    "the broker recovers it itself"
-                )
-        for each in self.forecasts:
-            yield from each.refusals
-            if not each.refusals and (why := self._why_refused(each)) is not None:
-                yield why
-
-    def _why_refused(self, each: Forecast) -> str | None:
-        if each.loses and not (self.accepts_loss and self.level is Level.CHECKPOINT):
-            lost = _what_is_lost(each)
-            if self.level is Level.MARKER:
-                return f"{lost}: --level {Level.CHECKPOINT} with --accept-loss leaves the partition to the broker"
-            return (
-                f"{lost}: copy the partition first if this may be the only copy; then --accept-loss leaves it to the "
-                "broker"
-            )
-        if each.lacks_snapshot and self.level is Level.MARKER:
-            return (
-                f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker "
-                f"that finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
-            )
-        if each.dropped and self.level is Level.MARKER and not each.loses:
-            return (
-                f"{each.directory}: an append was not finished, and only the broker cuts it off: --level "
-                f"{Level.CHECKPOINT} leaves that to it"
-            )
-        return None
-
-
-def _what_is_lost(each: Forecast) -> str:
-    """What of a partition goes as its broker starts."""
-    for dropped in each.dropped:
-        if not dropped.is_torn:
-            return (
-                f"{each.directory}: a broker that starts drops {dropped.amount} of segment {dropped.base_offset} "
-                f"({dropped.why})"
-            )
-    return (
-        f"{each.directory}: the log ends at offset {each.simulation.log_end_offset}, below the high watermark "
-        f"{each.stop.high_watermark}: records are gone that consumers have seen"
-    )
-
 
 def recovery_plan(
-    broker: StoppedBroker, known: KnownTopics, level: Level, *, accepts_loss: bool, threads: int
+    broker: StoppedBroker, known: KnownTopics, level: Level, *, cuts: bool, accepts_loss: bool, threads: int
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
     Args:
+        cuts, accepts_loss: as in `RecoveryPlan`.
         known: what the log dirs' cluster says of its topics; their sources are named by their paths.
         threads: that read.
 
@@ -164,7 +120,7 @@ def recovery_plan(
     """
     start = time.monotonic()
     begin_phase("listing")
-    listed = {log_dir.path: _listed(log_dir, known) for log_dir in broker.unclean}
+    listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.unclean}
     read: list[Forecast] = []
     begin_phase(
         "reading what a broker would",
@@ -189,6 +145,7 @@ def recovery_plan(
     return RecoveryPlan(
         broker=broker,
         level=level,
+        cuts=cuts,
         accepts_loss=accepts_loss,
         log_dirs=planned,
         not_named=_not_named(broker, known),
@@ -205,7 +162,8 @@ def _not_named(broker: StoppedBroker, known: KnownTopics) -> list[str]:
     return sorted({directory_id for ids in had for directory_id in ids} - named)
 
 
-def _listed(log_dir: LogDir, known: KnownTopics) -> Plan:
+def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:
+    """The partitions and segments of a log dir, as in `PlannedLogDir`."""
     source = source_of(log_dir)
     plan = find_partitions(
         (source,),

@@ -8,20 +8,23 @@ from pathlib import Path
 
 from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
-from kidxlib.errors import MalformedRecordsError
-from kidxlib.format.segment_files import parse_snapshot
-from kidxlib.log.segment import LogSegment
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.partition import PartitionFold, ScannedSegment, StateSource
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.lazy_log import LogFile
 
 
-def lacks_snapshot(directory: Path, alone: StartupSimulation) -> bool:
+def lacks_snapshot(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> bool:
     """Whether no producer snapshot will be there for a broker that finds a marker, which takes that for no producers
     (`UnifiedLog.rebuildProducerState`).
 
     Args:
         alone: what the broker does by itself.
+        options: of the topic.
 
     Raises:
-        OSError: a file cannot be read.
+        OSError, LogChangedError: a file cannot be read.
     """
     left = [segment for segment in alone.segments if segment.action is not StartupAction.DELETE]
     start, end = alone.log_start_offset, alone.log_end_offset
@@ -33,25 +36,24 @@ def lacks_snapshot(directory: Path, alone: StartupSimulation) -> bool:
         {offset: True for offset in offsets if offset is not None and offset <= end and offset not in deleted}
     )
     snapshots.remove_strays([segment.base_offset for segment in left])
-    return not snapshots and not _tell_producers(directory, left)
+    return not snapshots and not _tell_producers(directory, left, options)
 
 
-def _tell_producers(directory: Path, segments: Sequence[SimulatedSegment]) -> bool:
-    """Whether reading the segments gives a snapshot: they begin with the partition, and the second one where the first
-    one ends (`recovery.partition.PartitionFold`).
+def _tell_producers(directory: Path, segments: Sequence[SimulatedSegment], options: RecoverOptions) -> bool:
+    """Whether reading the segments gives a snapshot: they begin with the partition, and the first one is whole and ends
+    where the second one begins.
     """
     first = segments[0]
     if first.base_offset != 0:
         return False
-    if len(segments) == 1:
-        return bool(first.map_end_offset)
-    return _next_offset(directory, first) == segments[1].base_offset
-
-
-def _next_offset(directory: Path, segment: SimulatedSegment) -> int | None:
-    if segment.next_offset is not None:
-        return segment.next_offset
+    log = LogFile(str(directory / segment_file(0, LOG_SUFFIX)))
+    log.keep_valid(first.kept_bytes)
     try:
-        return LogSegment.open(directory, segment.base_offset).next_offset()
-    except MalformedRecordsError:
-        return None
+        recovered = recover(log, 0, options)
+    finally:
+        log.close()
+    fold = PartitionFold(lambda offset: None)
+    fold.add(ScannedSegment.of(0, recovered))
+    if fold.end_source is StateSource.UNKNOWN:
+        return False
+    return fold.map_end_offset > 0 if len(segments) == 1 else recovered.facts.next_offset == segments[1].base_offset

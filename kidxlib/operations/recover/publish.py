@@ -20,11 +20,18 @@ from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.publisher import Owner, Publisher, sweep
 
 #: Not the epoch that the broker had. With that one the controller would take the stop for a clean one, and count on
 #: records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).
 _UNKNOWN_EPOCH: Final = -1
+_ALL_AGES_NS: Final = 2**63
+
+
+def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
+    """Remove what killed runs have staged. Whoever holds the lock of the log dir is the only one who stages there."""
+    for name in ("", *(each.directory.name for each in forecasts)):
+        sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
 def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:

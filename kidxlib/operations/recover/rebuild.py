@@ -41,15 +41,21 @@ def rebuild(planned: PlannedLogDir, forecasts: Sequence[Forecast], backend: Back
 
 def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
     """What is read: of each partition the segments from one on."""
-    scan_from = {each.topic_partition: each.scan_from for each in forecasts}
+    by_partition = {each.topic_partition: each for each in forecasts}
     kept: list[int] = []
     first: list[int] = []
+    recovered: list[frozenset[int]] = []
     for number, partition in enumerate(listed.partitions):
-        offset = scan_from.get(partition.directory.topic_partition)
-        if offset is not None:
+        each = by_partition.get(partition.directory.topic_partition)
+        if each is not None and each.scan_from is not None:
             kept.append(number)
-            first.append(offset)
-    return listed.part(kept, first)
+            first.append(each.scan_from)
+            recovered.append(each.recovered)
+    part = listed.part(kept, first)
+    part.partitions = [
+        replace(partition, recovered=offsets) for partition, offsets in zip(part.partitions, recovered, strict=True)
+    ]
+    return part
 
 
 def _request(planned: PlannedLogDir) -> BuildRequest:

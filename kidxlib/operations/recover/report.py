@@ -33,7 +33,8 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
     )
     dropped = plan.dropped
     for each, of_segment in dropped[:_SHOWN]:
-        print_line(f"the broker drops: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}")
+        who = "cut off" if plan.is_cut(each) else "the broker drops"
+        print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
     for refusal in refusals[:_SHOWN]:
         print_line(f"refused: {refusal}")
@@ -97,6 +98,7 @@ def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
         "start_bytes": each.simulation.read_bytes,
         "rebuilt_from": None if plan.is_left(each) else each.scan_from,
         "left_to_the_broker": plan.is_left(each),
+        "cut": plan.is_cut(each),
         "dropped": [
             {
                 "base_offset": dropped.base_offset,

@@ -7,14 +7,24 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
+from kidxlib.operations.recover.cut import cut
+from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import RecoveryPlan, known_topics, recovery_plan
-from kidxlib.operations.recover.publish import advance_recovery_points, ensure_same_start, flush, write_markers
+from kidxlib.operations.recover.publish import (
+    advance_recovery_points,
+    ensure_same_start,
+    flush,
+    sweep_leftovers,
+    write_markers,
+)
 from kidxlib.operations.recover.rebuild import rebuild
+from kidxlib.operations.recover.refusals import refusals_of
 from kidxlib.operations.recover.report import as_json as plan_as_json
 from kidxlib.operations.recover.report import show_applied, show_plan
 from kidxlib.run.known_topics import MetadataOptions
@@ -31,6 +41,7 @@ class RecoverRequest:
 
     Attributes:
         log_dirs: all of one broker.
+        keep: where is kept what is cut off; None where nothing is cut.
         or_leave: where it is refused, that is no failure.
         threads: that look at partitions.
     """
@@ -38,6 +49,7 @@ class RecoverRequest:
     log_dirs: Sequence[str]
     apply: bool
     level: Level
+    keep: Path | None
     accept_loss: bool
     or_leave: bool
     metadata: MetadataOptions
@@ -66,16 +78,25 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         known = known_topics(request.metadata, broker)
         for warning in known.warnings:
             warn(warning)
-        plan = recovery_plan(broker, known, request.level, accepts_loss=request.accept_loss, threads=request.threads)
-        refusals = list(plan.refusals())
+        copies = None if request.keep is None else KeptCopies(request.keep)
+        plan = recovery_plan(
+            broker,
+            known,
+            request.level,
+            cuts=copies is not None,
+            accepts_loss=request.accept_loss,
+            threads=request.threads,
+        )
+        refusals = list(refusals_of(plan))
         if not as_json:
             show_plan(plan, refusals, applies=request.apply)
         applies, read_then = request.apply and not refusals, None
         if applies:
             start = time.monotonic()
-            read_then = _apply(plan, stack, open_backend)
+            done = plan if copies is None else cut(plan, known, copies)
+            read_then = _apply(done, stack, open_backend)
             if not as_json:
-                show_applied(plan, read_then, time.monotonic() - start)
+                show_applied(done, read_then, time.monotonic() - start)
     if as_json:
         print_json(plan_as_json(plan, refusals, applied=applies, read_then=read_then))
     return RunResult(
@@ -106,6 +127,8 @@ def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBa
     Returns:
         How many bytes of logs the broker reads as it starts now.
     """
+    for log_dir in plan.log_dirs:
+        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
     to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
     if any(to_rebuild.values()):
         backend = stack.enter_context(open_backend())

@@ -1,0 +1,136 @@
+"""Cuts logs where the broker would: what goes is kept first, then later segments are dropped, then the log is cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.errors import KidxError
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    parse_segment_log,
+    parse_snapshot,
+    segment_file,
+)
+from kidxlib.operations.recover.forecast import Forecast, forecast
+from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.operations.recover.log_cutter import cut_log
+from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan, listed_partitions
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.remover import Remover
+from kidxlib.terminal.progress import begin_phase
+
+#: A log goes before its side files, which are orphans then. A log without an index would be read by a broker.
+_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
+    """Cut what a plan says. The caller holds the log dirs' locks.
+
+    Args:
+        known: what the plan was made with.
+
+    Returns:
+        The plan of what is there now, of which nothing is to be cut.
+
+    Raises:
+        KidxError: as `_cut_logs` and `_ensure_cut`.
+    """
+    begin_phase("cutting")
+    to_cut = [each for log_dir in plan.log_dirs for each in plan.to_cut(log_dir)]
+    if not to_cut:
+        return plan
+    _cut_logs(to_cut, copies)
+    return replace(plan, log_dirs=[_planned_again(plan, log_dir, known) for log_dir in plan.log_dirs])
+
+
+def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
+    cut_here = {each.topic_partition for each in plan.to_cut(planned)}
+    forecasts: list[Forecast] = []
+    for each in planned.forecasts:
+        if each.topic_partition in cut_here:
+            now = forecast(each.topic_partition, each.directory, each.options, each.stop)
+            _ensure_cut(each, now)
+            forecasts.append(now)
+        else:
+            forecasts.append(each)
+    return replace(planned, listed=listed_partitions(planned.log_dir, known), forecasts=forecasts)
+
+
+def _cut_logs(forecasts: Sequence[Forecast], copies: KeptCopies) -> None:
+    """Cut the logs of some partitions where the broker would.
+
+    A log is cut last, after all segments behind it have gone for good: until then a broker, or another run, finds the
+    same place to cut and drops the rest. Cut first, the segments behind it would look whole.
+
+    Raises:
+        KidxError: a file cannot be kept, and nothing is changed; or it cannot be removed or cut.
+    """
+    for each in forecasts:
+        for name in _dropped_files(each):
+            copies.keep(each.directory / name, f"{each.directory.name}/{name}")
+        for name, _, to in _to_cut(each):
+            copies.keep(each.directory / name, f"{each.directory.name}/{name}.from-{to}", to)
+    with Remover() as remover:
+        for each in forecasts:
+            for name in _dropped_files(each):
+                remover.remove(_directory(each), name)
+        remover.flush()
+    for each in forecasts:
+        for name, size, to in _to_cut(each):
+            cut_log(_directory(each), name, size=size, to=to)
+
+
+def _ensure_cut(before: Forecast, after: Forecast) -> None:
+    """See that a partition is now what the broker would have made of it.
+
+    Raises:
+        KidxError: it is not.
+    """
+    then, now = before.simulation, after.simulation
+    kept = [(each.base_offset, each.kept_bytes) for each in then.segments if each.action is not StartupAction.DELETE]
+    found = [(each.base_offset, each.kept_bytes) for each in now.segments]
+    if after.dropped or after.refusals or found != kept or now.log_end_offset != then.log_end_offset:
+        raise KidxError(
+            f"{before.directory}: cut as the broker would cut it, it is to end at offset {then.log_end_offset} with "
+            f"{kept}, and a broker would make {found} of it, up to offset {now.log_end_offset}; what was cut is in the "
+            "directory of --keep. Start the broker by itself, and report this"
+        )
+
+
+def _directory(each: Forecast) -> Directory:
+    return Directory(str(each.directory.parent), each.directory.name)
+
+
+def _to_cut(each: Forecast) -> Iterator[tuple[str, int, int]]:
+    """The logs to cut: name, bytes now and then."""
+    for segment in each.simulation.segments:
+        if segment.lost_bytes and segment.action is not StartupAction.DELETE:
+            yield segment_file(segment.base_offset, LOG_SUFFIX), segment.log_bytes, segment.kept_bytes
+
+
+def _dropped_files(each: Forecast) -> list[str]:
+    """The files to remove, in this order: logs that the broker drops, side files without a log, also those of logs that
+    a run before this one has removed, and producer snapshots above the end.
+    """
+    names = sorted(os.listdir(each.directory))
+    deleted = {s.base_offset for s in each.simulation.segments if s.action is StartupAction.DELETE}
+    there = {offset for name in names if (offset := parse_segment_log(name)) is not None} - deleted
+    logs = {segment_file(offset, LOG_SUFFIX) for offset in deleted}
+    kept = {segment_file(offset, suffix) for offset in there for suffix in _SUFFIXES}
+    end = each.simulation.log_end_offset or 0
+    snapshots = [name for name in names if (offset := parse_snapshot(name)) is not None and offset > end]
+    side_files = [
+        name
+        for name in names
+        if (parsed := parse_segment_file(name)) is not None and parsed[1] in _SUFFIXES[1:] and name not in kept
+    ]
+    return [*(name for name in names if name in logs), *side_files, *snapshots]

@@ -1,0 +1,182 @@
+"""Logs that `kidx recover --truncate` cuts, compared with what Kafka's `LogLoader` makes of the same directories."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from kidxlib.audit.startup.loader import simulate_startup
+from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.format.checkpoint_files import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    offset_checkpoint,
+)
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, parse_segment_file
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.producers import Producers
+from kidxlib.storage.checkpoints import read_offset_checkpoint
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from tests.conftest import Say
+from tests.faults.processes import kidx
+from tests.kafka.crashed import INDEX_SUFFIXES
+from tests.kafka.spoilt import spoil
+from tests.support.kafka.classes import Kafka
+from tests.support.logs.random_logs import write_random_log
+
+#: Why a partition is not cut, in parts of the refusals.
+_REFUSED: Final = {
+    "fails": ("a broker fails on it", "a broker does not start with it"),
+    "split": ("a broker splits the segment",),
+    "swap": ("about to put it in the place",),
+    "no producers": ("no producer snapshot",),
+    "left": ("leaves it to the broker",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A partition as Kafka has loaded it.
+
+    Attributes:
+        segments: bytes of logs by base offset.
+        ends: log start offset and log end offset.
+        logs: files of logs, by name.
+        indexes: other files of segments, by name.
+    """
+
+    segments: Mapping[int, int]
+    ends: tuple[int, int]
+    logs: Mapping[str, bytes]
+    indexes: Mapping[str, bytes]
+
+
+def _load(kafka: Kafka, directory: Path, start: int, point: int, *, clean: bool) -> _Loaded | None:
+    """Let Kafka load a partition; None where it fails."""
+    try:
+        with kafka.opened_log(directory, log_start_offset=start, recovery_point=point, clean_shutdown=clean) as log:
+            segments = {segment.baseOffset(): segment.size() for segment in kafka.segments_of(log)}
+            ends = log.logStartOffset(), log.logEndOffset()
+    except Py4JJavaError:
+        return None
+    return _Loaded(segments, ends, _files(directory, (LOG_SUFFIX,)), _files(directory, INDEX_SUFFIXES))
+
+
+def _files(directory: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith(suffixes)}
+
+
+def _take_snapshots(directory: Path) -> None:
+    """Snapshots as a broker takes them; these logs are of no idempotent producers."""
+    for log in sorted(directory.glob(f"*{LOG_SUFFIX}"))[1:]:
+        log.with_suffix(SNAPSHOT_SUFFIX).write_bytes(Producers().snapshot())
+
+
+class _LogDir:
+    """A killed broker's log dir with spoilt partitions, and a copy of it that kidx does not see."""
+
+    def __init__(self, directory: Path, rng: random.Random, count: int) -> None:
+        self.path, self.untouched = directory / "logs", directory / "untouched"
+        self.path.mkdir()
+        (self.path / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        self.partitions = [TopicPartition("test", number) for number in range(count)]
+        for each in self.partitions:
+            write_random_log(self.path / each.directory, rng)
+            if rng.random() < 0.7:  # else nothing may tell a broker of its producers
+                _take_snapshots(self.path / each.directory)
+            spoil(self.path / each.directory, rng)
+            (self.path / each.directory / PARTITION_METADATA).write_text(
+                "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n"
+            )
+        self.points = {each: rng.choice([0, 0, rng.randrange(60)]) for each in self.partitions}
+        self.starts = {each: rng.choice([0, 0, 0, rng.randrange(60)]) for each in self.partitions}
+        (self.path / RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(self.points))
+        (self.path / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint(self.starts))
+        shutil.copytree(self.path, self.untouched)
+
+    def take_away(self, partition: TopicPartition) -> None:
+        shutil.rmtree(self.path / partition.directory)
+        self.partitions.remove(partition)
+
+
+@pytest.mark.parametrize("level", ["checkpoint", "marker"])
+def test_logs_are_cut_as_by_log_loader(
+    level: str, kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
+) -> None:
+    """Goal: where a log is cut, and what is dropped, is what Kafka does by itself. Once Kafka has loaded what is left,
+    logs, ends and the indexes of all segments that it would have recovered are byte by byte the same.
+
+    Method: random logs are spoilt. Partitions that are refused are taken away, once the reason was compared with
+    Kafka's. The others are cut; then Kafka loads these, and a copy that nobody has touched.
+    """
+    log_dir, ends = _LogDir(scratch, rng, 1_500 if exhaustive else 80), Counter[str]()
+    arguments = ("recover", log_dir.path, "--level", level, "--truncate", "--keep", scratch / "kept", "--accept-loss")
+    ended = kidx(*arguments, "--json")
+    assert ended.code in (0, 2, 3), ended
+    planned = ended.json
+    left = {Path(each["directory"]) for each in planned["partitions"] if each["left_to_the_broker"]}
+    for partition in list(log_dir.partitions):
+        directory = log_dir.path / partition.directory
+        refusals = [each for each in planned["refused"] if each.startswith((f"{directory}:", f"{directory}/"))]
+        if refusals or directory in left:
+            why = _why(refusals)
+            ends[why] += 1
+            alone = _load(
+                kafka,
+                log_dir.untouched / partition.directory,
+                log_dir.starts[partition],
+                log_dir.points[partition],
+                clean=False,
+            )
+            assert (alone is None) == (why == "fails") or why in ("swap", "split"), (partition, refusals)
+            log_dir.take_away(partition)
+    ended = kidx(*arguments, "--apply", "--json")
+    assert ended.code in (0, 3), ended
+    cut = {Path(each["directory"]).name for each in ended.json["partitions"] if each["cut"]}
+    assert len(cut) > len(log_dir.partitions) / 10
+    points = read_offset_checkpoint(log_dir.path / RECOVERY_POINT_CHECKPOINT) or {}
+    for partition in log_dir.partitions:
+        is_cut = partition.directory in cut
+        ends["cut" if is_cut else "whole"] += 1
+        _compare(kafka, log_dir, partition, points.get(partition, 0), is_cut=is_cut, clean=level == "marker")
+    say(f"{level}, as Kafka's: {dict(ends)}")
+
+
+def _why(refusals: list[str]) -> str:
+    for why, parts in _REFUSED.items():
+        if any(part in refusal for refusal in refusals for part in parts):
+            return why
+    assert not refusals, refusals
+    return "left"
+
+
+def _compare(
+    kafka: Kafka, log_dir: _LogDir, partition: TopicPartition, point: int, *, is_cut: bool, clean: bool
+) -> None:
+    ours, theirs = log_dir.path / partition.directory, log_dir.untouched / partition.directory
+    start, point_before = log_dir.starts[partition], log_dir.points[partition]
+    simulated = simulate_startup(
+        theirs, RecoverOptions(), clean_shutdown=False, recovery_point=point_before, log_start_offset=start
+    )
+    recovered = {each.base_offset for each in simulated.segments if each.action is not StartupAction.LOAD}
+    before = _files(ours, (LOG_SUFFIX,))
+    alone = _load(kafka, theirs, start, point_before, clean=False)
+    loaded = _load(kafka, ours, start, point, clean=clean)
+    assert alone is not None and loaded is not None, partition
+    if is_cut:
+        assert before == alone.logs
+    assert (loaded.segments, loaded.ends, loaded.logs) == (alone.segments, alone.ends, alone.logs), partition
+
+    def of_recovered(indexes: Mapping[str, bytes]) -> dict[str, bytes]:
+        return {name: each for name, each in indexes.items() if (parse_segment_file(name) or (-1,))[0] in recovered}
+
+    assert of_recovered(loaded.indexes) == of_recovered(alone.indexes), partition

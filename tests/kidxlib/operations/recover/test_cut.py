@@ -1,0 +1,166 @@
+"""What `kidx recover --truncate` may cut, what has to be accepted for it, and what is kept."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.cli.main import kidx
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.storage.lock import LOCK_FILE
+from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.terminal.command import run
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.processes import Ended
+from tests.support.logs import golden
+from tests.support.terminal import without_progress
+
+_PARTITION: Final = "txn-mixed-0"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A killed broker's log dir with one partition, all files of which are whole."""
+    log_dir = tmp_path_factory.mktemp("sound") / "logs"
+    shutil.copytree(golden.SAMPLES / _PARTITION, log_dir / _PARTITION)
+    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    assert built.exit_code == 0, built.output
+    return log_dir
+
+
+@pytest.fixture
+def log_dir(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "logs"))
+
+
+def _recover(log_dir: Path, *arguments: str) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        run(kidx, "kidx", ["recover", str(log_dir), *arguments])
+    assert isinstance(ended.value.code, int)
+    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+
+
+def _truncate(log_dir: Path, *arguments: str) -> Ended:
+    return _recover(log_dir, "--truncate", "--keep", str(log_dir.parent / "kept"), "--level", "marker", *arguments)
+
+
+def _logs(log_dir: Path) -> list[Path]:
+    return sorted((log_dir / _PARTITION).glob(f"*{LOG_SUFFIX}"))
+
+
+def _torn(log_dir: Path) -> None:
+    log = _logs(log_dir)[-1]
+    os.truncate(log, log.stat().st_size - 20)
+
+
+def _damaged(log_dir: Path) -> None:
+    with _logs(log_dir)[-2].open("r+b") as log:
+        log.seek(100)
+        log.write(b"\xff" * 8)
+
+
+def _end(log_dir: Path) -> int:
+    """Where the log ends that a broker keeps."""
+    [partition] = _recover(log_dir, "--json").json["partitions"]
+    return int(partition["log_end_offset"])
+
+
+def _checkpoint(log_dir: Path, name: str, offset: int) -> None:
+    topic, _, number = _PARTITION.rpartition("-")
+    (log_dir / name).write_text(f"0\n1\n{topic} {number} {offset}\n")
+
+
+def _files(log_dir: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in log_dir.rglob("*") if path.is_file() and path.name != LOCK_FILE}
+
+
+@pytest.mark.parametrize("damage", [_torn, _damaged])
+@pytest.mark.parametrize("name", [HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT])
+def test_what_consumers_may_have_seen_has_to_be_accepted(
+    log_dir: Path, damage: Callable[[Path], None], name: str
+) -> None:
+    """That is what lies below the high watermark, or was flushed."""
+    damage(log_dir)
+    end = _end(log_dir)
+    _checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT, end)
+    assert _truncate(log_dir).code == ExitCode.PROBLEMS_FOUND
+    if name == RECOVERY_POINT_CHECKPOINT and damage is _damaged:
+        end = int(_logs(log_dir)[-2].stem)  # the broker reads only from the segment on that holds it
+        _checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT, 1)
+    _checkpoint(log_dir, name, end + 1)
+    refused = _truncate(log_dir)
+    assert refused.code == ExitCode.USAGE and "--accept-loss goes on without" in refused.out
+    assert _truncate(log_dir, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
+
+
+def test_where_no_high_watermark_was_noted_whole_batches_count_as_seen(log_dir: Path) -> None:
+    _torn(log_dir)
+    assert _truncate(log_dir).code == ExitCode.PROBLEMS_FOUND
+    _damaged(log_dir)
+    assert _truncate(log_dir).code == ExitCode.USAGE
+
+
+def test_what_is_cut_is_kept(log_dir: Path, tmp_path: Path) -> None:
+    """The end of the log, and all files of the segment after it. Other bytes that were kept before are not replaced."""
+    _damaged(log_dir)
+    *_, damaged, last = _logs(log_dir)
+    of_last = {path.name: path.read_bytes() for path in last.parent.glob(f"{last.stem}.*")}
+    log = damaged.read_bytes()
+    kept = tmp_path / "kept" / _PARTITION
+    kept.mkdir(parents=True)
+    (kept / last.name).write_bytes(b"of another day")
+    ended = _truncate(log_dir, "--apply", "--accept-loss", "--json")
+    assert ended.code == ExitCode.PROBLEMS_FOUND, ended
+    [partition] = ended.json["partitions"]
+    assert partition["cut"] and ended.json["applied"]
+    cut_to = damaged.stat().st_size
+    assert damaged.read_bytes() == log[:cut_to] and not last.exists()
+    found = _files(kept)
+    assert found.pop(f"{damaged.name}.from-{cut_to}") == log[cut_to:]
+    assert found.pop(last.name) == b"of another day" and found.pop(f"{last.name}.1") == of_last.pop(last.name)
+    assert {name: content for name, content in found.items() if name in of_last} == of_last
+
+
+def test_zeros_take_no_space_where_they_are_kept(log_dir: Path, tmp_path: Path) -> None:
+    log = _logs(log_dir)[-1]
+    size = log.stat().st_size
+    os.truncate(log, size + 64 * 1024 * 1024)
+    assert _truncate(log_dir, "--apply").code == ExitCode.PROBLEMS_FOUND
+    status = (tmp_path / "kept" / _PARTITION / f"{log.name}.from-{size}").stat()
+    assert (log.stat().st_size, status.st_size) == (size, 64 * 1024 * 1024)
+    assert status.st_blocks * 512 < 1024 * 1024
+
+
+def test_what_is_not_cut(log_dir: Path, tmp_path: Path) -> None:
+    """A log with another name; anything, where what is cut would be kept in a log dir, or nowhere."""
+    _torn(log_dir)
+    before = _files(log_dir)
+    os.link(_logs(log_dir)[-1], tmp_path / "backup")
+    refused = _truncate(log_dir, "--apply")
+    assert refused.code == ExitCode.USAGE and "2 names (hard links)" in refused.out
+    for arguments, part in (
+        (("--truncate", "--keep", str(log_dir / "kept")), "a broker's log dir; name a directory outside of it"),
+        (("--truncate",), "one is of no use without the other"),
+        (("--keep", str(tmp_path / "kept")), "one is of no use without the other"),
+    ):
+        wrong = _recover(log_dir, *arguments, "--apply")
+        wrong.assert_one_line(ExitCode.USAGE, part)
+    assert _files(log_dir) == before and not (tmp_path / "kept").exists()
+
+
+def test_a_partition_that_is_a_link_is_refused(log_dir: Path, tmp_path: Path) -> None:
+    (log_dir / _PARTITION).rename(tmp_path / _PARTITION)
+    (log_dir / _PARTITION).symlink_to(tmp_path / _PARTITION)
+    refused = _recover(log_dir, "--apply")
+    assert refused.code == ExitCode.USAGE and "a symbolic link" in refused.out
