@@ -13,7 +13,7 @@ from kidxlib.dump.source import DumpOptions, base_offset, snapshot_id
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import kraft_snapshots
 from kidxlib.format import layouts as formats
-from kidxlib.format.checksums import extend_crc32
+from kidxlib.format.checksums.values import extend_crc32
 from kidxlib.java import as_int, incremented_sequence
 from kidxlib.records.batch import Batch
 from kidxlib.records.checksum import is_crc_valid

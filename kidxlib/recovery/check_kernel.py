@@ -16,7 +16,7 @@ from kidxlib.format.batch_header import (
     V2_LAST_OFFSET_DELTA_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksum_kernel import checksum, stored_checksum
+from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch

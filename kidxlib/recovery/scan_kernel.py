@@ -39,7 +39,7 @@ from kidxlib.format.batch_header import (
     V2_PRODUCER_ID_AT,
     V2_RECORDS_COUNT_AT,
 )
-from kidxlib.format.checksum_kernel import checksum, stored_checksum
+from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch

@@ -13,8 +13,8 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import checksums
 from kidxlib.format import layouts as formats
+from kidxlib.format.checksums import values as checksums
 from kidxlib.recovery import scan_events, scan_kernel, scan_state
 from kidxlib.recovery.facts import SegmentFacts, facts_of
 from kidxlib.recovery.log_facts.header_facts import HeaderFacts

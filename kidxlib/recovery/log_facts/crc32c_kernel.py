@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from kidxlib.format.batch_header import V2_ATTRIBUTES_AT
-from kidxlib.format.checksum_kernel import extended_crc32c
+from kidxlib.format.checksums.checksum_kernel import extended_crc32c
 from kidxlib.format.varint import uint8
 from kidxlib.jit.compiler import njit
 

@@ -1,0 +1,68 @@
+"""The checksum of a batch as compiled loops compute it, and what the batch's header says that it is.
+
+Checksums come from C functions, called through their symbols, where a Python call per batch would cost more than the
+checksum.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2, V1_CRC_AT, V2_ATTRIBUTES_AT, V2_CRC_AT
+from kidxlib.format.checksums import crc32c_choice
+from kidxlib.format.checksums.libraries import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
+from kidxlib.format.varint import int32
+from kidxlib.jit.compiler import njit
+
+_TAKES_GOOGLES: Final = ctypes.c_uint8(crc32c_choice.CHOSEN == crc32c_choice.GOOGLE)
+
+# A compiled function loaded from numba's cache knows these symbols by name, so they must be there before any is loaded.
+# The choice is such a symbol, too, and no constant, which would stay in what is compiled.
+binding.add_symbol("kidx_isal_crc32c", ctypes.cast(ISAL_CRC32C, ctypes.c_void_p).value)
+binding.add_symbol("kidx_google_crc32c", ctypes.cast(GOOGLE_CRC32C or ISAL_CRC32C, ctypes.c_void_p).value)
+binding.add_symbol("kidx_takes_googles_crc32c", ctypes.addressof(_TAKES_GOOGLES))
+binding.add_symbol("kidx_crc32", ctypes.cast(CRC32, ctypes.c_void_p).value)
+_isal_crc32c = types.ExternalFunction("kidx_isal_crc32c", types.uint32(types.uintp, types.int32, types.uint32))
+_google_crc32c = types.ExternalFunction("kidx_google_crc32c", types.uint32(types.uint32, types.uintp, types.uintp))
+_gzip_crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, types.uintp, types.uint64))
+
+
+@intrinsic
+def _takes_googles(_context):
+    """Whether this process computes CRC-32C by Google's function."""
+
+    def generate(_context, builder, _signature, _arguments):
+        kind, name = ir.IntType(8), "kidx_takes_googles_crc32c"
+        known = builder.module.globals.get(name)
+        return builder.load(cgutils.add_global_variable(builder.module, kind, name) if known is None else known)  # type: ignore[no-untyped-call]
+
+    return types.uint8(), generate
+
+
+@njit(inline="always")
+def stored_checksum(data, at, magic):
+    """What the header of a batch says; zero-extended, as the computed one."""
+    return np.int64(np.uint32(int32(data, at + (V2_CRC_AT if magic >= MAGIC_V2 else V1_CRC_AT))))
+
+
+@njit(inline="always")
+def checksum(address, batch_bytes, magic):
+    """The checksum of a whole batch at an address: CRC-32C from magic 2 on, CRC-32 before."""
+    if magic >= MAGIC_V2:
+        return np.int64(extended_crc32c(np.uint32(0), address + V2_ATTRIBUTES_AT, batch_bytes - V2_ATTRIBUTES_AT))
+    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(address + MAGIC_AT), np.uint64(batch_bytes - MAGIC_AT)))
+
+
+@njit(inline="always")
+def extended_crc32c(crc, address, size):
+    """The CRC-32C of what `crc` covers (0: nothing) followed by the bytes at an address, at most 2 GiB less one."""
+    if _takes_googles():  # type: ignore[call-arg]
+        return np.uint32(_google_crc32c(np.uint32(crc), np.uintp(address), np.uintp(size)))
+    return np.uint32(~_isal_crc32c(np.uintp(address), np.int32(size), np.uint32(~crc)))

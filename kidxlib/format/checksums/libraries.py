@@ -1,0 +1,39 @@
+"""The C functions that compute checksums, out of wheels: those of Intel's ISA-L, which picks what the processor can do,
+and Google's CRC-32C, which is the faster one where the processor has no AVX-512.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from kidxlib.errors import MissingLibraryError
+from kidxlib.format.c_library import c_library
+
+#: The extension module of `isal` that takes least time to load, and has all of ISA-L's checksums in it.
+_ISAL: Final = c_library("isal", "igzip_lib", "crc32_iscsi")
+#: `unsigned int crc32_iscsi(unsigned char *buffer, int len, unsigned int init_crc)`: CRC-32C, not inverted at its start
+#: nor at its end, as protocols do it.
+ISAL_CRC32C: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_iscsi
+ISAL_CRC32C.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
+ISAL_CRC32C.restype = ctypes.c_uint32
+#: `uint32_t crc32_gzip_refl(uint32_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-32, as zlib's.
+CRC32: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_gzip_refl
+#: `uint64_t crc64_rocksoft_refl(uint64_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-64/NVME.
+CRC64_NVME: Final[ctypes._NamedFuncPointer] = _ISAL.crc64_rocksoft_refl
+CRC64_NVME.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)
+CRC64_NVME.restype = ctypes.c_uint64
+
+
+def _google_crc32c() -> ctypes._NamedFuncPointer | None:
+    try:
+        function = c_library("google-crc32c", "_crc32c", "crc32c_extend").crc32c_extend
+    except MissingLibraryError:  # of a wheel that is Python alone
+        return None
+    function.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+    function.restype = ctypes.c_uint32
+    return function
+
+
+#: `uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t count)`; None where it is not to be had.
+GOOGLE_CRC32C: Final[ctypes._NamedFuncPointer | None] = _google_crc32c()
