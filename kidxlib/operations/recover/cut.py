@@ -57,7 +57,7 @@ def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopic
     forecasts: list[Forecast] = []
     for each in planned.forecasts:
         if each.topic_partition in cut_here:
-            now = forecast(each.topic_partition, each.directory, each.options, each.stop)
+            now = forecast(each.topic_partition, each.directory, each.options, each.stop, everything=each.everything)
             _ensure_cut(each, now)
             forecasts.append(now)
         else:

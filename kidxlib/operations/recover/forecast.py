@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class Dropped:
         bytes: of its log.
         records: None where nobody can count them.
         is_torn: an append that was not finished: no batch that was ever whole.
+        is_unseen: a broker does not look there by itself, below its recovery point.
         why: what the broker finds.
     """
 
@@ -37,6 +38,7 @@ class Dropped:
     bytes: int
     records: int | None
     is_torn: bool
+    is_unseen: bool
     why: str
 
     @property
@@ -55,7 +57,9 @@ class Forecast:
     Attributes:
         options: those of the topic.
         stop: how the broker stopped.
-        simulation: what it would do.
+        everything: it is looked at as if nothing had been flushed.
+        alone: what the broker does by itself.
+        simulation: the same; with `everything`, what it would do if it had no recovery point.
         scan_from: the base offset of the first segment that has to be read to spare it that; None where it would read
             nothing.
         scan_bytes: of logs from there on.
@@ -67,6 +71,8 @@ class Forecast:
     directory: Path
     options: RecoverOptions
     stop: PartitionStop
+    everything: bool
+    alone: StartupSimulation
     simulation: StartupSimulation
     scan_from: int | None
     scan_bytes: int
@@ -76,12 +82,14 @@ class Forecast:
     @property
     def reads_last_alone(self) -> bool:
         """Whether a broker reads the last segment, and no other."""
-        return all(segment.action is StartupAction.LOAD for segment in self.simulation.segments[:-1])
+        return not self.everything and all(
+            segment.action is StartupAction.LOAD for segment in self.simulation.segments[:-1]
+        )
 
     @property
     def recovered(self) -> frozenset[int]:
         """Base offsets of the segments that the broker recovers."""
-        return frozenset(s.base_offset for s in self.simulation.segments if s.action is not StartupAction.LOAD)
+        return frozenset(s.base_offset for s in self.alone.segments if s.action is not StartupAction.LOAD)
 
     @property
     def can_be_cut(self) -> bool:
@@ -107,51 +115,64 @@ class Forecast:
 
 
 def forecast(
-    topic_partition: TopicPartition, directory: Path, options: RecoverOptions, stop: PartitionStop
+    topic_partition: TopicPartition,
+    directory: Path,
+    options: RecoverOptions,
+    stop: PartitionStop,
+    *,
+    everything: bool = False,
 ) -> Forecast:
     """What a broker does with a partition after an unclean stop. Nothing is written.
 
     Args:
         options: of the topic.
+        everything: look at all segments as if nothing had been flushed.
     """
     try:
-        alone = _simulate(directory, options, stop)
-        segments = alone.segments
-        scan_from = _scan_from(directory, segments)
-        dropped = tuple(_dropped(directory, alone))
+        found = alone = _simulate(directory, options, stop, stop.recovery_point)
+        if everything and stop.recovery_point > 0:
+            found = _simulate(directory, options, stop, 0)
+        scan_from = _scan_from(directory, found.segments, everything)
+        seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
+        dropped = tuple(_dropped(directory, found, seen))
     except (LogChangedError, OSError) as error:
-        alone, scan_from, dropped = StartupSimulation(failures=[describe_error(error)]), None, ()
+        found = alone = StartupSimulation(failures=[describe_error(error)])
+        scan_from, dropped = None, ()
     return Forecast(
         topic_partition=topic_partition,
         directory=directory,
         options=options,
         stop=stop,
-        simulation=alone,
+        everything=everything,
+        alone=alone,
+        simulation=found,
         scan_from=scan_from,
-        scan_bytes=0 if scan_from is None else sum(s.log_bytes for s in alone.segments if s.base_offset >= scan_from),
+        scan_bytes=0 if scan_from is None else sum(s.log_bytes for s in found.segments if s.base_offset >= scan_from),
         dropped=dropped,
-        refusals=tuple(_refusals(directory, alone)),
+        refusals=tuple(_refusals(directory, found)),
     )
 
 
-def _simulate(directory: Path, options: RecoverOptions, stop: PartitionStop) -> StartupSimulation:
+def _simulate(directory: Path, options: RecoverOptions, stop: PartitionStop, recovery_point: int) -> StartupSimulation:
     return simulate_startup(
         directory,
         options,
         clean_shutdown=False,
-        recovery_point=stop.recovery_point,
+        recovery_point=recovery_point,
         log_start_offset=stop.log_start_offset,
     )
 
 
-def _scan_from(directory: Path, segments: Sequence[SimulatedSegment]) -> int | None:
+def _scan_from(directory: Path, segments: Sequence[SimulatedSegment], everything: bool) -> int | None:
     """The first segment to read: that of the first one that the broker recovers, or the last one before it that has a
-    producer snapshot, from which the state of producers goes on.
+    producer snapshot, from which the state of producers goes on. With `everything` it is the first one of all.
     """
     recovered = [segment.base_offset for segment in segments if segment.action is not StartupAction.LOAD]
     if not recovered:
         return None
     base_offsets = [segment.base_offset for segment in segments]
+    if everything:
+        return base_offsets[0]
     for number in reversed(range(1, bisect_right(base_offsets, recovered[0]))):
         if _is_sound_snapshot(directory / segment_file(base_offsets[number], SNAPSHOT_SUFFIX)):
             return base_offsets[number]
@@ -167,11 +188,16 @@ def _is_sound_snapshot(path: Path) -> bool:
     return True
 
 
-def _dropped(directory: Path, alone: StartupSimulation) -> Iterator[Dropped]:
-    for segment in alone.segments:
+def _dropped(directory: Path, found: StartupSimulation, seen: Collection[int]) -> Iterator[Dropped]:
+    """What is dropped.
+
+    Args:
+        seen: base offsets of the segments of which the broker drops something by itself.
+    """
+    for segment in found.segments:
         if segment.lost_bytes:
-            is_truncated_last = segment is alone.segments[-1] and segment.action is StartupAction.TRUNCATE
-            is_torn = is_truncated_last and _is_torn(directory, segment, alone.log_end_offset)
+            is_truncated_last = segment is found.segments[-1] and segment.action is StartupAction.TRUNCATE
+            is_torn = is_truncated_last and _is_torn(directory, segment, found.log_end_offset)
             is_deleted = segment.action is StartupAction.DELETE or segment.next_offset is None
             yield Dropped(
                 base_offset=segment.base_offset,
@@ -179,6 +205,7 @@ def _dropped(directory: Path, alone: StartupSimulation) -> Iterator[Dropped]:
                 bytes=segment.lost_bytes,
                 records=0 if is_torn else segment.lost_records,
                 is_torn=is_torn,
+                is_unseen=segment.base_offset not in seen,
                 why=segment.detail or str(segment.action),
             )
 

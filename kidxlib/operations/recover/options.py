@@ -35,6 +35,12 @@ _OPTIONS: Final = (
         "reads none.",
     ),
     click.option(
+        "--all",
+        "everything",
+        is_flag=True,
+        help="Read all segments, as a broker without recovery points would. [default: from the recovery points on]",
+    ),
+    click.option(
         "--truncate",
         is_flag=True,
         help="Cut logs where the broker would cut them as it starts, and drop later segments where it would. Needs "

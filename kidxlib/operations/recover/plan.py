@@ -73,7 +73,7 @@ class RecoveryPlan:
     @property
     def start_bytes(self) -> int:
         """Bytes of logs that the broker reads by itself."""
-        return sum(each.simulation.read_bytes for each in self.forecasts)
+        return sum(each.alone.read_bytes for each in self.forecasts)
 
     @property
     def rebuilt(self) -> int:
@@ -106,12 +106,20 @@ class RecoveryPlan:
 
 
 def recovery_plan(
-    broker: StoppedBroker, known: KnownTopics, level: Level, *, cuts: bool, accepts_loss: bool, threads: int
+    broker: StoppedBroker,
+    known: KnownTopics,
+    level: Level,
+    *,
+    cuts: bool,
+    accepts_loss: bool,
+    everything: bool,
+    threads: int,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
     Args:
         cuts, accepts_loss: as in `RecoveryPlan`.
+        everything: look at all segments as if nothing had been flushed.
         known: what the log dirs' cluster says of its topics; their sources are named by their paths.
         threads: that read.
 
@@ -129,7 +137,8 @@ def recovery_plan(
 
     def of(log_dir: LogDir, partition: ListedPartition) -> Forecast:
         topic_partition, directory = partition.directory.topic_partition, log_dir.path / partition.directory.path.name
-        found = forecast(topic_partition, directory, partition.options, log_dir.stop.of(topic_partition))
+        stop = log_dir.stop.of(topic_partition)
+        found = forecast(topic_partition, directory, partition.options, stop, everything=everything)
         read.append(found)
         return found
 

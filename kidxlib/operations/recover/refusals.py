@@ -80,6 +80,11 @@ def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
 
 
 def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
+    if any(dropped.is_unseen for dropped in each.dropped):
+        return (
+            f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
+            "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
+        )
     leave = f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
     if not each.can_be_cut:
         return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
@@ -98,4 +103,9 @@ def _what_is_lost(each: Forecast) -> str:
         )
     dropped = min(each.dropped, key=lambda dropped: dropped.is_torn)
     segment = f"of segment {dropped.base_offset} ({dropped.why})"
+    if dropped.is_unseen:
+        return (
+            f"{each.directory}: {dropped.amount} {segment} are damaged, below the recovery point "
+            f"{each.stop.recovery_point}, so a broker does not look there, and serves what is before it"
+        )
     return f"{each.directory}: a broker that starts drops {dropped.amount} {segment}"

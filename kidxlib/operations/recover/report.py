@@ -33,7 +33,8 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
     )
     dropped = plan.dropped
     for each, of_segment in dropped[:_SHOWN]:
-        who = "cut off" if plan.is_cut(each) else "the broker drops"
+        who = "damaged, where the broker does not look" if of_segment.is_unseen else "the broker drops"
+        who = "cut off" if plan.is_cut(each) else who
         print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
     for refusal in refusals[:_SHOWN]:
@@ -85,7 +86,7 @@ def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
         len(log_dir.forecasts),
         len(to_rebuild),
         len(left),
-        sum(each.simulation.read_bytes for each in log_dir.forecasts),
+        sum(each.alone.read_bytes for each in log_dir.forecasts),
         sum(each.scan_bytes for each in to_rebuild),
     ]
 
@@ -95,7 +96,7 @@ def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
         "directory": str(each.directory),
         "recovery_point": each.stop.recovery_point,
         "log_end_offset": each.simulation.log_end_offset,
-        "start_bytes": each.simulation.read_bytes,
+        "start_bytes": each.alone.read_bytes,
         "rebuilt_from": None if plan.is_left(each) else each.scan_from,
         "left_to_the_broker": plan.is_left(each),
         "cut": plan.is_cut(each),
@@ -105,6 +106,7 @@ def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
                 "bytes": dropped.bytes,
                 "records": dropped.records,
                 "unfinished": dropped.is_torn,
+                "unseen": dropped.is_unseen,
                 "why": dropped.why,
             }
             for dropped in each.dropped

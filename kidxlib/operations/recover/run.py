@@ -41,6 +41,7 @@ class RecoverRequest:
 
     Attributes:
         log_dirs: all of one broker.
+        everything: read all segments as if nothing had been flushed.
         keep: where is kept what is cut off; None where nothing is cut.
         or_leave: where it is refused, that is no failure.
         threads: that look at partitions.
@@ -49,6 +50,7 @@ class RecoverRequest:
     log_dirs: Sequence[str]
     apply: bool
     level: Level
+    everything: bool
     keep: Path | None
     accept_loss: bool
     or_leave: bool
@@ -85,6 +87,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             request.level,
             cuts=copies is not None,
             accepts_loss=request.accept_loss,
+            everything=request.everything,
             threads=request.threads,
         )
         refusals = list(refusals_of(plan))
@@ -140,7 +143,7 @@ def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBa
         flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
     begin_phase("looking at it as the broker will")
     read_then = sum(
-        each.simulation.read_bytes if plan.is_left(each) else ensure_same_start(each, plan.level).read_bytes
+        each.alone.read_bytes if plan.is_left(each) else ensure_same_start(each, plan.level).read_bytes
         for each in plan.forecasts
     )
     for log_dir in plan.log_dirs:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.command import run
@@ -164,3 +164,35 @@ def test_a_partition_that_is_a_link_is_refused(log_dir: Path, tmp_path: Path) ->
     (log_dir / _PARTITION).symlink_to(tmp_path / _PARTITION)
     refused = _recover(log_dir, "--apply")
     assert refused.code == ExitCode.USAGE and "a symbolic link" in refused.out
+
+
+def test_all_is_looked_at_where_recovery_points_cannot_be_trusted(log_dir: Path) -> None:
+    """Damage below the recovery point is no matter to a broker, nor to us. With --all it is refused, or cut as by a
+    broker that has no recovery point.
+    """
+    assert _recover(log_dir, "--apply").code == 0
+    with _logs(log_dir)[1].open("r+b") as log:
+        log.seek(1000)
+        log.write(b"\xff" * 8)
+    assert _recover(log_dir, "--level", "marker").code == 0
+    refused = _recover(log_dir, "--level", "marker", "--all")
+    assert refused.code == ExitCode.USAGE and "a broker does not look there" in refused.out
+    assert "damaged, where the broker does not look: " in refused.out
+    left = _recover(log_dir, "--all", "--accept-loss", "--json")
+    [partition] = left.json["partitions"]
+    assert left.code == ExitCode.PROBLEMS_FOUND and partition["left_to_the_broker"]
+    assert all(each["unseen"] for each in partition["dropped"])
+    damaged = _logs(log_dir)[1]
+    cut = _truncate(log_dir, "--all", "--apply", "--accept-loss")
+    assert cut.code == ExitCode.PROBLEMS_FOUND, cut
+    assert _logs(log_dir)[-1] == damaged and damaged.stat().st_size < 1000
+
+
+def test_all_of_a_sound_log_dir_is_read(log_dir: Path) -> None:
+    """Also partitions of which a broker reads the last segment alone: an index that is lost before it is mended."""
+    assert _recover(log_dir, "--apply").code == 0
+    time_index = _logs(log_dir)[1].with_suffix(TIME_INDEX_SUFFIX)
+    content = time_index.read_bytes()
+    time_index.unlink()  # which a broker does not mend
+    assert _recover(log_dir, "--apply").code == 0 and not time_index.exists()
+    assert _recover(log_dir, "--apply", "--all").code == 0 and time_index.read_bytes() == content
