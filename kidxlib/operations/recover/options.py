@@ -61,7 +61,8 @@ _OPTIONS: Final = (
     click.option(
         "--or-leave",
         is_flag=True,
-        help="Exit with 0 where it is refused, so that the broker starts and recovers itself.",
+        help="Exit with 0 also where it is refused, with nothing changed, and where something is dropped, so that the "
+        "broker starts.",
     ),
     metadata_options,
     shared_options.processes,

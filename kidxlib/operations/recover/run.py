@@ -43,7 +43,7 @@ class RecoverRequest:
         log_dirs: all of one broker.
         everything: read all segments as if nothing had been flushed.
         keep: where is kept what is cut off; None where nothing is cut.
-        or_leave: where it is refused, that is no failure.
+        or_leave: neither a refusal nor what is dropped is a failure.
         threads: that look at partitions.
     """
 
@@ -174,6 +174,8 @@ def _left(request: RecoverRequest, refusal: str, as_json: bool) -> RunResult:
 
 
 def _exit_code(request: RecoverRequest, plan: RecoveryPlan, refusals: Sequence[str]) -> ExitCode:
+    if request.or_leave:  # whatever is left to the broker, it may start
+        return ExitCode.OK
     if refusals:
-        return ExitCode.OK if request.or_leave else ExitCode.USAGE
+        return ExitCode.USAGE
     return ExitCode.PROBLEMS_FOUND if plan.dropped or any(map(plan.is_left, plan.forecasts)) else ExitCode.OK
