@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
+from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
@@ -22,6 +23,7 @@ from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, logs_of, partition_dire
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.kafka.traffic import Traffic, create_topics
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.classes import Kafka
 
 _SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2}
 _STEPS: Final = 200
@@ -224,16 +226,22 @@ def test_a_log_dir_that_nobody_names(killed: Broker, tmp_path: Path) -> None:
     assert kidx("recover", broker.log_dir, "--apply").code == 0
 
 
-def test_a_broker_that_was_killed_as_it_stopped(killed: Broker, tmp_path: Path) -> None:
+def test_a_broker_that_was_killed_as_it_stopped(killed: Broker, kafka: Kafka, tmp_path: Path) -> None:
     """It has left its own marker in one log dir. That must not make the controller take the stop for a clean one, so no
-    marker with an epoch is left.
+    marker with an epoch is left: beside one of -1 that epoch would count.
     """
     broker = killed.copy(tmp_path / "broker")
+    for number, epoch in enumerate((-1, 7)):
+        marker = tmp_path / str(number) / CLEAN_SHUTDOWN_FILE
+        marker.parent.mkdir()
+        marker.write_bytes(clean_shutdown(epoch))
+    assert kafka.epoch_of_clean_stop([tmp_path / "0", tmp_path / "1"]) == 7
     (broker.log_dirs[1] / CLEAN_SHUTDOWN_FILE).write_text('{"version":0,"brokerEpoch":7}')
     ended = kidx("recover", *broker.log_dirs, "--apply", "--level", "marker")
     assert ended.code == 0, ended
     markers = [(log_dir / CLEAN_SHUTDOWN_FILE).read_text() for log_dir in broker.log_dirs]
     assert markers == ['{"version":0,"brokerEpoch":-1}'] * 2
+    assert kafka.epoch_of_clean_stop(broker.log_dirs) == -1
 
 
 def test_producers_that_nothing_tells_are_not_forgotten(killed: Broker, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kidxlib.errors import UsageError
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.cut import cut
@@ -27,7 +28,7 @@ from kidxlib.operations.recover.rebuild import rebuild
 from kidxlib.operations.recover.refusals import refusals_of
 from kidxlib.operations.recover.report import as_json as plan_as_json
 from kidxlib.operations.recover.report import show_applied, show_plan
-from kidxlib.run.known_topics import MetadataOptions
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import LOCK_FILE, locked
 from kidxlib.terminal.console import print_json, print_line, warn
@@ -68,6 +69,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         UsageError: the log dirs are not those of one broker that has stopped.
         KidxError: a file cannot be written, or what was written does not lead to the same logs.
     """
+    copies = None if request.keep is None else KeptCopies(request.keep)
     with contextlib.ExitStack() as stack:
         try:
             broker = _held(request, stack)
@@ -78,9 +80,8 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         if not broker.unclean:
             return _nothing_to_do(request, as_json)
         known = known_topics(request.metadata, broker)
-        for warning in known.warnings:
+        for warning in known.warnings or _unknown(known):
             warn(warning)
-        copies = None if request.keep is None else KeptCopies(request.keep)
         plan = recovery_plan(
             broker,
             known,
@@ -113,6 +114,16 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         },
         bytes=plan.start_bytes,
     )
+
+
+def _unknown(known: KnownTopics) -> list[str]:
+    """What is to be said where nobody knows how topics are configured."""
+    if known.of_sources:
+        return []
+    return [
+        f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory): indexes get Kafka's "
+        "default intervals, whatever topics are configured to; name it with --cluster-metadata"
+    ]
 
 
 def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:

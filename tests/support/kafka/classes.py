@@ -238,17 +238,10 @@ class Kafka:
             Whether it throws, which ends a broker; and whether it has marked the log dir as failed, upon which a broker
             takes it out of use.
         """
-        jvm = self._gateway.jvm
         failures = self._internals.LogDirFailureChannel(1)
         directory = str(log_dir.resolve())
-        log_dirs = jvm.java.util.ArrayList()
-        log_dirs.add(self._file(directory))
-        builder = jvm.kafka.server.builders.LogManagerBuilder()
-        builder.setLogDirs(log_dirs).setInitialDefaultConfig(self._config({}))
-        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # which nobody asks
-        builder.setCleanerConfig(self._internals.CleanerConfig(False)).setScheduler(self._scheduler)
-        builder.setBrokerTopicStats(self._topic_stats).setLogDirFailureChannel(failures).setTime(self._clock)
-        manager = builder.build()
+        manager = self._log_manager([log_dir], failures)
+        jvm = self._gateway.jvm
         try:
             no_topics, no_strays = jvm.scala.collection.mutable.HashMap(), getattr(manager, "startup$default$2")()
             manager.loadLogs(self._config({}), no_topics, no_strays)
@@ -259,6 +252,28 @@ class Kafka:
         with contextlib.suppress(Py4JJavaError):
             manager.shutdown(-1)
         return ended, offline
+
+    def epoch_of_clean_stop(self, log_dirs: Sequence[Path]) -> int | None:
+        """The epoch that a starting broker takes from the markers in its log dirs, to tell the controller; or None."""
+        manager = self._log_manager(log_dirs, self._internals.LogDirFailureChannel(len(log_dirs)))
+        try:
+            epoch = manager.readBrokerEpochFromCleanShutdownFiles()
+            return int(epoch.getAsLong()) if epoch.isPresent() else None
+        finally:
+            with contextlib.suppress(Py4JJavaError):
+                manager.shutdown(-1)
+
+    def _log_manager(self, log_dirs: Sequence[Path], failures: Any) -> Any:
+        jvm = self._gateway.jvm
+        directories = jvm.java.util.ArrayList()
+        for log_dir in log_dirs:
+            directories.add(self._file(str(log_dir.resolve())))
+        builder = jvm.kafka.server.builders.LogManagerBuilder()
+        builder.setLogDirs(directories).setInitialDefaultConfig(self._config({}))
+        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # which nobody asks
+        builder.setCleanerConfig(self._internals.CleanerConfig(False)).setScheduler(self._scheduler)
+        builder.setBrokerTopicStats(self._topic_stats).setLogDirFailureChannel(failures).setTime(self._clock)
+        return builder.build()
 
     def segments_of(self, log: Any) -> list[Any]:
         """The segments of an opened log; of Scala's, which is no list."""
