@@ -9,10 +9,13 @@ from typing import Final
 
 import numpy as np
 
+from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
+from kidxlib.records.header_walk import batches
 from kidxlib.records.record import Record
 from kidxlib.recovery.producers import Producers
+from kidxlib.storage.lazy_log import LogFile
 from tests.support.logs import encoded
 
 
@@ -82,3 +85,19 @@ def _swap_in(log: Path, rng: random.Random) -> None:
             (directory / segment_files.segment_file(base_offset, f"{suffix}.swap")).write_bytes(content)
     if rng.random() < 0.2:
         (directory / segment_files.segment_file(base_offset + rng.randrange(2), ".log.cleaned")).touch()
+
+
+def offsets_go_back(directory: Path) -> bool:
+    """Whether a batch of a log does not come after the one before it: 3.9 and 4.0 search such logs in another way."""
+    for path in [*directory.glob("*.log"), *directory.glob("*.log.swap")]:
+        log, last = LogFile(str(path)), -1
+        try:
+            for batch in batches(log):
+                if batch.last_offset <= last:
+                    return True
+                last = batch.last_offset
+        except MalformedRecordsError:
+            pass
+        finally:
+            log.close()
+    return False

@@ -29,8 +29,8 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.crashed import INDEX_SUFFIXES
-from tests.kafka.spoilt import spoil
-from tests.support.kafka.classes import Kafka
+from tests.kafka.spoilt import offsets_go_back, spoil
+from tests.support.kafka.classes import OLDER, Kafka
 from tests.support.logs.random_logs import write_random_log
 
 #: Why a partition is not cut, in parts of the refusals.
@@ -118,7 +118,35 @@ def test_logs_are_cut_as_by_log_loader(
     Method: random logs are spoilt. Partitions that are refused are taken away, once the reason was compared with
     Kafka's. The others are cut; then Kafka loads these, and a copy that nobody has touched.
     """
-    log_dir, ends = _LogDir(scratch, rng, 1_500 if exhaustive else 80), Counter[str]()
+    say(f"{level}, as Kafka's: {_cut_many(level, kafka, scratch, rng, 1_500 if exhaustive else 80)}")
+
+
+@pytest.mark.parametrize("level", ["checkpoint", "marker"])
+@pytest.mark.parametrize("version", OLDER)
+def test_logs_are_cut_as_by_older_brokers(
+    version: str, level: str, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
+) -> None:
+    """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
+    if not exhaustive:
+        pytest.skip("with --exhaustive: its jars are fetched for this alone")
+    with Kafka(older=version) as kafka:
+        otherwise = version.startswith(("3.", "4.0."))
+        say(f"Kafka {version}, {level}: {_cut_many(level, kafka, scratch, rng, 300, searches_otherwise=otherwise)}")
+
+
+def _cut_many(
+    level: str, kafka: Kafka, scratch: Path, rng: random.Random, count: int, *, searches_otherwise: bool = False
+) -> dict[str, int]:
+    """Compare so many partitions with a Kafka; how each ended.
+
+    Args:
+        searches_otherwise: leave out logs whose offsets go back.
+    """
+    log_dir, ends = _LogDir(scratch, rng, count), Counter[str]()
+    for partition in list(log_dir.partitions) if searches_otherwise else []:
+        if offsets_go_back(log_dir.path / partition.directory):
+            ends["offsets go back"] += 1
+            log_dir.take_away(partition)
     arguments = ("recover", log_dir.path, "--level", level, "--truncate", "--keep", scratch / "kept", "--accept-loss")
     ended = kidx(*arguments, "--json")
     assert ended.code in (0, 2, 3), ended
@@ -148,7 +176,7 @@ def test_logs_are_cut_as_by_log_loader(
         is_cut = partition.directory in cut
         ends["cut" if is_cut else "whole"] += 1
         _compare(kafka, log_dir, partition, points.get(partition, 0), is_cut=is_cut, clean=level == "marker")
-    say(f"{level}, as Kafka's: {dict(ends)}")
+    return dict(ends)
 
 
 def _why(refusals: list[str]) -> str:

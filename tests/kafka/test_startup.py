@@ -15,13 +15,11 @@ from py4j.protocol import Py4JJavaError
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import HOLDS_FOR, StartupAction, StartupSimulation
-from kidxlib.errors import MalformedRecordsError
-from kidxlib.records.header_walk import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.lazy_log import LogFile
 from tests.conftest import Say
-from tests.kafka.spoilt import spoil
+from tests.kafka.spoilt import offsets_go_back, spoil
 from tests.support.kafka.classes import OLDER, Kafka
 from tests.support.kafka.results import error_of
 from tests.support.logs.random_logs import write_random_log
@@ -87,22 +85,6 @@ def test_simulations_of_older_brokers(
         say(f"Kafka {version}, {_simulate_many(kafka, scratch, rng, 1_000, searches_otherwise=otherwise)}")
 
 
-def _offsets_go_back(directory: Path) -> bool:
-    """Whether a batch of a log does not come after the one before it: 3.9 and 4.0 search such logs in another way."""
-    for path in [*directory.glob("*.log"), *directory.glob("*.log.swap")]:
-        log, last = LogFile(str(path)), -1
-        try:
-            for batch in batches(log):
-                if batch.last_offset <= last:
-                    return True
-                last = batch.last_offset
-        except MalformedRecordsError:
-            pass
-        finally:
-            log.close()
-    return False
-
-
 def _simulate_many(
     kafka: Kafka, scratch: Path, rng: random.Random, count: int, *, searches_otherwise: bool = False
 ) -> str:
@@ -145,7 +127,7 @@ def _simulate_many(
             for why in (*(each.detail or "" for each in simulated.segments), *simulated.failures)
         ):
             ends["malformed, and perhaps read over"] += 1
-        elif searches_otherwise and _offsets_go_back(directory):
+        elif searches_otherwise and offsets_go_back(directory):
             ends["offsets go back"] += 1
         else:
             ends[_compare(kafka, simulated, directory, point, start, clean)] += 1
