@@ -28,10 +28,19 @@ from kidxlib.build.source import source_at
 from kidxlib.build.summary import Counts
 from kidxlib.log.remote.local_layout import LOCAL
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.operations.audit.tiered.find import Counts as TieredCounts
+from kidxlib.operations.audit.tiered.numbers.numbers import Numbers
+from kidxlib.operations.audit.tiered.numbers.sizes import CopyLag, TopicSizes
+from kidxlib.operations.audit.tiered.numbers.what_if import Amount, Deleted, WhatIf
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
 from kidxlib.operations.audit.tiered.report import TieredFound
 from kidxlib.operations.audit.tiered.report import show as show_tiered
 from kidxlib.operations.audit.tiered.request import TieredRequest
+from kidxlib.operations.build.tiered.put import Mended, Outcome
+from kidxlib.operations.build.tiered.report import Repaired
+from kidxlib.operations.build.tiered.report import show as show_repair
+from kidxlib.operations.build.tiered.request import RepairRequest
+from kidxlib.operations.build.tiered.rows import RemadeRow
 from kidxlib.operations.compaction import report as compaction_report
 from kidxlib.operations.compaction.summary import CompactionReport, TopicSavings
 from kidxlib.operations.maintenance.maintain import MaintainedTable
@@ -96,11 +105,10 @@ def _tables() -> None:
     print_tables(tables, applied=True)
 
 
-def _tiered() -> None:
-    bucket = source_at(".").path
-    request = TieredRequest(
+def _tiered_request() -> TieredRequest:
+    return TieredRequest(
         layout=LOCAL,
-        bucket=bucket,
+        bucket=source_at(".").path,
         places=(),
         metadata=(),
         level=Level.LISTING,
@@ -110,14 +118,40 @@ def _tiered() -> None:
         interval_bytes=None,
         fail_on=Verdict.BROKEN,
         known_topics=KnownTopics(),
+        what_if={"retention.ms": 0},
     )
+
+
+def _tiered() -> None:
+    request = _tiered_request()
     metadata = MetadataReader([], request.topics).read()
     key = RemoteSegmentKey(start_offset=0, segment_id=None)
     finding = broken(METADATA, "metadata-expires-first", "detail", "consequence")
     findings = [RemoteFindingRow.found(TopicIdPartition("id", topic, -1), key, finding) for topic in TOPICS]
-    counts = {name: (LARGE, LARGE + 1) for name in (*SegmentState.__members__, OBJECTS, NEWER, OTHERS)}
+    names = (*SegmentState.__members__, OBJECTS, NEWER, OTHERS)
+    counts = TieredCounts(dict.fromkeys(names, (LARGE, LARGE + 1)), {}, read=LARGE)
     as_of = AsOf(metadata_ms=0, stuck_ms=0)
-    show_tiered(request, TieredFound.of(findings, counts, metadata, as_of, Requests()))
+    amount = Amount(LARGE, LARGE + 1)
+    lag = filled(CopyLag, LARGE, partition=TopicIdPartition("id", TOPICS[0], 0))
+    numbers = Numbers(
+        as_of_ms=0,
+        topics=[filled(TopicSizes, LARGE, topic=topic, topic_id="id", lags=[lag]) for topic in TOPICS],
+        what_if=[
+            WhatIf(topic=topic, topic_id="id", due=Deleted(), then=Deleted(amount, amount), unknown=["retention.ms"])
+            for topic in TOPICS
+        ],
+    )
+    show_tiered(request, TieredFound.of(findings, counts, numbers, metadata, as_of, Requests()))
+
+
+def _repair() -> None:
+    audit = _tiered_request()
+    request = RepairRequest(audit=audit, mirror=source_at(".").path, apply=True)
+    rows = [filled(RemadeRow, LARGE, topic=topic, name="a", reason="missing", segment_id="id") for topic in TOPICS]
+    objects = [Mended(row, outcome, "why") for row in rows for outcome in Outcome]
+    metadata = MetadataReader([], audit.topics).read()
+    repaired = Repaired.of(objects=objects, left=[], safe=LARGE, made=rows, metadata=metadata, requests=Requests())
+    show_repair(request, repaired)
 
 
 REPORTS: Final[dict[str, Callable[[], None]]] = {
@@ -127,6 +161,7 @@ REPORTS: Final[dict[str, Callable[[], None]]] = {
     "compaction": _compaction,
     "tables": _tables,
     "tiered": _tiered,
+    "repair": _repair,
 }
 
 
@@ -141,7 +176,7 @@ def test_every_report_says_all_at_any_width(name: str, width: int, monkeypatch: 
 
     found, expected = words(width), words(max(WIDTHS))
     assert found == expected and any(word.startswith(f"{LARGE // 1000:,},") for word in found), found
-    assert name == "audit" or set(TOPICS[1:]) <= set(found)
+    assert name in ("audit", "repair") or set(TOPICS[1:]) <= set(found)
 
 
 @pytest.mark.parametrize("name", REPORTS)

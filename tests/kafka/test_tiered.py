@@ -38,6 +38,7 @@ from tests.support.kafka.tiered import (
     PLAIN,
     TRANSACTIONS,
     fill,
+    set_config,
     site_of,
     tiered_broker,
     tiered_twin,
@@ -246,6 +247,39 @@ def test_nothing_is_found_while_a_broker_works(filled: _Filled) -> None:
             assert time.monotonic() < deadline, "it deletes nothing"
             if number >= 8 and found["segments"]["DELETE_SEGMENT_FINISHED"]["segments"] > 2:
                 break
+
+
+def test_what_other_settings_would_free_a_broker_deletes(filled: _Filled, tmp_path: Path) -> None:
+    """A topic is given a limit that its first segments have reached: these and no others go, as the audit has said."""
+    broker = tiered_twin(filled.broker, tmp_path / "twin")
+    site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
+    segments = [each for partition in range(2) for each in site.segments(PLAIN, partition)]
+    oldest = sorted({each.row["max_timestamp_ms"] for each in segments})
+    with _running(broker):
+        now_ms = time.time_ns() // 10**6
+        limit = now_ms - oldest[1]
+        numbers = _audited(site, "listing", "--now", str(now_ms), "--what-if", f"retention.ms={limit}")["numbers"]
+        [found] = [each for each in numbers["what_if"] if each["topic"] == PLAIN]
+        set_config(broker.bootstrap, PLAIN, "retention.ms", limit)
+        expected = {each.id for each in segments if each.row["max_timestamp_ms"] <= oldest[1]}
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while len(_deleted(site)) < len(expected):
+            assert time.monotonic() < deadline, "it does not delete them"
+    assert _deleted(site) == expected
+    sizes = {each.id: each.row["log_bytes"] for each in segments}
+    assert 0 < len(expected) < len(segments) and oldest[2] - oldest[1] > 30_000  # which the clock does not come to
+    assert found["due"]["bucket"]["segments"] == 0
+    assert found["freed"]["bucket"] == {
+        "segments": len(expected),
+        "log_bytes": sum(sizes[each] for each in expected),
+    }
+    assert numbers["copy_lags"] == []
+    assert {each["copy_lag_bytes"] for each in numbers["topics"]} == {0}
+
+
+def _deleted(site: Site) -> set[str]:
+    found = [each for partition in range(2) for each in site.segments(PLAIN, partition)]
+    return {each.id for each in found if each.row["state"] == SegmentState.DELETE_SEGMENT_FINISHED.name}
 
 
 @contextlib.contextmanager

@@ -107,8 +107,10 @@ class RemoteSegmentRow(Row):
 
 @row
 class RemoteCountRow(Row):
-    """How many there are of something."""
+    """How many there are of something in a partition."""
 
+    topic: str = column("the topic")
+    topic_id: str = column("the topic's id, as Kafka shows it")
     what: str = column("the state of segments, as Kafka calls it; or what is counted")
     number: int = column("how many")
     bytes: int = column("their bytes: of segments those of their logs by the metadata")

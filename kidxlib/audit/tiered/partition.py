@@ -86,16 +86,19 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
     found = match_objects(asked.layout, asked.segments, listed.objects)
     strays = of_strays(found, asked.as_of, knows_metadata=asked.knows_metadata)
     findings = [_row(asked, each) for each in (*_findings(asked, found), *strays.found)]
-    counts = _state_counts(asked.segments)
-    counts += [
-        RemoteCountRow(
-            what=OBJECTS, number=listed.objects.num_rows, bytes=pc.sum(listed.objects["bytes"]).as_py() or 0
-        ),
-        RemoteCountRow(what=NEWER, number=strays.newer, bytes=0),
-        RemoteCountRow(what=OTHERS, number=len(listed.others), bytes=0),
+    counts = [
+        *_state_counts(asked.segments),
+        (OBJECTS, listed.objects.num_rows, pc.sum(listed.objects["bytes"]).as_py() or 0),
+        (NEWER, strays.newer, 0),
+        (OTHERS, len(listed.others), 0),
+    ]
+    topic, topic_id = asked.partition.topic, asked.partition.topic_id
+    rows = [
+        RemoteCountRow(topic=topic, topic_id=topic_id, what=what, number=number, bytes=bytes_)
+        for what, number, bytes_ in counts
     ]
     to_read = [] if asked.level is Level.LISTING else list(_to_read(found, listed.objects))
-    return ListedPartition(findings, counts, to_read)
+    return ListedPartition(findings, rows, to_read)
 
 
 def _findings(asked: RemotePartition, found: Presence) -> Iterator[Found]:
@@ -116,12 +119,9 @@ def _row(asked: RemotePartition, each: Found) -> RemoteFindingRow:
     return RemoteFindingRow.found(asked.partition, key, finding, str(path) if is_of_object else None)
 
 
-def _state_counts(segments: pa.Table) -> list[RemoteCountRow]:
+def _state_counts(segments: pa.Table) -> list[tuple[str, int, int]]:
     of_states = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
-    return [
-        RemoteCountRow(what=row["state"], number=row["count_all"], bytes=row["log_bytes_sum"])
-        for row in of_states.to_pylist()
-    ]
+    return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in of_states.to_pylist()]
 
 
 def _to_read(found: Presence, objects: pa.Table) -> Iterator[RemoteSegmentRow]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -127,6 +128,15 @@ def fill(broker: Broker) -> None:
         _write(paid, TRANSACTIONS, 0, number)
         (paid.abort_transaction if number % 3 == 0 else paid.commit_transaction)(DEADLINE_SECONDS)
     _wait_until_copied(broker)
+
+
+def set_config(bootstrap: str, topic: str, name: str, value: object) -> None:
+    """Give a topic another value of a setting."""
+    entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [altered] = admin.incremental_alter_configs([resource]).values()
+    altered.result(DEADLINE_SECONDS)
 
 
 def write_briefly_kept(broker: Broker, topic: str) -> Iterator[None]:

@@ -7,13 +7,14 @@ something is found, the metadata is read again and the partition listed again, a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.audit.tiered.finding import REMOTE_FOUND, RemoteCountRow, RemoteFindingRow, RemoteSegmentRow
+from kidxlib.audit.tiered.finding import OBJECTS, REMOTE_FOUND, RemoteCountRow, RemoteFindingRow, RemoteSegmentRow
 from kidxlib.audit.tiered.level import Level
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.audit.tiered.partition import RemotePartition
@@ -21,6 +22,7 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
 from kidxlib.errors import UsageError, describe_error
+from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.audit.tiered.plan import TieredPlan, units_of
@@ -81,6 +83,21 @@ def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
     return TieredPlan(request.layout, request.bucket, directories, TopicsOfTiered(request), request.level, as_of)
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What there is.
+
+    Attributes:
+        of: segments by their state and what else is counted, each with how many there are and their bytes.
+        object_bytes: of all objects of a topic, by its name and id.
+        read: bytes of objects that the audit has read, about.
+    """
+
+    of: Mapping[str, tuple[int, int]]
+    object_bytes: Mapping[tuple[str, str], int]
+    read: int = 0
+
+
 @dataclass(slots=True)
 class TieredAudit:
     """Finds what is wrong in a bucket."""
@@ -89,8 +106,8 @@ class TieredAudit:
     plan: TieredPlan
     reader: MetadataReader
 
-    def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], dict[str, tuple[int, int]]]:
-        """The findings; and of each thing that is counted how many there are, and their bytes."""
+    def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
+        """The findings, and what there is."""
         begin_phase("comparing")
         first = self._list(metadata, None)
         found = RemoteFindingRow.of_arrow(first.rows("finding"))
@@ -101,9 +118,16 @@ class TieredAudit:
             keys = {each.key for each in found}
             found = [each for each in RemoteFindingRow.of_arrow(again.rows("finding")) if each.key in keys]
         found += self.plan.topics.outliving_metadata(metadata.known)
+        counts = _counts(first)
         if self.plan.level is not Level.LISTING:
-            found += self._read(RemoteSegmentRow.of_arrow(first.rows("segment")), metadata)
-        return _each_once(found), _sums(first)
+            segments = RemoteSegmentRow.of_arrow(first.rows("segment"))
+            found += self._read(segments, metadata)
+            counts = replace(counts, read=sum(self._read_bytes(each) for each in segments))
+        return _each_once(found), counts
+
+    def _read_bytes(self, segment: RemoteSegmentRow) -> int:
+        reads_logs = self.plan.level is Level.FULL
+        return sum(each["bytes"] for each in segment.objects if reads_logs or each["suffix"] != LOG_SUFFIX)
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[RemoteSegmentRow]:
         """The segments of some partitions that brokers read, with their objects as they are listed now."""
@@ -146,10 +170,12 @@ def _each_once(found: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
     return list(reversed(by_key.values()))
 
 
-def _sums(staged: Staged) -> dict[str, tuple[int, int]]:
-    rows = RemoteCountRow.of_arrow(staged.rows("count"))
+def _counts(staged: Staged) -> Counts:
     found: dict[str, tuple[int, int]] = {}
-    for row in rows:
+    objects: Counter[tuple[str, str]] = Counter()
+    for row in RemoteCountRow.of_arrow(staged.rows("count")):
         number, bytes_ = found.get(row.what, (0, 0))
         found[row.what] = number + row.number, bytes_ + row.bytes
-    return found
+        if row.what == OBJECTS:
+            objects[row.topic, row.topic_id] += row.bytes
+    return Counts(found, objects)

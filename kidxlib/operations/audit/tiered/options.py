@@ -48,6 +48,13 @@ _OPTIONS: Final = (
         show_default=True,
         help="With --tiered: how long copying or deleting a segment may last, and what is due may stay.",
     ),
+    click.option(
+        "--what-if",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="With --tiered: what another retention.ms, retention.bytes, local.retention.ms or local.retention.bytes "
+        "would free in the bucket and in the log dirs of --tiered-metadata; several times for several settings.",
+    ),
 )
 #: What only an audit of tiered storage has, beside `tiered`, and what it has no use for; by parameter.
 _OF_TIERED: Final = {
@@ -55,6 +62,7 @@ _OF_TIERED: Final = {
     "layout": "--layout",
     "level": "--level",
     "stuck_after": "--stuck-after",
+    "what_if": "--what-if",
 }
 _OF_OTHERS: Final = {
     "directory": "DIR",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +11,12 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import WORST_FIRST, Verdict
 from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow
-from kidxlib.audit.tiered.level import Level
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.messages.remote_log_metadata import SegmentState
+from kidxlib.operations.audit.tiered.find import Counts
+from kidxlib.operations.audit.tiered.numbers.numbers import Numbers
+from kidxlib.operations.audit.tiered.numbers.report import numbers_as_json, show_numbers, show_what_if
 from kidxlib.operations.audit.tiered.remote_metadata import RemoteMetadata
 from kidxlib.operations.audit.tiered.request import TieredRequest
 from kidxlib.run.result import RunResult
@@ -34,12 +36,12 @@ class TieredFound:
 
     Attributes:
         findings: the worst first, then in the order of partitions and offsets.
-        counts: segments by their state and what else is counted, each with how many there are and their bytes.
         requests: of object stores.
     """
 
     findings: Sequence[RemoteFindingRow]
-    counts: Mapping[str, tuple[int, int]]
+    counts: Counts
+    numbers: Numbers
     metadata: RemoteMetadata
     as_of: AsOf
     requests: Requests
@@ -48,13 +50,14 @@ class TieredFound:
     def of(
         cls,
         findings: Sequence[RemoteFindingRow],
-        counts: Mapping[str, tuple[int, int]],
+        counts: Counts,
+        numbers: Numbers,
         metadata: RemoteMetadata,
         as_of: AsOf,
         requests: Requests,
     ) -> TieredFound:
         """Put findings in order."""
-        return cls(sorted(findings, key=_order), counts, metadata, as_of, requests)
+        return cls(sorted(findings, key=_order), counts, numbers, metadata, as_of, requests)
 
     @property
     def kinds(self) -> Counter[tuple[str, str, str]]:
@@ -62,7 +65,7 @@ class TieredFound:
         return Counter((each.verdict, each.file, each.reason) for each in self.findings)
 
     def number(self, what: str) -> int:
-        return self.counts.get(what, (0, 0))[0]
+        return self.counts.of.get(what, (0, 0))[0]
 
     def verdicts(self, verdict: Verdict) -> int:
         """How many findings have a verdict."""
@@ -83,9 +86,7 @@ def result_of(request: TieredRequest, found: TieredFound) -> RunResult:
             "broken": found.verdicts(Verdict.BROKEN),
             "safe": found.verdicts(Verdict.SAFE),
         },
-        bytes=found.counts.get(SegmentState.COPY_SEGMENT_FINISHED.name, (0, 0))[1]
-        if request.level is Level.FULL
-        else 0,
+        bytes=found.counts.read,
         requests=found.requests,
     )
 
@@ -108,12 +109,14 @@ def show_json(request: TieredRequest, found: TieredFound) -> None:
             "segments": {
                 state.name: {"segments": number, "log_bytes": bytes_}
                 for state in SegmentState
-                for number, bytes_ in [found.counts.get(state.name, (0, 0))]
+                for number, bytes_ in [found.counts.of.get(state.name, (0, 0))]
             },
-            "objects": dict(zip(("objects", "bytes"), found.counts.get(OBJECTS, (0, 0)), strict=True)),
+            "objects": dict(zip(("objects", "bytes"), found.counts.of.get(OBJECTS, (0, 0)), strict=True)),
             "not_judged": found.number(NEWER),
             "other_files": found.number(OTHERS),
             "findings": [_as_json(each) for each in found.findings],
+            "numbers": numbers_as_json(found.numbers),
+            "read_bytes": found.counts.read,
             "requests": found.requests.as_json(),
         }
     )
@@ -124,10 +127,11 @@ def show(request: TieredRequest, found: TieredFound) -> None:
     print_table(
         f"{request.bucket}, level {request.level}",
         ("segments", "number", "bytes of logs"),
-        [(state.name, *found.counts.get(state.name, (0, 0))) for state in SegmentState],
+        [(state.name, *found.counts.of.get(state.name, (0, 0))) for state in SegmentState],
         text_columns=1,
     )
-    objects, bytes_ = found.counts.get(OBJECTS, (0, 0))
+    show_numbers(found.numbers)
+    objects, bytes_ = found.counts.of.get(OBJECTS, (0, 0))
     print_line(f"objects:  {objects:,}, {decimal(bytes_)}")
     metadata = found.metadata
     of_all = "" if metadata.partitions is None else f" of {metadata.partitions:,}"
@@ -139,7 +143,10 @@ def show(request: TieredRequest, found: TieredFound) -> None:
         print_line(f"not judged: {newer:,} objects that are newer than the metadata, or whose metadata was not read")
     if others := found.number(OTHERS):
         print_line(f"other files: {others:,}, which are no objects of remote segments")
+    if found.counts.read:
+        print_line(f"read:     {decimal(found.counts.read)} of objects")
     print_requests(found.requests)
+    show_what_if(found.numbers, dict(request.what_if))
     _show_findings(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from kidxlib.log.remote.aiven_layout import AIVEN
 from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.local_layout import LOCAL, find_bucket
+from kidxlib.operations.audit.tiered.numbers.settings import parse_settings
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.run.options import parse_option
 from kidxlib.storage.location import Location, given_location
@@ -39,6 +41,7 @@ class TieredOptions:
     fail_on: str
     metadata: MetadataOptions
     now: str | None
+    what_if: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,7 @@ class TieredRequest:
         as_of_ms: the time as of which states are judged, ms since the epoch; None for that of the metadata.
         interval_bytes: of indexes; None for what is known of topics.
         known_topics: what the clusters of the metadata's log dirs say of topics.
+        what_if: settings of topics, by Kafka's names, of which is asked what they would free.
         asked_before: of object stores, by this process, for something else.
     """
 
@@ -68,6 +72,7 @@ class TieredRequest:
     interval_bytes: int | None
     fail_on: Verdict
     known_topics: KnownTopics
+    what_if: Mapping[str, int] = field(default_factory=dict)
     asked_before: Requests = field(default_factory=requests_made)
 
 
@@ -97,6 +102,7 @@ def tiered_request(options: TieredOptions) -> TieredRequest:
         interval_bytes=options.interval_bytes,
         fail_on=Verdict(options.fail_on),
         known_topics=read_known_topics(options.metadata, sources),
+        what_if=parse_settings(options.what_if),
     )
 
 

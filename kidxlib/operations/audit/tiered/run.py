@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kidxlib.operations.audit.tiered.find import TieredAudit, plan_audit, read_metadata
+from kidxlib.operations.audit.tiered.numbers.numbers import numbers_of
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
 from kidxlib.operations.audit.tiered.report import TieredFound, result_of, show, show_json
 from kidxlib.operations.audit.tiered.request import TieredRequest
@@ -10,6 +11,7 @@ from kidxlib.operations.backend import OpenBackend
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import requests_made
 from kidxlib.terminal.console import warn
+from kidxlib.terminal.progress import begin_phase
 
 
 def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
@@ -29,6 +31,8 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
     with open_backend() as backend:
         findings, counts = TieredAudit(backend.engine, plan, reader).find(metadata)
         requests = requests_made() - request.asked_before + backend.engine.requests()
-        found = TieredFound.of(findings, counts, metadata, plan.as_of, requests)
+        begin_phase("counting")
+        numbers = numbers_of(request, plan, metadata, counts)
+        found = TieredFound.of(findings, counts, numbers, metadata, plan.as_of, requests)
         (show_json if as_json else show)(request, found)
     return result_of(request, found)

@@ -18,6 +18,7 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
 
 _RETENTION_MS = "retention.ms"
+_ENABLE = "remote.storage.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,26 @@ class TopicsOfTiered:
         """How long the topic of a partition keeps records, ms; below 0 for ever. None where nobody knows it."""
         source = self._source_of(partition)
         return None if source is None else self._retention_ms(source, partition.topic)
+
+    def setting(self, topic: str, topic_id: str, name: str) -> int | None:
+        """A topic's setting that is a number; None where nobody knows it."""
+        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        config = None if source is None else self.request.known_topics.config(source.name, topic, name)
+        return None if config is None else parse_integer(config.value, 64)
+
+    def is_copied(self, topic: str, topic_id: str) -> bool | None:
+        """Whether brokers copy a topic's segments (`remote.storage.enable`); None where nobody knows it."""
+        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        config = None if source is None else self.request.known_topics.config(source.name, topic, _ENABLE)
+        return None if config is None else config.value == "true"
+
+    def copied(self) -> Iterator[tuple[str, str]]:
+        """Names and ids of the topics of which a cluster says that brokers copy them."""
+        known = self.request.known_topics
+        for of_source in known.of_sources.values():
+            for topic, topic_id in of_source.metadata.topics.items():
+                if self.request.topics.fullmatch(topic) and self.is_copied(topic, topic_id):
+                    yield topic, topic_id
 
     def options(self, partition: TopicIdPartition, directory: Location) -> RecoverOptions:
         """What the indexes of a partition depend on."""
