@@ -4,8 +4,8 @@
 # no network.
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
-#   ./setup.sh kafka    these, the jars of Kafka and of Spark's Kafka source, for tests and benchmarks that compare with
-#                       them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
+#   ./setup.sh kafka    these, the jars of Kafka, of Spark's Kafka source and Avro, for tests and benchmarks that compare
+#                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  what loads a log of older Kafkas, for tests with --exhaustive that compare with these too
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
@@ -246,7 +246,7 @@ case ${1-} in
       set_up_jars kafka Kafka
       set_up_jars tiered "tiered storage"
       set_up_jars s3proxy s3proxy
-      set_up_jars spark-kafka "Spark's Kafka source"
+      set_up_jars spark-kafka "Spark's Kafka and Avro"
       [[ $1 == test ]] || set_up_versitygw
     fi
     [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive

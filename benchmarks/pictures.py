@@ -13,6 +13,7 @@ import click
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -22,6 +23,7 @@ from kidxlib.format import layouts as formats
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.search_kernel import WARM_BYTES
 from kidxlib.index.time import TimeIndex
+from kidxlib.library.read import read
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.batch import Batch
 from kidxlib.records.header_walk import batches
@@ -36,11 +38,14 @@ IMAGES: Final = PROJECT / "docs" / "images"
 #: A small segment, to be drawn as a whole, and an offset to look for in it.
 SEGMENT: Final = PROJECT / "samples" / "kafka-logs" / "txn-mixed-0" / "00000000000000005797.log"
 WANTED: Final = 5850
+#: The log dir of which docs/read.md makes a chart.
+SHOP: Final = PROJECT / "samples" / "shop" / "kafka-logs"
 #: Kafka's example: an index of so many full pages, before and after it has grown by one.
 PAGES_BEFORE, PAGES_AFTER = 13, 14
 
 #: Colours that are told apart by who sees few of them, and in grey (Okabe and Ito).
 BLUE, ORANGE, PALE, GREY, BLACK = "#0072B2", "#D55E00", "#CFE3F1", "#6E6E6E", "#222222"
+TOPICS: Final = {"orders": BLUE, "payments": ORANGE, "shipments": BLACK}
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": "DejaVu Sans",  # matplotlib brings it along
     "font.size": 10,
@@ -214,6 +219,29 @@ def _draw_page(axes: Axes, page: int, y: float, touched: bool, known: bool) -> N
     )
 
 
+# ---- messages a minute ----
+
+
+def draw_messages_a_minute() -> Figure:
+    """How many messages a minute each topic of a broker has on its disk: the chart of docs/read.md."""
+    table = read(SHOP, columns=["topic", "timestamp"]).read_all()
+    topics, times = np.array(table["topic"].to_pylist()), table["timestamp"].to_numpy().astype("datetime64[m]")
+    minutes = np.arange(times.min(), times.max() + 1)
+
+    figure = Figure(figsize=(_INCHES_WIDE, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    for topic, colour in TOPICS.items():
+        of_topic = (times[topics == topic] - minutes[0]).astype(np.int64)
+        counts = np.bincount(of_topic, minlength=len(minutes))
+        axes.plot(minutes, counts, color=colour, linewidth=1.8)
+        end = (minutes[-1], counts[-1])
+        axes.annotate(topic, end, (6, 0), textcoords="offset points", color=colour, va="center", annotation_clip=False)
+    axes.set(title="Messages a minute", xlabel="UTC", xlim=(minutes[0], minutes[-1]), ylim=(0, None))
+    axes.xaxis.set_major_formatter(DateFormatter("%H:%M"))  # type: ignore[no-untyped-call]
+    axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+    return figure
+
+
 # ---- what was measured ----
 
 
@@ -292,7 +320,11 @@ def draw_growth(report: Mapping[str, Any]) -> Figure:
 
 
 #: Those that need no measurement, by name.
-EXPLAINING: Final[Mapping[str, Callable[[], Figure]]] = {"sparse-index": draw_sparse_index, "search": draw_search}
+EXPLAINING: Final[Mapping[str, Callable[[], Figure]]] = {
+    "sparse-index": draw_sparse_index,
+    "search": draw_search,
+    "messages-a-minute": draw_messages_a_minute,
+}
 
 #: Those of measurements, by the name of the benchmark.
 MEASURED: Final[Mapping[str, Callable[[Mapping[str, Any]], Figure]]] = {"pages": draw_pages, "growth": draw_growth}

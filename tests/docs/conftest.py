@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, PROJECT, Block, runnable
+from tests.docs.pages import PAGES, PROJECT, Block, processes
 from tests.support.checksum_store import SERVER, ChecksumStore
 from tests.support.object_store import ObjectStore
 from tests.support.spark.jobs import clean_environment
@@ -15,6 +15,18 @@ from tests.support.spark.jobs import clean_environment
 #: What a page's commands find in the directory where they are typed, besides the two scripts that are made below.
 LINKS = (".venv", ".jars", "conf", "samples")
 SECONDS_MAX = 600
+#: What is printed between blocks that are run in one process.
+_NEXT = "---- the next block ----"
+#: Where Spark finds the packages that a page names: among the jars of ./setup.sh kafka, which say nothing of what they
+#: need beyond Spark.
+_IVY_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="jars"/>
+  <resolvers>
+    <filesystem name="jars"><artifact pattern="{jars}/[artifact]-[revision].[ext]"/></filesystem>
+  </resolvers>
+</ivysettings>
+"""
 
 
 class Workspace:
@@ -36,6 +48,12 @@ class Workspace:
         # Links to the scripts would not do: they take the directory where they stand for the repository.
         self._script("spark-submit.sh", f'exec "{PROJECT}/spark-submit.sh" "$@"')
         self._script("test.sh", f'test -x "{PROJECT}/test.sh"')  # this very test is a part of what it runs
+        spark_conf = directory / "spark-conf"
+        spark_conf.mkdir()
+        (spark_conf / "ivysettings.xml").write_text(_IVY_SETTINGS.format(jars=PROJECT / ".jars" / "spark-kafka"))
+        (spark_conf / "spark-defaults.conf").write_text(
+            f"spark.jars.ivySettings {spark_conf}/ivysettings.xml\nspark.jars.ivy {spark_conf}/ivy\n"
+        )
 
     def run_until(self, page: str) -> dict[str, subprocess.CompletedProcess[str]]:
         """Run the blocks of all pages up to `page` that have not been run yet; how each block ended, by its name.
@@ -43,9 +61,9 @@ class Workspace:
         A block that compares a copy is not run where no store computes checksums.
         """
         for each in PAGES[: PAGES.index(page) + 1]:
-            for block in runnable(each):
-                if block.name not in self._ended and self._store_of(block) is not None:
-                    self._ended[block.name] = self._run(block)
+            for blocks in processes(each):
+                if blocks[0].name not in self._ended and self._store_of(blocks[0]) is not None:
+                    self._ended |= self._run(blocks)
         return self._ended
 
     def _store_of(self, block: Block) -> ObjectStore | None:
@@ -56,16 +74,19 @@ class Workspace:
         path.write_text(f"#!/bin/sh\n{line}\n")
         path.chmod(0o755)
 
-    def _run(self, block: Block) -> subprocess.CompletedProcess[str]:
-        store = self._store_of(block)
+    def _run(self, blocks: list[Block]) -> dict[str, subprocess.CompletedProcess[str]]:
+        """Run blocks in one process. Each has ended as that did, but for those that were followed by another."""
+        store, language = self._store_of(blocks[0]), blocks[0].language
         assert store is not None
-        command = {"sh": ["bash", "-eo", "pipefail", "-c"], "python": [".venv/bin/python", "-c"]}[block.language]
-        return subprocess.run(
-            [*command, block.text],
+        command = {"sh": ["bash", "-eo", "pipefail", "-c"], "python": [".venv/bin/python", "-c"]}[language]
+        more = {"SPARK_CONF_DIR": str(self.directory / "spark-conf")} if language == "python" else {}
+        ended = subprocess.run(
+            [*command, f"print({_NEXT!r})\n".join(block.text for block in blocks)],
             cwd=self.directory,
             # These runs are short: a JVM that compiles less is ready sooner.
             env={
                 **clean_environment(),
+                **more,
                 "AWS_ENDPOINT_URL": store.endpoint,
                 "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             },
@@ -75,6 +96,16 @@ class Workspace:
             timeout=SECONDS_MAX,
             check=False,
         )
+        printed = ended.stdout.split(f"{_NEXT}\n")
+        return {
+            block.name: subprocess.CompletedProcess(
+                ended.args,
+                0 if number < len(printed) - 1 else ended.returncode,
+                printed[number] if number < len(printed) else f"not run, as one before it failed: {ended.stdout}",
+                ended.stderr,
+            )
+            for number, block in enumerate(blocks)
+        }
 
 
 @pytest.fixture(scope="session")

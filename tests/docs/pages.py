@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,8 @@ class Block:
         language: the first word after the fence; `sh` and `python` are run, `sql` is asked, others are for reading.
         exit_code: what a command that is run must end with: `exit=3` after the language, else 0.
         output: lines that it must print, from a block `text output` right below it; `…` stands for anything.
+        goes_on: it is run in the process of the `python` block before it, which has its names: `goes-on` after the
+            language.
     """
 
     page: str
@@ -33,6 +35,7 @@ class Block:
     text: str
     exit_code: int = 0
     output: tuple[str, ...] = ()
+    goes_on: bool = False
 
     @property
     def name(self) -> str:
@@ -55,16 +58,28 @@ def blocks(page: str) -> list[Block]:
         if "output" in options:
             assert not text[end_of_last : match.start()].strip(), f"{page}:{line}: the output of which block?"
             last = found.pop()
-            output = tuple(match["text"].splitlines())
-            found.append(Block(last.page, last.line, last.language, last.text, last.exit_code, output))
+            found.append(replace(last, output=tuple(match["text"].splitlines())))
         else:
-            found.append(Block(page, line, language, match["text"], int(options.get("exit", 0))))
+            exit_code, goes_on = int(options.get("exit", 0)), "goes-on" in options
+            found.append(Block(page, line, language, match["text"], exit_code, goes_on=goes_on))
         end_of_last = match.end()
     return found
 
 
 def runnable(page: str) -> list[Block]:
     return [block for block in blocks(page) if block.language in ("sh", "python")]
+
+
+def processes(page: str) -> list[list[Block]]:
+    """The blocks of a page that are run, those together that are run in one process."""
+    found: list[list[Block]] = []
+    for block in runnable(page):
+        if block.goes_on:
+            assert found[-1][0].language == block.language == "python", f"{block.name}: it goes on with what?"
+            found[-1].append(block)
+        else:
+            found.append([block])
+    return found
 
 
 def queries() -> Iterator[tuple[str, str]]:
