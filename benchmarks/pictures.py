@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import matplotlib
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
@@ -84,6 +85,18 @@ def pictures(measured: Path, directory: Path, suffix: str) -> None:
         print_line(f"{path}")
     for name in MEASURED.keys() - reports.keys():
         note(f"{name}: not drawn, as there is no {measured / name}.json; python -m benchmarks.run {name} writes it")
+
+
+def _take_own_fonts() -> None:
+    """Let matplotlib take no fonts but those that it brings along. A system's font of the same name may number glyphs
+    in another way, and pictures name these numbers.
+    """
+    font_manager.fontManager.ttflist.clear()
+    for font in sorted(Path(matplotlib.get_data_path(), "fonts", "ttf").glob("DejaVuSans*.ttf")):
+        font_manager.fontManager.addfont(font)
+
+
+_take_own_fonts()
 
 
 def drawn(draw: Callable[[], Figure], suffix: str = "svg") -> bytes:
