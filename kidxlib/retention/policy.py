@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.retention.reasons import Reason
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS, UNLIMITED, Cleanup, TopicPolicy
 
 #: The one policy of a file that names none, or of none but options.
 _DEFAULT_NAME: Final = "default"
-
-#: The controller's log: a broker removes what its snapshots cover, and asks no policy.
-METADATA_TOPIC: Final = "__cluster_metadata"
 
 #: Kafka's own topics, with what a broker sets when it makes them.
 _INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -164,6 +162,7 @@ def kept_for_its_topic(
         what_if: use Kafka's own defaults for values that nobody set.
         looks_compacted: some of its segments lack offsets, which only compaction does.
     """
+    # Of the controller's log a broker removes what its snapshots cover, and asks no policy.
     if topic == METADATA_TOPIC or config.policy.remote_storage:
         return Reason.NOT_MODELLED
     if topic in _INTERNAL_TOPICS and not include_internal:
