@@ -230,13 +230,13 @@ def test_what_a_broker_makes_of_wrong_metadata(filled: _Filled, tmp_path: Path) 
         assert read_until_error(broker.bootstrap, PLAIN, 0) == lost.offsets[0]
 
 
-def test_nothing_is_found_while_a_broker_works(filled: _Filled) -> None:
+def test_nothing_is_found_while_a_broker_works(filled: _Filled, tmp_path: Path) -> None:
     """Goal: what a cluster does meanwhile is not taken for damage.
 
     Method: a running broker copies segments of another topic as they are written, and deletes them as their time is
     over, and is audited again and again, until it has deleted some.
     """
-    broker = filled.broker
+    broker = tiered_twin(filled.broker, tmp_path / "twin")  # others' broker has no such topic
     site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
     deadline = time.monotonic() + DEADLINE_SECONDS
     with broker.running():
