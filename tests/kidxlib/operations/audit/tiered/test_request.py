@@ -46,7 +46,9 @@ def test_what_is_refused(arguments: tuple[str, ...], said: str) -> None:
 
 
 def test_metadata_that_was_exported(tmp_path: Path) -> None:
-    """To a file: the same is found, where records are there twice, too; another file is refused."""
+    """To a file: the same is found, where records are there twice, too; another file is refused. A file says nothing of
+    log dirs.
+    """
     place, file = tmp_path / "metadata.parquet", tmp_path / "twice.parquet"
     exported = ["export", str(_LOG_DIR), "--topics", REMOTE_LOG_METADATA_TOPIC, "--output", str(place)]
     assert CliRunner().invoke(kidx, exported, standalone_mode=False).return_value == 0
@@ -56,7 +58,9 @@ def test_metadata_that_was_exported(tmp_path: Path) -> None:
     of_twice = verified(*_HERE, "--tiered-metadata", file, "--tiered-metadata", _LOG_DIR, code=0)
     for each in (of_log_dir, of_file, of_twice):
         del each["metadata"]["places"]
+    numbers = [each.pop("numbers") for each in (of_log_dir, of_file, of_twice)]
     assert of_log_dir == of_file == of_twice
+    assert (numbers[0], numbers[1]["log_dirs"]) == (numbers[2], [])
     pq.write_table(rows.drop_columns(["value"]), file)
     result = CliRunner().invoke(kidx, ["verify", *_HERE, "--tiered-metadata", str(file)], standalone_mode=False)
     assert isinstance(result.exception, RemoteLogMetadataError)
