@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format.layouts import NO_SEQUENCE
+from kidxlib.records.bulk.sequences import incremented_sequences
 
 _Rows: TypeAlias = NDArray[np.void]
 
 _NO_PRODUCER: Final = -1
-_INT_MAX: Final = 2**31 - 1
 _LAST: Final = np.dtype([("producer_id", "i8"), ("epoch", "i2"), ("sequence", "i4")])
 
 
@@ -54,7 +54,7 @@ class SequenceCheck:
         is_known[within] = self._last["producer_id"][known[within]] == ends["producer_id"][within]
         before[is_first & is_known] = self._last[known[is_first & is_known]]
         goes_on = (~is_first | is_known) & (before["epoch"] == ends["epoch"])
-        expected = _incremented(before["sequence"], np.ones(len(rows), np.int64))
+        expected = incremented_sequences(before["sequence"], np.ones(len(rows), np.int64))
         gaps = np.flatnonzero(goes_on & (rows["base_sequence"] != expected))
         gaps = gaps[np.argsort(numbers[gaps])]
         self._keep(ends[is_last])
@@ -70,7 +70,7 @@ class SequenceCheck:
 def _ends_of(rows: _Rows) -> _Rows:
     ends = np.empty(len(rows), _LAST)
     ends["producer_id"], ends["epoch"] = rows["producer_id"], rows["producer_epoch"]
-    ends["sequence"] = _incremented(rows["base_sequence"], rows["last_offset"] - rows["offset_field"])
+    ends["sequence"] = incremented_sequences(rows["base_sequence"], rows["last_offset"] - rows["offset_field"])
     return ends
 
 
@@ -79,9 +79,3 @@ def _first_of_each(values: NDArray[Any]) -> NDArray[np.bool_]:
     is_first = np.ones(len(values), np.bool_)
     is_first[1:] = values[1:] != values[:-1]
     return is_first
-
-
-def _incremented(sequences: NDArray[np.int32], increments: NDArray[np.int64]) -> NDArray[np.int32]:
-    """`kidxlib.java.incremented_sequence` of each."""
-    wraps = sequences > (_INT_MAX - increments).astype(np.int32)
-    return np.where(wraps, increments - (_INT_MAX - sequences) - 1, sequences + increments).astype(np.int32)

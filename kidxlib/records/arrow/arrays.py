@@ -13,12 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
+from kidxlib.records.bulk.sequences import incremented_sequences
 
 Array: TypeAlias = "pa.Array[Any]"
 
 #: Kafka's `TimestampType`s: the names by their ids, and one more.
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
-_INT_MAX: Final = 2**31 - 1
 
 
 def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
@@ -61,14 +61,7 @@ def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
     return has_it
 
 
-def incremented_sequences(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
-    """`java.incremented_sequence`, for each; −1 where there is none."""
-    first, deltas = first.astype(np.int64), _as_ints(offset_deltas)
-    goes_round = first > _as_ints(_INT_MAX - deltas)
-    found = np.where(goes_round, _as_ints(deltas - (_INT_MAX - first) - 1), _as_ints(deltas + first))
+def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
+    """Sequence numbers of the records so many after the first ones; −1 where there is none."""
+    found = incremented_sequences(first, offset_deltas)
     return numbers(pa.int32(), np.where(first < 0, formats.NO_SEQUENCE, found))
-
-
-def _as_ints(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers as Java's 32-bit arithmetic gives them."""
-    return values.astype(np.int32).astype(np.int64)

@@ -17,8 +17,8 @@ from kidxlib.records.arrow.arrays import (
     Array,
     flags,
     has_attribute,
-    incremented_sequences,
     numbers,
+    sequence_numbers,
     timestamp_type_ids,
     timestamp_types,
     words,
@@ -83,9 +83,7 @@ def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, pa
         "records": numbers(pa.int32(), count, is_told),
         "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
         "codec": words(formats.CODECS, codecs),
-        "last_sequence": incremented_sequences(
-            batches["base_sequence"], batches["last_offset"] - batches["offset_field"]
-        ),
+        "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
         "transactional": flags(has_attribute(batches, formats.ATTRIBUTE_TRANSACTIONAL)),
         "control": flags(has_attribute(batches, formats.ATTRIBUTE_CONTROL)),
         "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),

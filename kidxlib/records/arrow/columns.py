@@ -16,8 +16,8 @@ from kidxlib.records.arrow.arrays import (
     Array,
     flags,
     has_attribute,
-    incremented_sequences,
     numbers,
+    sequence_numbers,
     timestamp_type_ids,
     timestamp_types,
 )
@@ -83,7 +83,7 @@ def _timestamp_type_id(placed: PlacedRecords) -> Array:
 
 def _sequences(placed: PlacedRecords) -> Array:
     deltas = placed.places["offset"] - placed.of_batches("offset_field")
-    return incremented_sequences(placed.of_batches("base_sequence"), deltas)
+    return sequence_numbers(placed.of_batches("base_sequence"), deltas)
 
 
 def _binary(what: str, placed: PlacedRecords) -> Array:

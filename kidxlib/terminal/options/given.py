@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import click
 from click.core import ParameterSource
+
+from kidxlib.errors import UsageError
 
 
 def first_given(context: click.Context, options: Mapping[str, str]) -> str | None:
@@ -22,3 +25,20 @@ def first_given(context: click.Context, options: Mapping[str, str]) -> str | Non
         ),
         None,
     )
+
+
+def leave_out(context: click.Context, options: dict[str, Any], others: Mapping[str, str], why: str) -> None:
+    """Remove options that only another kind of run has.
+
+    Args:
+        options: all of the command's, by parameter.
+        others: what a user calls those to remove, by parameter.
+        why: what to say where one was given; `{option}` stands for it.
+
+    Raises:
+        UsageError: one was given.
+    """
+    if (option := first_given(context, others)) is not None:
+        raise UsageError(why.format(option=option))
+    for parameter in others:
+        options.pop(parameter, None)

@@ -8,8 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kidxlib.errors import UsageError
-from kidxlib.terminal.options.given import first_given
+from kidxlib.terminal.options.given import leave_out
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -61,12 +60,10 @@ def asks_for_copy(context: click.Context, options: dict[str, Any]) -> bool:
         UsageError: one of those was given.
     """
     is_of_copy = options["copy"] is not None
-    others = _OF_LOGS if is_of_copy else _OF_COPIES
-    if (option := first_given(context, others)) is not None:
-        why = f"--copy reads no log: leave out {option}" if is_of_copy else f"{option}: only with --copy"
-        raise UsageError(why)
-    for parameter in others:
-        options.pop(parameter, None)
+    if is_of_copy:
+        leave_out(context, options, _OF_LOGS, "--copy reads no log: leave out {option}")
+    else:
+        leave_out(context, options, _OF_COPIES, "{option}: only with --copy")
     del options["metadata" if is_of_copy else "copy"]
     return is_of_copy
 

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.audit.tiered.level import Level
-from kidxlib.errors import UsageError
-from kidxlib.terminal.options.given import first_given
+from kidxlib.terminal.options.given import leave_out
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -93,13 +92,9 @@ def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
         UsageError: one of those was given.
     """
     is_tiered = options["tiered"] is not None
-    others = _OF_OTHERS if is_tiered else _OF_TIERED
-    if (option := first_given(context, others)) is not None:
-        raise UsageError(
-            f"--tiered audits no log dir: leave out {option}" if is_tiered else f"{option}: only with --tiered"
-        )
-    for parameter in others:
-        options.pop(parameter, None)
-    if not is_tiered:
+    if is_tiered:
+        leave_out(context, options, _OF_OTHERS, "--tiered audits no log dir: leave out {option}")
+    else:
+        leave_out(context, options, _OF_TIERED, "{option}: only with --tiered")
         del options["tiered"]
     return is_tiered
