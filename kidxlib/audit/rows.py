@@ -14,8 +14,8 @@ from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.segment import AuditedSegment
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupSimulation
 from kidxlib.build.tasks import ScanTask
-from kidxlib.catalog.audit_results import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.findings import FileFinding, JudgedFile
+from kidxlib.catalog.results.audit import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file

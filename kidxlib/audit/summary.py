@@ -10,8 +10,8 @@ from typing import Final
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.catalog.audit_results import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.findings import FileFinding
+from kidxlib.catalog.results.audit import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.segment_key import SegmentKey
 from kidxlib.format.segment_files import LOG_SUFFIX
 

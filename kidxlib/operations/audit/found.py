@@ -15,10 +15,10 @@ from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.build.bins import pack
 from kidxlib.build.source import Source
 from kidxlib.build.tasks import ScanTask
-from kidxlib.catalog.audit_results import AUDITED, FOUND, NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results.audit import AUDITED, FOUND, NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged

@@ -11,8 +11,8 @@ from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.rows import rows_of_partition
 from kidxlib.audit.segment import SegmentForPartition
-from kidxlib.catalog.audit_results import AuditedSegmentRow
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results.audit import AuditedSegmentRow
 from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.work import ItemRows
 from kidxlib.format.topic_partition import PartitionKey

@@ -10,7 +10,7 @@ from kidxlib.audit.logs.log import AuditedLog
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.build.source import SegmentFile
-from kidxlib.catalog.audit_results import AuditedSegmentRow, IndexEnd, LogFinding, RecoveryColumns
+from kidxlib.catalog.results.audit import AuditedSegmentRow, IndexEnd, LogFinding, RecoveryColumns
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.operations.events import from_leader_epochs, to_leader_epochs

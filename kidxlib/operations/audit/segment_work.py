@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kidxlib.audit.rows import Kind, rows_of_segment
 from kidxlib.audit.segment import audit_segment
 from kidxlib.build.tasks import ScanTask
-from kidxlib.catalog.audit_results import AUDITED
+from kidxlib.catalog.results.audit import AUDITED
 from kidxlib.engine.work import ItemRows
 from kidxlib.operations.audit.segment_rows import to_segment_row
 from kidxlib.operations.events import event_batches

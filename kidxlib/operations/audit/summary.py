@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import WORST_FIRST
 from kidxlib.audit.rows import Kind
 from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary
-from kidxlib.catalog.audit_results import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values
+from kidxlib.catalog.results.audit import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.operations.audit.found import ORDERS, Found

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.build.bins import BINS_PER_CORE
-from kidxlib.catalog.audit_results import TO_AUDIT
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results.audit import TO_AUDIT
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kidxlib.build.results import BuiltSegment
 from kidxlib.build.segments import build
 from kidxlib.build.tasks import BuildTask
-from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
+from kidxlib.catalog.results.build import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows

@@ -13,7 +13,7 @@ from kidxlib.build.bins import pack
 from kidxlib.build.changes import Changes
 from kidxlib.build.listed import numbers_in, partitions_of, sum_of_bytes
 from kidxlib.build.plan import ListedPartition, Plan
-from kidxlib.catalog.results import SCANNED
+from kidxlib.catalog.results.build import SCANNED
 from kidxlib.engine.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.engine.work import Work
 from kidxlib.operations.build.build_run import BuildRun, Scanned

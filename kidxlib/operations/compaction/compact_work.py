@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kidxlib.build.directories import index_directory, segments_directory
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results import CompactedFile
+from kidxlib.catalog.results.build import CompactedFile
 from kidxlib.catalog.segment_views import SegmentToCompact
 from kidxlib.catalog.segments import IndexFacts, LogVersion
 from kidxlib.compaction.change import Change

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among, rows_where
-from kidxlib.catalog.results import COMPACTED
+from kidxlib.catalog.results.build import COMPACTED
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion
 from kidxlib.compaction.change import ChangeAction, ChangeOutcome
 from kidxlib.compaction.task import CompactionOptions, Mode

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from kidxlib.catalog.results import PLANNED
+from kidxlib.catalog.results.build import PLANNED
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged

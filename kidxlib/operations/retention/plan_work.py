@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from kidxlib.catalog.results import PLANNED
+from kidxlib.catalog.results.build import PLANNED
 from kidxlib.engine.work import ItemRows
 from kidxlib.operations.retention.partition import partitions_of
 from kidxlib.operations.retention.plan_options import PlanOptions

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results import PLANNED
+from kidxlib.catalog.results.build import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
 from kidxlib.operations.retention.partition import Partition, first_timestamp, first_unexpired_offset

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kidxlib.build.source import SegmentFile
-from kidxlib.catalog.results import SCANNED, TO_FINISH
+from kidxlib.catalog.results.build import SCANNED, TO_FINISH
 from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.events import event_batches, from_leader_epochs, to_leader_epochs, with_events

@@ -19,7 +19,7 @@ from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results import SCANNED, PublishedSegmentRow
+from kidxlib.catalog.results.build import SCANNED, PublishedSegmentRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.errors import CatalogError

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from kidxlib.audit.copies import PROBLEMS, CopyVerdict, KnownLog, judge_copy
-from kidxlib.catalog.audit_results import CopiesRow, CopyRow
+from kidxlib.catalog.results.audit import CopiesRow, CopyRow
 from kidxlib.catalog.segment_views import SegmentToCompare
 from kidxlib.engine.work import ItemRows
 from kidxlib.errors import NoAnswerError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kidxlib.audit.copies import NOT_COMPARABLE, PROBLEMS, CopyVerdict
-from kidxlib.catalog.audit_results import CopiesRow, CopyRow
+from kidxlib.catalog.results.audit import CopiesRow, CopyRow
 from kidxlib.engine.staged import Staged
 from kidxlib.operations.audit.copies.request import CopyRequest
 from kidxlib.run.result import RunResult

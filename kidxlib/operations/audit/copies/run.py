@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kidxlib.catalog.audit_results import COMPARED
+from kidxlib.catalog.results.audit import COMPARED
 from kidxlib.engine.work import Work
 from kidxlib.errors import UsageError
 from kidxlib.operations.audit.copies.compare_work import compare_copies

@@ -11,7 +11,7 @@ from kidxlib.build.changes import PartitionChange
 from kidxlib.build.plan import ListedPartition
 from kidxlib.build.summary import Counts
 from kidxlib.build.tasks import PartitionTask
-from kidxlib.catalog.results import FINISHED
+from kidxlib.catalog.results.build import FINISHED
 from kidxlib.engine.work import Work
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.build_run import BuildRun, Scanned

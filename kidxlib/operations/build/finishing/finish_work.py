@@ -17,7 +17,7 @@ from kidxlib.build.finish.partition import finish
 from kidxlib.build.results import FinishedPartition, FinishedSegment
 from kidxlib.build.tasks import PartitionTask, SegmentTask
 from kidxlib.catalog.partitions import FoldedLogs
-from kidxlib.catalog.results import FoldedPartition, KeptFile, Publishing
+from kidxlib.catalog.results.build import FoldedPartition, KeptFile, Publishing
 from kidxlib.catalog.segment_key import SegmentKey
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import EndFacts, FinishedFacts

@@ -17,7 +17,7 @@ from kidxlib.build.tasks import PartitionTask
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.matching import Positions, Values, positions_in
 from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
-from kidxlib.catalog.results import TO_FINISH
+from kidxlib.catalog.results.build import TO_FINISH
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS

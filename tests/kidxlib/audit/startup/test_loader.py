@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from kidxlib.audit.startup.simulation import Removal
-from kidxlib.catalog.audit_results import StartupRow
+from kidxlib.catalog.results.audit import StartupRow
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format import layouts as formats
