@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark, open_spark_once, spark_maintenance
-from kidxlib.errors import UsageError
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.build.run import run_build
@@ -32,6 +31,7 @@ def build_index(context: click.Context, /, as_json: bool, **options: Any) -> Run
 
     With --tiered PLACE and --tiered-metadata PLACE, make objects of remote segments anew that are missing or broken,
     into --index-dir; with --apply put them into the bucket, too. Logs there are only read, and nothing is deleted.
+    With --catalog each remote segment is recorded there.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments of these sources and
     topics are damaged, as this run or an earlier one found, and not accepted (see accept), or the last segments of a
@@ -42,10 +42,11 @@ def build_index(context: click.Context, /, as_json: bool, **options: Any) -> Run
         from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
         from kidxlib.operations.build.tiered.run import run_repair
 
-        if options.pop("database") is not None:
-            raise UsageError("--tiered keeps no catalog: leave out --database")
-        once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         repair = repair_request(RepairOptions(**options))
+        if (recording := repair.audit.recording) is not None:
+            open_catalog = partial(open_spark, "build_index", recording.context)
+            return run_repair(repair, open_catalog, as_json=as_json)
+        once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         return run_repair(repair, partial(open_spark_once, "build_index", once), as_json=as_json)
     dry_run = options.pop("dry_run")
     request = build_request(BuildOptions(**options))

@@ -35,7 +35,7 @@ def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> Ru
     with the catalog's. Nothing is written.
 
     With --tiered PLACE and --tiered-metadata PLACE, remote segments are audited: their metadata, their objects and,
-    by --level, the bytes of these. Nothing is written, and nothing deleted.
+    by --level, the bytes of these. With --catalog each is recorded there. Nothing else is written, and nothing deleted.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
     broker would lose more than a torn end at its next start, or a segment is not ready for tiering
@@ -46,8 +46,11 @@ def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> Ru
         from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
         from kidxlib.operations.audit.tiered.run import run_tiered
 
-        once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         tiered = tiered_request(TieredOptions(**options))
+        if tiered.recording is not None:
+            open_catalog = partial(open_spark, "verify_index", tiered.recording.context)
+            return run_tiered(tiered, open_catalog, as_json=as_json)
+        once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         return run_tiered(tiered, partial(open_spark_once, "verify_index", once), as_json=as_json)
     if asks_for_copy(context, options):
         with needing_packages("--copy"):
@@ -55,8 +58,8 @@ def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> Ru
             from kidxlib.operations.audit.copies.run import run_copies
 
         of_copy = copy_request(CopyOptions(**options))
-        open_catalog = partial(open_spark, "verify_index", of_copy.context, upgrade=False, changes=False)
-        return run_copies(of_copy, open_catalog, as_json=as_json)
+        open_copied = partial(open_spark, "verify_index", of_copy.context, upgrade=False, changes=False)
+        return run_copies(of_copy, open_copied, as_json=as_json)
     request = audit_request(AuditOptions(**options))
     open_backend = open_spark if request.context.has_catalog else open_spark_once
     return run_audit(request, partial(open_backend, "verify_index", request.context), as_json=as_json)

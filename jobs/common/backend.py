@@ -13,7 +13,7 @@ from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.job_session import JobSession
-from kidxlib.catalog.tables import CATALOG_VERSION, UPGRADE_ORDER
+from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
@@ -57,11 +57,12 @@ def open_spark(
             raise no_catalog(option)
         found = catalog.oldest_version()
         if found is not None and found < CATALOG_VERSION:
-            if not upgrade:
+            if found < LAYOUT_VERSION and not upgrade:
                 raise made_by_an_older_release(tables.path, found)
-            older = SparkTables(session.get(), tables.path, context.database)
-            for table in UPGRADE_ORDER:
-                older.make(table)
+            # Spark alone writes those of an earlier layout.
+            writer = SparkTables(session.get(), tables.path, context.database) if found < LAYOUT_VERSION else tables
+            for table in UPGRADE_ORDER if upgrade else ():
+                writer.make(table)
         versions = {
             "spark": metadata.version("pyspark"),
             "delta": metadata.version("delta-spark"),

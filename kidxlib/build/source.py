@@ -73,17 +73,27 @@ def parse_source(text: str, name_required: bool) -> Source:
     Raises:
         UsageError: the directory is missing or cannot be listed, or the name is missing or malformed.
     """
-    name, equals, path = text.partition("=")
-    if not equals or not is_name(name):
-        if equals and not is_object(text) and not os.path.exists(text):
-            raise UsageError(
-                f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-', "
-                f"{TOPIC_LENGTH_MAX} of them at most, and not be '.' or '..'"
-            )
-        name, path = "", text
+    name, path = split_name(text)
     if name_required and not name:
         raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
     return source_at(path, name)
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """The name, empty where there is none, and the place that `[NAME=]PLACE` means.
+
+    Raises:
+        UsageError: the name is malformed.
+    """
+    name, equals, path = text.partition("=")
+    if equals and is_name(name):
+        return name, path
+    if equals and not is_object(text) and not os.path.exists(text):
+        raise UsageError(
+            f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-', "
+            f"{TOPIC_LENGTH_MAX} of them at most, and not be '.' or '..'"
+        )
+    return "", text
 
 
 def source_at(path: str, name: str = "") -> Source:

@@ -19,6 +19,7 @@ from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
 from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import (
     LATER_NAMES,
@@ -158,6 +159,16 @@ def audited(known: pa.Table, found: Found) -> TableChange:
         found: the ids of audits as rows of `audit`, and rows of `finding`.
     """
     return _replaced(FINDINGS, known, found["audit"], found["finding"])
+
+
+def audited_remote(known: pa.Table, found: Found) -> TableChange:
+    """The remote segments of an audit, which are all that there are of it.
+
+    Args:
+        known: rows of `remote_segments`.
+        found: the ids of audits as rows of `audit`, and rows of `segment`.
+    """
+    return _replaced(REMOTE_SEGMENTS, known, found["audit"], found["segment"])
 
 
 def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:

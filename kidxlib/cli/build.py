@@ -48,6 +48,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
 
     With --tiered PLACE and --tiered-metadata PLACE, make objects of remote segments anew that are missing or broken,
     into --index-dir; with --apply put them into the bucket, too. Logs there are only read, and nothing is deleted.
+    With --catalog each remote segment is recorded there.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, found
     now or recorded earlier; with --tiered, something is broken and not mended; 1 failed. 0 means that recovery accepts
@@ -58,6 +59,11 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
         from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
         from kidxlib.operations.build.tiered.run import run_repair
 
+        if options["catalog"] is not None:
+            with needing_packages("--catalog"):
+                from kidxlib.cli.in_catalog.tiered import repair_tiered_in_catalog
+
+            return repair_tiered_in_catalog(**options)
         as_json, processes = options.pop("as_json"), options.pop("processes")
         request = repair_request(RepairOptions(**options))
         return run_repair(request, partial(open_local_once, processes), as_json=as_json)

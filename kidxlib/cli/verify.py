@@ -43,7 +43,7 @@ def verify(
     that is compared with the catalog's. Nothing is written.
 
     With --tiered PLACE and --tiered-metadata PLACE, remote segments are audited: their metadata, their objects and,
-    by --level, the bytes of these. Nothing is written, and nothing deleted.
+    by --level, the bytes of these. With --catalog each is recorded there. Nothing else is written, and nothing deleted.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
     broker would lose more than a torn end at its next start, or a segment is not ready for tiering
@@ -55,6 +55,11 @@ def verify(
         from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
         from kidxlib.operations.audit.tiered.run import run_tiered
 
+        if options["catalog"] is not None:
+            with needing_packages("--catalog"):
+                from kidxlib.cli.in_catalog.tiered import audit_tiered_in_catalog
+
+            return audit_tiered_in_catalog(processes=processes, as_json=as_json, **options)
         tiered = tiered_request(TieredOptions(**options))
         return run_tiered(tiered, partial(open_local_once, processes), as_json=as_json)
     if asks_for_copy(context, options):

@@ -37,7 +37,8 @@ class Expiry:
     """The age at which rows of the catalog's tables expire; None: never.
 
     Attributes:
-        builds, retention_plans, findings: age since they were made.
+        builds, retention_plans, findings: age since they were made; findings are those of all audits, with the remote
+            segments that they were about.
         gone_segments: of deleted segments, age since they were deleted; of missing ones, since the build that found
             them missing.
     """

@@ -13,7 +13,7 @@ index.interval.bytes = 65536
 [tables]                            # without a key, rows of that kind stay
 builds.older.than = "365d"
 retention.plans.older.than = "90d"
-findings.older.than = "90d"
+findings.older.than = "90d"         # with the remote segments of audits
 gone.segments.older.than = "365d"   # with their events and aborted transactions
 """
 

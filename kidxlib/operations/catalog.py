@@ -76,7 +76,9 @@ class TablesCatalog:
             CatalogError: they cannot be made or brought up to date.
         """
         is_new = not self.has_segments()
-        for table in (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS):
+        # A catalog is there once it has segments; one that is there is brought up to date in another order.
+        made_last = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
+        for table in made_last if is_new else UPGRADE_ORDER:
             self.tables.make(table)
         return is_new
 

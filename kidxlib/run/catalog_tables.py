@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import LAYOUT_VERSION
 from kidxlib.errors import UsageError
 from kidxlib.run.catalog_place import absolute, no_catalog
 from kidxlib.storage.store.s3 import SCHEME, is_object
+from kidxlib.tables.version import made_by_an_older_release
 from kidxlib.terminal.extras import needing_packages
 
 if TYPE_CHECKING:  # who names no catalog may not have delta-rs, and does not wait for it
@@ -39,10 +41,11 @@ def existing_tables(option: str, place: str) -> DeltaTables:
 
     Raises:
         UsageError: as `tables_at`, or there is none.
-        CatalogError: an older release made it, or it cannot be read.
+        CatalogError: its columns are those of an older release, or it cannot be read.
     """
     tables = tables_at(option, place)
-    if tables.catalog_version(SEGMENTS) is None:
+    if (found := tables.catalog_version(SEGMENTS)) is None:
         raise no_catalog(f"{option} {place}")
-    tables.make(SEGMENTS)  # it is there: this refuses one of an older release
+    if found < LAYOUT_VERSION:
+        raise made_by_an_older_release(tables.place(SEGMENTS), found)
     return tables

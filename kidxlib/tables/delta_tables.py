@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, sql_of
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.storage.store.s3 import is_object
@@ -69,8 +69,10 @@ class DeltaTables:
         if (delta := self.opened(table)) is None:
             with committing(self.path):
                 delta = self.opened(table) or self._made(table)
-        if (found := self._catalog_version(table, delta)) < CATALOG_VERSION:
+        if (found := self._catalog_version(table, delta)) < LAYOUT_VERSION:
             raise made_by_an_older_release(self.place(table), found)
+        if found < CATALOG_VERSION:
+            self._commit(table, partial(self._of_this_version, table))
 
     def read(
         self,
@@ -207,6 +209,11 @@ class DeltaTables:
             "attempts to commit; the index files are in place: run the same command again to record them"
         )
 
+    def _of_this_version(self, table: Table, delta: DeltaTable) -> _Commit:
+        """What gives a table this version's properties, and with these its version."""
+        is_so = self._catalog_version(table, delta) == CATALOG_VERSION
+        return _Commit(0, None if is_so else partial(_set_properties, table, delta))
+
     def _made(self, table: Table) -> DeltaTable:
         if other := self._not_ours(table):
             raise CatalogError(
@@ -277,6 +284,17 @@ def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
         _append(delta, _in_order(table, change.inserts))
     elif not merge_sorted(table, delta, change):
         _merge(table, delta, change)
+
+
+def _set_properties(table: Table, delta: DeltaTable) -> None:
+    def write(properties: CommitProperties) -> None:
+        delta.alter.set_table_properties(
+            dict(properties_of(table)),
+            raise_if_not_exists=False,  # one is this project's own
+            commit_properties=properties,
+        )
+
+    commit_once(delta.table_uri, delta.version() + 1, write)
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -33,6 +33,8 @@ CLOCK: Final = {
     60: 0,
     70: 1_790_000_000_001,
 }
+#: Segments of `payments-0`, a topic of `samples/tiered`, by base offset: the first is copied, the last is active.
+BEHIND: Final = (0, 900_000, 900_001, 900_002)
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,9 @@ def make_broker(log_dir: Path) -> None:
     put(log_dir / "overflow-0", 0, [Batch(), Batch(offset_step=2**31)])
     (log_dir / "broken-0" / f"{0:020d}.log").mkdir(parents=True)
     copy_segments("txn-mixed-0", (84, 5797), log_dir)
+    for number, base_offset in enumerate(BEHIND):
+        put(log_dir / "payments-0", base_offset, [Batch(timestamp=1_790_000_100_000 + number)])
+    (log_dir / "payments-0" / "partition.metadata").write_text("version: 0\ntopic_id: gt9ucbrrQ22SMvkzd6ayDw")
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\nclock 0 35\n")
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\ntxn-mixed 0 5800\n")
 

@@ -23,6 +23,7 @@ from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.tables.layout import properties_of
+from tests.docs import remote_answers
 from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
 from tests.docs.pages import queries
 from tests.model.recover import read_control_batch
@@ -86,6 +87,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     planned = kidx_retention_here("--catalog", catalog, "--what-if")
     assert planned.code == 3, planned.err
     looked_at = ("--source", "broker", "--source", "volume", "--reason", "copies", "--by", "ann", "--apply")
+    remote_answers.audit(directory / "bucket", catalog)
     accepted = accept_here("--catalog", catalog, *looked_at, "--now", third_at.isoformat())
     assert accepted.code == 0, accepted.err
     return Built(catalog, then, now, second_at, third_at)
@@ -211,7 +213,7 @@ def not_joined(built: Built) -> Rows:
             status = "truncated" if before.recovered.reason else "ok"
             missing = after.base_offset - (before.next_offset or 0)
             gaps.append((*before.key, status, before.next_offset, after.base_offset, missing))
-    assert {row[1] for row in gaps} == {"clock", "compacted", "flipped"}
+    assert {row[1] for row in gaps} == {"clock", "compacted", "flipped", "payments"}
     return gaps
 
 
@@ -389,19 +391,38 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "When did segments go?": gone,
     "Which files did the last audit of each source find broken, and what does that lead to?": broken_files,
 }
+#: The same of a bucket's remote segments.
+REMOTE_ANSWERS: Final[dict[str, Callable[[Path], Rows]]] = {
+    "Which remote segments have lost an object or have a broken one, by the last audit of each bucket, and what does "
+    "that lead to?": remote_answers.damaged,
+    "How many bytes of each topic are in the bucket, and which of them does nobody read?": (
+        remote_answers.bytes_by_topic
+    ),
+    "Which partitions of a log dir are behind in copying, by how much and since when?": remote_answers.behind,
+    "Which objects of the bucket have changed since an earlier audit?": remote_answers.changed,
+}
 NOT_WELL: Final = "Which segments have problems, and why?"
 LAST_BUILD: Final = "What did the last build do, and how fast?"
 
 
 def test_every_question_has_its_answer_tested() -> None:
-    assert set(QUERIES) == {*ANSWERS, NOT_WELL, LAST_BUILD}
+    assert set(QUERIES) == {*ANSWERS, *REMOTE_ANSWERS, NOT_WELL, LAST_BUILD}
 
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_question_is_answered_right(question: str, spark: SparkSession, built: Built) -> None:
     """The SQL as it stands on the page, against log dirs that were listed and read without Spark or compiled code."""
+    _assert_answered(spark, question, ANSWERS[question](built))
+
+
+@pytest.mark.parametrize("question", REMOTE_ANSWERS)
+def test_a_question_on_a_bucket_is_answered_right(question: str, spark: SparkSession, built: Built) -> None:
+    """Against the bucket's files, as two audits have seen them."""
+    _assert_answered(spark, question, REMOTE_ANSWERS[question](built.catalog.parent / "bucket"))
+
+
+def _assert_answered(spark: SparkSession, question: str, expected: Rows) -> None:
     answered = spark.sql(QUERIES[question])
-    expected = ANSWERS[question](built)
     assert expected, "nothing is asked of these log dirs"
     assert_df_equality(answered, spark.createDataFrame(expected, answered.schema), ignore_nullable=True)
 

@@ -24,7 +24,7 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, TABLES
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.context import RunContext
@@ -105,8 +105,8 @@ def test_tables_of_an_older_version_get_the_columns_that_they_lack(
     with _a_session() as spark:
         tables = SparkTables(spark, str(path))
         with monkeypatch.context() as earlier:
-            earlier.setattr(making, "CATALOG_VERSION", CATALOG_VERSION - 1)
-            earlier.setattr(layout, "CATALOG_VERSION", CATALOG_VERSION - 1)
+            earlier.setattr(making, "CATALOG_VERSION", LAYOUT_VERSION - 1)
+            earlier.setattr(layout, "CATALOG_VERSION", LAYOUT_VERSION - 1)
             for table in old:
                 tables.make(table)
             spark.sql(f"INSERT INTO delta.`{path}/builds` {_any_build(old[-1])}")

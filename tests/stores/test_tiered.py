@@ -15,9 +15,12 @@ import pytest
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY, list_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
+from kidxlib.storage.store.etags import objects_with_etags
+from kidxlib.storage.store.s3 import ObjectPath, open_object
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired, verified
 from tests.support.object_store import Fault, ObjectStore
+from tests.support.remote_rows import catalog_at, remote_rows
 from tests.support.tiered_sites import RemoteSegment, Site
 
 _SAMPLE: Final = PROJECT / "samples" / "tiered"
@@ -68,6 +71,47 @@ def test_a_bucket_in_a_store(site: Site, url: str, store: ObjectStore) -> None:
     [finding] = _audited(url, site, "full", code=3)["findings"]
     assert (finding["reason"], finding["object"]) == ("missing", f"s3://archive/{key}")
     assert store.contents("tiered").keys() == before.keys() - {key.removeprefix("tiered/")}
+
+
+def test_etags_are_recorded(site: Site, url: str, store: ObjectStore, tmp_path: Path) -> None:
+    """Those that the store has, by as many requests as without them; an object that is put again has another one."""
+    catalog = catalog_at(tmp_path / "catalog")
+    without = _audited(url, site, "listing")["requests"]
+    where = ("--tiered", f"it={url}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
+    first = verified(*where, "--now", "2026-11-26T10:00Z", code=0)
+    assert first["requests"] == without
+    listed = {each["name"]: each for row in remote_rows(catalog) for each in row["objects"]}
+    contents = store.contents("tiered")
+    assert {name.rpartition("/")[2]: (len(data), _etag(name)) for name, data in contents.items()} == {
+        name: (each["bytes"], each["etag"]) for name, each in listed.items()
+    }
+    key = _key(site.segments(_TOPIC)[0], OFFSET_INDEX_SUFFIX)
+    content = contents[key.removeprefix("tiered/")]
+    store.put(key, content[:-1] + bytes([content[-1] ^ 1]))
+    verified(*where, "--now", "2026-11-26T11:00Z", code=0)
+    etags = {(each["name"], each["etag"]) for row in remote_rows(catalog) for each in row["objects"] if each["etag"]}
+    assert len(etags) == len(listed) + 1
+
+
+def _etag(name: str) -> str:
+    """What a HEAD says."""
+    file, status = open_object(ObjectPath.of(f"s3://archive/tiered/{name}"))
+    file.close()
+    return status.etag.strip('"')
+
+
+def test_pages_of_a_listing_follow_one_another(store: ObjectStore) -> None:
+    """More than a thousand objects; those in directories below are others'."""
+    names = [f"{number:05d}.log" for number in range(1003)]
+    for name in [*names, "below/1.log"]:
+        store.put(f"many/{name}", b"x")
+    store.requests.clear()
+    found = [path.name for path in objects_with_etags(ObjectPath.of("s3://archive/many"))]
+    assert found == names
+    assert len(store.requests) == 2
+    assert list(objects_with_etags(ObjectPath.of("s3://archive/none"))) == []
+    with pytest.raises(OSError, match="s3://no-such-bucket/none"):
+        list(objects_with_etags(ObjectPath.of("s3://no-such-bucket/none")))
 
 
 def test_what_is_deleted_meanwhile_is_not_missed(site: Site, url: str, store: ObjectStore) -> None:

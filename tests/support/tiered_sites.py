@@ -73,7 +73,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """A remote segment of a site, and the metadata partition that knows it; `row` is one of `REMOTE_SEGMENTS`."""
+    """A remote segment of a site, and the metadata partition that knows it; `row` is one of `REMOTE_METADATA`."""
 
     site: Site
     metadata: int

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.catalog.columns import Int32, column
+from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteEpoch, RemoteObject
 from kidxlib.catalog.rows import Row, kinds_of, row
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 
@@ -71,23 +72,8 @@ class RemoteFindingRow(Row):
         return self.topic_id, self.partition, self.start_offset, self.segment_id, self.file, self.reason
 
 
-class RemoteEpoch(TypedDict):
-    """A leader epoch of a segment, and its first offset there."""
-
-    epoch: Int32
-    start_offset: int
-
-
-class RemoteObject(TypedDict):
-    """An object of a remote segment."""
-
-    suffix: str
-    name: str
-    bytes: int
-
-
 @row
-class RemoteSegmentRow(Row):
+class CopiedSegmentRow(Row):
     """A remote segment that is copied and that brokers read, and the objects that it has."""
 
     topic: str = column("the topic")
@@ -123,7 +109,10 @@ OTHERS: Final = "others"  # files that are no objects of segments
 
 #: What comes of a partition or of some segments.
 REMOTE_FOUND: Final = kinds_of(
-    finding=RemoteFindingRow.columns(), segment=RemoteSegmentRow.columns(), count=RemoteCountRow.columns()
+    finding=RemoteFindingRow.columns(),
+    segment=CopiedSegmentRow.columns(),
+    listed=ListedSegmentRow.columns(),
+    count=RemoteCountRow.columns(),
 )
 
 

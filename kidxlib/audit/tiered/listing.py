@@ -68,7 +68,7 @@ class Presence:
 
     Attributes:
         layout: of the bucket.
-        segments: rows of `REMOTE_SEGMENTS`.
+        segments: rows of `REMOTE_METADATA`.
         sizes: bytes of the objects of each, by suffix; −1 where there is none.
         strays: rows of `OBJECTS` that are none of these segments'.
     """
@@ -95,7 +95,7 @@ def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Pres
     """Find the segments of objects, by the ids and offsets in their names.
 
     Args:
-        segments: rows of `REMOTE_SEGMENTS`.
+        segments: rows of `REMOTE_METADATA`.
         objects: rows of `OBJECTS`.
     """
     at = numbers(pc.index_in(objects["segment_id"], value_set=segments["segment_id"].combine_chunks()).fill_null(-1))

@@ -152,7 +152,7 @@ def flag_since(segments: pa.Table) -> Mapping[int, int]:
     segment on of which it says so, ms since the epoch. Older brokers say of all that they have one.
 
     Args:
-        segments: rows of `REMOTE_SEGMENTS`, of all partitions.
+        segments: rows of `REMOTE_METADATA`, of all partitions.
     """
     says = segments.filter(segments["transaction_index_empty"])
     first = says.group_by("broker_id").aggregate([("copied_at_ms", "min")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +16,9 @@ from kidxlib.audit.tiered.finding import (
     NEWER,
     OBJECTS,
     OTHERS,
+    CopiedSegmentRow,
     RemoteCountRow,
     RemoteFindingRow,
-    RemoteSegmentRow,
 )
 from kidxlib.audit.tiered.level import Level
 from kidxlib.audit.tiered.listing import (
@@ -31,10 +31,15 @@ from kidxlib.audit.tiered.listing import (
     of_transaction_index,
 )
 from kidxlib.audit.tiered.metadata import AsOf, of_lineage, of_retention, of_states, of_strays
+from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteObject
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.objects import list_objects, object_name
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.storage.location import Location
+
+_OF_OBJECT: Final = tuple(RemoteObject.__annotations__)
+#: The objects of segments, by start offset and id.
+_Objects: TypeAlias = defaultdict[tuple[int, str], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +49,12 @@ class RemotePartition:
     Attributes:
         layout: of the bucket.
         directory: that of its objects; it may be missing.
-        segments: rows of `REMOTE_SEGMENTS`, by start offset.
+        segments: rows of `REMOTE_METADATA`, by start offset.
         breaks: rows of `LINEAGE_BREAKS`.
         knows_metadata: all of its metadata was read.
         flag_since: as for `of_transaction_index`.
         retention_ms: of the topic, as its cluster says; None where nobody knows it.
+        is_recorded: the segments and their objects are wanted, too, whatever the level.
     """
 
     partition: TopicIdPartition
@@ -61,6 +67,7 @@ class RemotePartition:
     retention_ms: int | None
     as_of: AsOf
     level: Level
+    is_recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +76,13 @@ class ListedPartition:
 
     Attributes:
         segments: those whose bytes can be read, where the level asks for them.
+        listed: all that there are, where they are recorded.
     """
 
     findings: list[RemoteFindingRow]
     counts: list[RemoteCountRow]
-    segments: list[RemoteSegmentRow]
+    segments: list[CopiedSegmentRow]
+    listed: list[ListedSegmentRow]
 
 
 def audit_listing(asked: RemotePartition) -> ListedPartition:
@@ -82,7 +91,7 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
     Raises:
         OSError: the directory cannot be listed.
     """
-    listed = list_objects(asked.directory, asked.layout.suffixes)
+    listed = list_objects(asked.directory, asked.layout.suffixes, etags=asked.is_recorded)
     found = match_objects(asked.layout, asked.segments, listed.objects)
     strays = of_strays(found, asked.as_of, knows_metadata=asked.knows_metadata)
     findings = [_row(asked, each) for each in (*_findings(asked, found), *strays.found)]
@@ -97,8 +106,9 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
         RemoteCountRow(topic=topic, topic_id=topic_id, what=what, number=number, bytes=bytes_)
         for what, number, bytes_ in counts
     ]
-    to_read = [] if asked.level is Level.LISTING else list(_to_read(found, listed.objects))
-    return ListedPartition(findings, rows, to_read)
+    objects = _objects_of_segments(listed.objects if asked.is_recorded or asked.level is not Level.LISTING else None)
+    to_read = [] if asked.level is Level.LISTING else list(_to_read(found, objects))
+    return ListedPartition(findings, rows, to_read, list(_recorded(asked, objects)) if asked.is_recorded else [])
 
 
 def _findings(asked: RemotePartition, found: Presence) -> Iterator[Found]:
@@ -124,13 +134,38 @@ def _state_counts(segments: pa.Table) -> list[tuple[str, int, int]]:
     return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in of_states.to_pylist()]
 
 
-def _to_read(found: Presence, objects: pa.Table) -> Iterator[RemoteSegmentRow]:
-    names: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
-    for each in objects.to_pylist():
-        names[each["start_offset"], each["segment_id"]].append(
-            {"suffix": each["suffix"], "name": each["name"], "bytes": each["bytes"]}
-        )
+def _objects_of_segments(objects: pa.Table | None) -> _Objects:
+    found: _Objects = defaultdict(list)
+    for each in [] if objects is None else objects.sort_by("name").to_pylist():
+        found[each["start_offset"], each["segment_id"]].append({name: each[name] for name in _OF_OBJECT})
+    return found
+
+
+def _to_read(found: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow]:
     is_read = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(found.segments["is_read"]) & found.have_any
-    columns = [name for name in RemoteSegmentRow.names() if name != "objects"]
+    columns = [name for name in CopiedSegmentRow.names() if name != "objects"]
     for row in found.segments.filter(pa.array(is_read)).select(columns).to_pylist():
-        yield RemoteSegmentRow.of_dict({**row, "objects": names[row["start_offset"], row["segment_id"]]})
+        yield CopiedSegmentRow.of_dict({**row, "objects": objects[row["start_offset"], row["segment_id"]]})
+
+
+def _recorded(asked: RemotePartition, objects: _Objects) -> Iterator[ListedSegmentRow]:
+    """The segments of the metadata, but for those that have gone and left nothing; and what it does not know."""
+    columns = [name for name in ListedSegmentRow.names() if name != "objects"]
+    known = set()
+    for row in asked.segments.select(columns).to_pylist():
+        known.add(key := (row["start_offset"], row["segment_id"]))
+        of_segment = objects.get(key, [])
+        if of_segment or row["state"] != SegmentState.DELETE_SEGMENT_FINISHED.name:
+            yield ListedSegmentRow.of_dict({**row, "objects": of_segment})
+    for key in sorted(objects.keys() - known):
+        yield ListedSegmentRow.of(
+            {
+                "topic": asked.partition.topic,
+                "partition": asked.partition.partition,
+                "topic_id": asked.partition.topic_id,
+                "start_offset": key[0],
+                "segment_id": key[1],
+                "is_read": False,
+                "objects": objects[key],
+            }
+        )

@@ -14,7 +14,7 @@ def epochs_up_to(segments: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Epoch
     left, of which no record is left either.
 
     Args:
-        segments: rows of `REMOTE_SEGMENTS` of one partition that brokers read, by start offset.
+        segments: rows of `REMOTE_METADATA` of one partition that brokers read, by start offset.
 
     Returns:
         By segment id. None where segments before it are missing, or two end where it begins.

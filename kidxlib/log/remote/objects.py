@@ -26,11 +26,12 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("suffix", pa.string(), nullable=False),
     pa.field("bytes", pa.int64(), nullable=False),
     pa.field("written_ms", pa.int64(), nullable=False),  # since the epoch; of an object in whole seconds
+    pa.field("etag", pa.string()),  # without its quotes; null of a file, and where nobody has asked for it
 ]
 OBJECTS: Final = pa.schema(_FIELDS)
-_LISTED_NAMES: Final = ["name", "start_offset", "segment_id", "suffix", "bytes", "written_ns"]
-#: Name, bytes, and when it was written, in ns since the epoch.
-_Listed: TypeAlias = tuple[str, int, int]
+_LISTED_NAMES: Final = ["name", "start_offset", "segment_id", "suffix", "bytes", "written_ns", "etag"]
+#: Name, bytes, when it was written, in ns since the epoch, and its ETag.
+_Listed: TypeAlias = tuple[str, int, int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +52,30 @@ def object_name(start_offset: int, segment_id: str, suffix: str) -> str:
     return f"{start_offset:020d}-{segment_id}{suffix}"
 
 
-def list_objects(directory: Location, suffixes: Collection[str]) -> ListedObjects:
+def list_objects(directory: Location, suffixes: Collection[str], *, etags: bool = False) -> ListedObjects:
     """The objects of a partition; none where it has no directory. Of a store one request for a thousand of them.
 
     Args:
         suffixes: of objects; what has another is none.
+        etags: say the ETags of objects of a store, for which `kidx[copies]` is needed.
 
     Raises:
         OSError: the directory cannot be listed.
     """
-    found = _objects_in(directory) if isinstance(directory, ObjectPath) else _files_in(directory)
+    found = _objects_in(directory, etags) if isinstance(directory, ObjectPath) else _files_in(directory)
     return _as_listed(found, suffixes)
 
 
-def _objects_in(directory: ObjectPath) -> Iterator[_Listed]:
-    try:
-        for path in directory.iterdir():
-            if path.listed is not None:
-                yield path.name, path.listed.st_size, path.listed.st_mtime_ns
-    except FileNotFoundError:
-        return
+def _objects_in(directory: ObjectPath, etags: bool) -> Iterator[_Listed]:
+    if etags:
+        from kidxlib.storage.store.etags import objects_with_etags  # a package that others do not have
+
+        paths = objects_with_etags(directory)
+    else:
+        paths = directory.glob("*")
+    for path in paths:
+        if (status := path.listed) is not None:
+            yield path.name, status.st_size, status.st_mtime_ns, status.etag.strip('"') or None
 
 
 def _files_in(directory: Path) -> Iterator[_Listed]:
@@ -80,20 +85,21 @@ def _files_in(directory: Path) -> Iterator[_Listed]:
                 with contextlib.suppress(FileNotFoundError):  # it has gone since
                     if entry.is_file():
                         status = entry.stat()
-                        yield entry.name, status.st_size, status.st_mtime_ns
+                        yield entry.name, status.st_size, status.st_mtime_ns, None
     except FileNotFoundError:
         return
 
 
 def _as_listed(found: Iterable[_Listed], suffixes: Collection[str]) -> ListedObjects:
-    names, sizes, times = [list(column) for column in zip(*found, strict=True)] or ([], [], [])
+    names, sizes, times, etags = [list(column) for column in zip(*found, strict=True)] or ([], [], [], [])
     name = pa.array(names, pa.string())
-    parts = pc.extract_regex(name, _OBJECT)
-    listed = pa.table([name, *parts.flatten(), pa.array(sizes, pa.int64()), pa.array(times, pa.int64())], _LISTED_NAMES)
+    parts = pc.extract_regex(name, _OBJECT).flatten()
+    numbers = (pa.array(sizes, pa.int64()), pa.array(times, pa.int64()))
+    listed = pa.table([name, *parts, *numbers, pa.array(etags, pa.string())], _LISTED_NAMES)
     is_object: Any = pc.is_in(listed["suffix"], value_set=pa.array(list(suffixes)))
     objects = listed.filter(is_object)
     written_ms = pc.divide(objects["written_ns"], NS_PER_MS)
     return ListedObjects(
-        objects.drop_columns(["written_ns"]).append_column("written_ms", written_ms).cast(OBJECTS),
+        objects.append_column("written_ms", written_ms).select(OBJECTS.names).cast(OBJECTS),
         [str(name) for name in listed.filter(pc.invert(is_object))["name"].to_pylist()],
     )

@@ -51,7 +51,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("transaction_index_empty", pa.bool_(), nullable=False),
     pa.field("is_read", pa.bool_(), nullable=False),  # brokers find it by one of its epochs
 ]
-REMOTE_SEGMENTS: Final = pa.schema(_FIELDS)
+REMOTE_METADATA: Final = pa.schema(_FIELDS)
 #: Offsets of a partition that no remote segment has, or that two have.
 _BREAK_FIELDS: Final[list[pa.Field[Any]]] = [
     *_FIELDS[:3],
@@ -131,7 +131,7 @@ class FoldedMetadata:
     """What the records of some metadata partitions leave.
 
     Attributes:
-        segments: rows of `REMOTE_SEGMENTS`, those too that are deleted, in the order of partitions and offsets.
+        segments: rows of `REMOTE_METADATA`, those too that are deleted, in the order of partitions and offsets.
         breaks: rows of `LINEAGE_BREAKS`.
         partitions: that have records.
         records: how many were read.
@@ -168,7 +168,7 @@ def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
     rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
     breaks = [row for of, partition in ordered for row in _break_rows(of, partition)]
     return FoldedMetadata(
-        pa.Table.from_pylist(rows, schema=REMOTE_SEGMENTS),
+        pa.Table.from_pylist(rows, schema=REMOTE_METADATA),
         pa.Table.from_pylist(breaks, schema=LINEAGE_BREAKS),
         frozenset(partitions),
         count,

@@ -6,7 +6,7 @@ from rich.filesize import decimal
 
 from kidxlib.build.plan import Plan
 from kidxlib.build.skipped import unlistable_as_json
-from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.catalog.tables import LAYOUT_VERSION
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.planning.comparison import find_changes
 from kidxlib.operations.build.planning.cost import cost_of
@@ -23,7 +23,7 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     catalog = backend.catalog
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
-    current = catalog.oldest_version() == CATALOG_VERSION
+    current = (catalog.oldest_version() or 0) >= LAYOUT_VERSION
     changes = find_changes(request, plan, catalog if current else None, backend.engine)
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same

@@ -15,6 +15,7 @@ from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
 from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
@@ -49,7 +50,7 @@ def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expi
     Raises:
         CatalogError: a table cannot be read.
     """
-    if table in (RETENTION_PLANS, FINDINGS):
+    if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
         )

@@ -8,21 +8,21 @@ from typing import Any, Final
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from tests.docs.pages import PROJECT
-from tests.jobs.archive import assert_refused
+from tests.support.remote_rows import catalog_at, remote_rows, without_run
 from tests.support.spark.jobs import BuildHere, build_here, kidx_build_here
 from tests.support.tiered_sites import Site
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
 
 
-def _repaired(build: BuildHere, directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _repaired(build: BuildHere, directory: Path, *options: object) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What is said, but for paths, and what is in the bucket then."""
     site = _SAMPLE.copy(directory)
     segment = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())
     segment.object(TRANSACTION_INDEX_SUFFIX).unlink()
     segment.object(OFFSET_INDEX_SUFFIX).unlink()
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", directory / "mirror")
-    run = build(*where, "--apply", "--json")
+    where = ("--tiered", f"it={site.bucket}", "--tiered-metadata", site.log_dir, "--index-dir", directory / "mirror")
+    run = build(*where, "--apply", "--json", *options)
     assert run.code == 0, run.err
     found = [{key: value for key, value in each.items() if key != "object"} for each in run.json["objects"]]
     contents = {str(path.relative_to(site.bucket)): path.read_bytes() for path in site.bucket.rglob("*.*")}
@@ -35,6 +35,23 @@ def test_the_job_does_what_the_command_does(tmp_path: Path) -> None:
     assert {each["outcome"] for each in job[0]["objects"]} == {"put"}
 
 
-def test_it_keeps_no_catalog(tmp_path: Path) -> None:
-    where = ("--tiered", _SAMPLE.bucket, "--tiered-metadata", _SAMPLE.log_dir, "--index-dir", tmp_path / "mirror")
-    assert_refused(build_here(*where, "--database", "x"), "leave out --database")
+def test_what_was_put_is_recorded_by_both_alike(tmp_path: Path) -> None:
+    """How the bucket stands after it: what is mended is no finding, and the objects are there."""
+    found = {}
+    for name, build in (("job", build_here), ("command", kidx_build_here)):
+        directory = tmp_path / name
+        catalog = catalog_at(directory / "catalog")
+        _repaired(build, directory, "--catalog", catalog)
+        rows = remote_rows(catalog)
+        found[name] = [without_run(row) for row in rows]
+        assert {row["source"] for row in rows} == {"it"}
+        [mended] = [row for row in rows if row["repairs"]]
+        assert {each["suffix"]: (each["reason"], each["outcome"]) for each in mended["repairs"]} == {
+            OFFSET_INDEX_SUFFIX: ("missing", "put"),
+            TRANSACTION_INDEX_SUFFIX: ("missing", "put"),
+        }
+        sizes = {path.name: path.stat().st_size for path in (directory / "bucket").rglob("*-*.*")}
+        listed = {each["name"]: each["bytes"] for row in rows for each in row["objects"]}
+        assert listed == sizes
+        assert not any(row["findings"] for row in rows)
+    assert found["job"] == found["command"]

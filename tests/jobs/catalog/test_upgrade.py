@@ -30,14 +30,14 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables import version
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import properties_of
-from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES
+from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES, KEPT_VERSION
 from tests.support.spark.jobs import use_pips_spark
 
 #: How many each run makes until it is stopped: of the 14, the first two are those of `segments`.
 COMMITS: Final = (1, 1, 3, 4)
 #: Of which the rows in the kept catalog need some.
 FILE_BYTES: Final = 8_000
-KEPT: Final = Path(__file__).parents[2] / "catalogs" / "version-6.tar.gz"
+KEPT: Final = Path(__file__).parents[2] / "catalogs" / f"version-{KEPT_VERSION}.tar.gz"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_an_upgrade_that_is_stopped_anywhere_is_finished_by_the_next(
             with pytest.raises(_StoppedError):
                 _upgrade(tables)
         assert {table: _rows(DeltaTable(old / table.name), table) for table in KEPT_TABLES} == rows
-        assert catalog.oldest_version() == TablesCatalog(DeltaTables(str(old))).oldest_version() == CATALOG_VERSION - 1
+        assert catalog.oldest_version() == TablesCatalog(DeltaTables(str(old))).oldest_version() == KEPT_VERSION
         if any(_catalog_version(old / table.name) == CATALOG_VERSION for table in KEPT_TABLES):
             _assert_an_older_release_refuses_it(str(old), monkeypatch)
     _upgrade(tables)

@@ -14,13 +14,17 @@ from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segment_views import KnownSegment, SegmentToCompact, SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
-from kidxlib.catalog.tables import CATALOG_VERSION, TABLES, UPGRADE_ORDER
+from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, TABLES, UPGRADE_ORDER
 from kidxlib.errors import CatalogError
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.layout import properties_of
 
 KEPT = Path(__file__).parents[2] / "catalogs"
+#: Of the oldest one that is upgraded here, which Spark alone wrote.
+KEPT_VERSION = 6
 #: Of the sample and of tests/data.
 ROWS_KEPT = {
     "segments": 76,
@@ -39,7 +43,7 @@ KEPT_TABLES = tuple(table for table in TABLES if table.name in ROWS_KEPT)
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("kept")
-    with tarfile.open(KEPT / "version-6.tar.gz") as archive:
+    with tarfile.open(KEPT / f"version-{KEPT_VERSION}.tar.gz") as archive:
         archive.extractall(directory, filter="data")
     return directory / "catalog"
 
@@ -105,7 +109,7 @@ def test_views_of_its_segments_are_read(catalog: Path) -> None:
 def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> None:
     """In one line; nothing is changed. So too where Spark was stopped after the first table."""
     older = TablesCatalog(DeltaTables(str(catalog)))
-    assert older.oldest_version() == CATALOG_VERSION - 1
+    assert older.oldest_version() == KEPT_VERSION
     before = sorted(catalog.rglob("*"))
     with pytest.raises(CatalogError, match=r"made by an older release, .*: run \./spark-submit\.sh build_index once"):
         older.make_tables()
@@ -118,9 +122,35 @@ def test_kidx_says_who_brings_it_up_to_date(catalog: Path, tmp_path: Path) -> No
     tables.make(SEGMENTS)
     assert tables.catalog_version(SEGMENTS) == CATALOG_VERSION
     stopped = TablesCatalog(tables)
-    assert stopped.oldest_version() == CATALOG_VERSION - 1
+    assert stopped.oldest_version() == KEPT_VERSION
     with pytest.raises(CatalogError, match="made by an older release"):
         stopped.make_tables()
+
+
+def test_a_catalog_of_the_same_layout_needs_no_spark(tmp_path: Path) -> None:
+    """It is read as it is. Who records in it gives each table this version, and makes what is missing; rows stay, and
+    are not written anew; done once.
+    """
+    with tarfile.open(KEPT / f"version-{LAYOUT_VERSION}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    path = tmp_path / "catalog"
+    tables = existing_tables("--catalog", str(path))
+    before = {table: tables.read(table) for table in TABLES}
+    files = {
+        table: sorted(DeltaTable(path / table.name).file_uris()) for table in TABLES if (path / table.name).is_dir()
+    }
+    assert TablesCatalog(tables).oldest_version() == LAYOUT_VERSION
+    for _ in range(2):
+        assert not TablesCatalog(tables).make_tables(), "it is not a new one"
+    assert {tables.catalog_version(table) for table in TABLES} == {CATALOG_VERSION}
+    for table, rows in before.items():
+        assert tables.read(table).equals(rows)
+        assert (rows.num_rows > 0) == (table in files)
+        delta = DeltaTable(path / table.name)
+        assert delta.metadata().configuration == properties_of(table)
+        commits = [each["operation"] for each in delta.history()]
+        assert commits.count("SET TBLPROPERTIES") == (table in files)
+        assert table not in files or sorted(delta.file_uris()) == files[table]
 
 
 def test_every_catalog_has_the_tables_that_are_asked_for_its_version() -> None:

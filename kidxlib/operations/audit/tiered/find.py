@@ -9,12 +9,12 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.audit.tiered.finding import OBJECTS, REMOTE_FOUND, RemoteCountRow, RemoteFindingRow, RemoteSegmentRow
+from kidxlib.audit.tiered.finding import OBJECTS, REMOTE_FOUND, CopiedSegmentRow, RemoteCountRow, RemoteFindingRow
 from kidxlib.audit.tiered.level import Level
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.audit.tiered.partition import RemotePartition
@@ -80,7 +80,15 @@ def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
         raise UsageError(f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment")
     as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
     as_of = AsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
-    return TieredPlan(request.layout, request.bucket, directories, TopicsOfTiered(request), request.level, as_of)
+    return TieredPlan(
+        layout=request.layout,
+        bucket=request.bucket,
+        directories=directories,
+        topics=TopicsOfTiered(request),
+        level=request.level,
+        as_of=as_of,
+        is_recorded=request.recording is not None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,39 +108,46 @@ class Counts:
 
 @dataclass(slots=True)
 class TieredAudit:
-    """Finds what is wrong in a bucket."""
+    """Finds what is wrong in a bucket.
+
+    Attributes:
+        listed: rows of `ListedSegmentRow`, of what was found; none before that.
+    """
 
     engine: Engine
     plan: TieredPlan
     reader: MetadataReader
+    listed: pa.Table = field(default_factory=lambda: pa.table({}))
 
     def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
-        """The findings, and what there is."""
+        """The findings, and what there is. Where the plan says so, what was listed is kept as `listed`."""
         begin_phase("comparing")
         first = self._list(metadata, None)
         found = RemoteFindingRow.of_arrow(first.rows("finding"))
+        self.listed = first.rows("listed")
         partitions = {TopicIdPartition(each.topic_id, each.topic, each.partition) for each in found}
         if partitions:
             begin_phase("looking again")
             again = self._list(self.reader.read(), partitions)
             keys = {each.key for each in found}
             found = [each for each in RemoteFindingRow.of_arrow(again.rows("finding")) if each.key in keys]
+            self.listed = _listed_again(self.listed, again.rows("listed"), partitions)
         found += self.plan.topics.outliving_metadata(metadata.known)
         counts = _counts(first)
         if self.plan.level is not Level.LISTING:
-            segments = RemoteSegmentRow.of_arrow(first.rows("segment"))
+            segments = CopiedSegmentRow.of_arrow(first.rows("segment"))
             found += self._read(segments, metadata)
             counts = replace(counts, read=sum(self._read_bytes(each) for each in segments))
         return _each_once(found), counts
 
-    def _read_bytes(self, segment: RemoteSegmentRow) -> int:
+    def _read_bytes(self, segment: CopiedSegmentRow) -> int:
         reads_logs = self.plan.level is Level.FULL
         return sum(each["bytes"] for each in segment.objects if reads_logs or each["suffix"] != LOG_SUFFIX)
 
-    def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[RemoteSegmentRow]:
+    def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
         """The segments of some partitions that brokers read, with their objects as they are listed now."""
         partitions = [replace(each, level=Level.INDEXES) for each in self.plan.partitions(metadata, only)]
-        return RemoteSegmentRow.of_arrow(self._listed(partitions).rows("segment"))
+        return CopiedSegmentRow.of_arrow(self._listed(partitions).rows("segment"))
 
     def _list(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None) -> Staged:
         return self._listed(self.plan.partitions(metadata, only))
@@ -140,7 +155,7 @@ class TieredAudit:
     def _listed(self, partitions: Sequence[RemotePartition]) -> Staged:
         return self.run(audit_listings, partitions, REMOTE_FOUND, len(partitions) * _LISTING_BYTES)
 
-    def _read(self, segments: Sequence[RemoteSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
+    def _read(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
         begin_phase("reading", done=self.engine.done, segments=len(segments))
         level = self.plan.level
         shares = [SegmentsToRead(share, level) for share in self.plan.shares(segments, metadata.flag_since)]
@@ -162,6 +177,13 @@ class TieredAudit:
             staged = self.engine.run(work)
             interrupts.raise_if_requested()
         return staged
+
+
+def _listed_again(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
+    """What was listed, with the second look at some partitions in the place of the first."""
+    looked_at = {(each.topic_id, each.partition) for each in partitions}
+    keys = zip(first["topic_id"].to_pylist(), first["partition"].to_pylist(), strict=True)
+    return pa.concat_tables([first.filter(pa.array([key not in looked_at for key in keys], pa.bool_())), again])
 
 
 def _each_once(found: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:

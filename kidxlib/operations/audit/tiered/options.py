@@ -16,8 +16,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPTIONS: Final = (
     click.option(
         "--tiered",
-        metavar="PLACE",
-        help="Audit remote segments in a folder or at s3://BUCKET/PREFIX, by --tiered-metadata.",
+        metavar="[NAME=]PLACE",
+        help="Audit remote segments in a folder or at s3://BUCKET/PREFIX, by --tiered-metadata. NAME is that of the "
+        "source in the catalog.",
     ),
     click.option(
         "--tiered-metadata",
@@ -68,16 +69,15 @@ _OF_OTHERS: Final = {
     "sources": "--source",
     "sample": "--sample",
     "index_dir": "--index-dir",
-    "catalog": "--catalog",
-    "database": "--database",
     "deep_iteration": "--deep-iteration",
     "require_tiering": "--require-tiering",
     "shutdown": "--shutdown",
     "copy": "--copy",
     "inactive_only": "--inactive-only",
     "require_checksums": "--require-checksums",
-    "settings_file": "--settings",
 }
+#: What only a run has that is recorded.
+_OF_CATALOGS: Final = {"settings_file": "--settings"}
 
 
 def tiered_options(command: _Command) -> _Command:
@@ -94,6 +94,8 @@ def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
     is_tiered = options["tiered"] is not None
     if is_tiered:
         leave_out(context, options, _OF_OTHERS, "--tiered audits no log dir: leave out {option}")
+        if options["catalog"] is None and options.get("database") is None:
+            leave_out(context, options, _OF_CATALOGS, "{option}: only with --catalog")
     else:
         leave_out(context, options, _OF_TIERED, "{option}: only with --tiered")
         del options["tiered"]

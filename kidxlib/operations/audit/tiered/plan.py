@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.tiered.finding import RemoteSegmentRow
+from kidxlib.audit.tiered.finding import CopiedSegmentRow
 from kidxlib.audit.tiered.level import Level
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.audit.tiered.partition import RemotePartition
@@ -21,7 +21,7 @@ from kidxlib.build.bins import BINS_PER_CORE
 from kidxlib.catalog.matching import Values
 from kidxlib.format.leader_epochs import EpochEntry
 from kidxlib.log.remote.layout import Layout
-from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_SEGMENTS
+from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.audit.tiered.remote_metadata import RemoteMetadata
 from kidxlib.operations.audit.tiered.topics import TopicsOfTiered
@@ -41,6 +41,7 @@ class TieredPlan:
         layout: of the bucket.
         bucket: the directory of the partitions' directories.
         directories: those that are there.
+        is_recorded: what is listed is recorded.
     """
 
     layout: Layout
@@ -49,6 +50,7 @@ class TieredPlan:
     topics: TopicsOfTiered
     level: Level
     as_of: AsOf
+    is_recorded: bool = False
 
     def partitions(
         self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
@@ -66,13 +68,14 @@ class TieredPlan:
                 partition=partition,
                 layout=self.layout,
                 directory=self.directory(partition),
-                segments=of_segments.get(partition, REMOTE_SEGMENTS.empty_table()),
+                segments=of_segments.get(partition, REMOTE_METADATA.empty_table()),
                 breaks=of_breaks.get(partition, LINEAGE_BREAKS.empty_table()),
                 knows_metadata=metadata.knows(partition),
                 flag_since=metadata.flag_since,
                 retention_ms=self.topics.retention_ms(partition),
                 as_of=self.as_of,
                 level=self.level,
+                is_recorded=self.is_recorded,
             )
             for partition in found
             if only is None or partition in only
@@ -80,9 +83,9 @@ class TieredPlan:
 
     def shares(
         self,
-        segments: Iterable[RemoteSegmentRow],
+        segments: Iterable[CopiedSegmentRow],
         flag_since: Mapping[int, int],
-        only: Callable[[RemoteSegmentRow], bool] = lambda row: True,
+        only: Callable[[CopiedSegmentRow], bool] = lambda row: True,
     ) -> Iterator[Sequence[RemoteSegmentToRead]]:
         """Segments whose bytes are read, in shares of some of one partition that follow one another.
 
@@ -100,7 +103,7 @@ class TieredPlan:
                 yield from _in_shares([to_read[segment_id] for segment_id in wanted])
 
     def _to_read(
-        self, rows: Sequence[RemoteSegmentRow], flag_since: Mapping[int, int]
+        self, rows: Sequence[CopiedSegmentRow], flag_since: Mapping[int, int]
     ) -> dict[str, RemoteSegmentToRead]:
         """Segments of a partition by their ids."""
         first = rows[0]
@@ -177,7 +180,7 @@ def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRea
     return replace(segment, before=known)
 
 
-def _has_aborted(row: RemoteSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
+def _has_aborted(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
     """Whether the metadata says that transactions were aborted in a segment; None where it does not say it."""
     if row.transaction_index_empty:
         return False

@@ -13,7 +13,7 @@ from kidxlib.audit.tiered.metadata import flag_since
 from kidxlib.log.remote.exported_metadata import ExportedPartition
 from kidxlib.log.remote.metadata_topic import MetadataPartition, metadata_partitions
 from kidxlib.log.remote.partitioner import metadata_partition, possible_counts
-from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_SEGMENTS, FoldedMetadata, fold_metadata
+from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA, FoldedMetadata, fold_metadata
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.location import Location
 
@@ -23,7 +23,7 @@ class RemoteMetadata:
     """What was read.
 
     Attributes:
-        segments: rows of `REMOTE_SEGMENTS`.
+        segments: rows of `REMOTE_METADATA`.
         breaks: rows of `LINEAGE_BREAKS`.
         flag_since: by broker, since when it is known to say of segments that they have no transaction index.
         known: partitions of topics that have records.
@@ -78,7 +78,7 @@ class MetadataReader:
                 self._read[number] = partition, fold_metadata(partition.records())
         folded = {number: self._read[number][1] for number in found}
         seen = [(partition, number) for number, each in folded.items() for partition in each.partitions]
-        segments = pa.concat_tables([REMOTE_SEGMENTS.empty_table(), *_tables(folded, "segments")])
+        segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *_tables(folded, "segments")])
         return RemoteMetadata(
             segments=self._of_topics(segments),
             breaks=self._of_topics(pa.concat_tables([LINEAGE_BREAKS.empty_table(), *_tables(folded, "breaks")])),

@@ -78,6 +78,7 @@ def result_of(request: TieredRequest, found: TieredFound) -> RunResult:
     segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
     return RunResult(
         code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        run_id=None if request.recording is None else request.recording.audit_id,
         counts={
             "segments": sum(segments.values()),
             **segments,
@@ -94,8 +95,11 @@ def result_of(request: TieredRequest, found: TieredFound) -> RunResult:
 def show_json(request: TieredRequest, found: TieredFound) -> None:
     """Print the JSON object."""
     metadata = found.metadata
+    recording = request.recording
+    of_recording = {} if recording is None else recording.as_json()
     print_json(
         {
+            **of_recording,
             "tiered": str(request.bucket),
             "level": request.level.value,
             "as_of_ms": found.as_of.metadata_ms,
@@ -148,6 +152,8 @@ def show(request: TieredRequest, found: TieredFound) -> None:
     print_requests(found.requests)
     show_what_if(found.numbers, dict(request.what_if))
     _show_findings(found)
+    if request.recording is not None:
+        print_line(request.recording.line)
 
 
 def _show_findings(found: TieredFound) -> None:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.level import Level
-from kidxlib.build.source import Source, source_at
+from kidxlib.build.source import Source, source_at, split_name
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.log.remote.aiven_layout import AIVEN
 from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.local_layout import LOCAL, find_bucket
 from kidxlib.operations.audit.tiered.numbers.settings import parse_settings
+from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.run.options import parse_option
-from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.store.requests import Requests, requests_made
+from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.times import parse_duration, parse_milliseconds
 
@@ -42,6 +50,40 @@ class TieredOptions:
     metadata: MetadataOptions
     now: str | None
     what_if: tuple[str, ...] = ()
+    catalog: str | None = None
+    database: str | None = None
+    settings_file: Path | None = None
+    is_repair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A run that the catalog keeps.
+
+    Attributes:
+        audit_id: of the run. One question at one time has one id, so that a run which was stopped can be run again.
+        source: what the catalog calls the bucket.
+        level: as `Level`.
+    """
+
+    context: RunContext
+    audit_id: str
+    source: str
+    level: str
+
+    @property
+    def catalog(self) -> str:
+        """Where the catalog is."""
+        return self.context.catalog or f"database {self.context.database}"
+
+    @property
+    def line(self) -> str:
+        """What a report says of it."""
+        return f"catalog: {self.catalog}, table {REMOTE_SEGMENTS.name}, audit {self.audit_id}"
+
+    def as_json(self) -> dict[str, str]:
+        """What a report in JSON says of it."""
+        return {"audit_id": self.audit_id, "catalog": self.catalog, "source": self.source}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +100,7 @@ class TieredRequest:
         interval_bytes: of indexes; None for what is known of topics.
         known_topics: what the clusters of the metadata's log dirs say of topics.
         what_if: settings of topics, by Kafka's names, of which is asked what they would free.
+        recording: None where nothing is recorded.
         asked_before: of object stores, by this process, for something else.
     """
 
@@ -73,6 +116,7 @@ class TieredRequest:
     fail_on: Verdict
     known_topics: KnownTopics
     what_if: Mapping[str, int] = field(default_factory=dict)
+    recording: Recording | None = None
     asked_before: Requests = field(default_factory=requests_made)
 
 
@@ -90,9 +134,11 @@ def tiered_request(options: TieredOptions) -> TieredRequest:
     places = tuple(_metadata_place(each) for each in options.tiered_metadata)
     directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
     sources = tuple(source_at(str(directory)) for directory in directories)
+    name, place = split_name(options.tiered)
+    layout, bucket = _LAYOUTS[options.layout], _bucket(place, _LAYOUTS[options.layout])
     return TieredRequest(
-        layout=_LAYOUTS[options.layout],
-        bucket=_bucket(options.tiered, _LAYOUTS[options.layout]),
+        layout=layout,
+        bucket=bucket,
         places=places,
         metadata=sources,
         level=Level(options.level),
@@ -103,7 +149,46 @@ def tiered_request(options: TieredOptions) -> TieredRequest:
         fail_on=Verdict(options.fail_on),
         known_topics=read_known_topics(options.metadata, sources),
         what_if=parse_settings(options.what_if),
+        recording=_recording(options, name or as_text(_absolute(place)), bucket, sources),
     )
+
+
+def _recording(options: TieredOptions, source: str, bucket: Location, sources: Sequence[Source]) -> Recording | None:
+    """What is recorded of a run.
+
+    Args:
+        source: what the catalog calls the bucket.
+        sources: the places of the metadata.
+    """
+    if options.catalog is None and options.database is None:
+        return None
+    from kidxlib.run.settings import read_settings  # who keeps no catalog may not have the packages
+
+    assert options.settings_file is not None
+    settings = read_settings(options.settings_file)
+    context = RunContext.given(settings, options.catalog, options.database, options.now).with_catalog()
+    ensure_no_overlap(None, context.catalog, [*sources, Source(source, _absolute(bucket))])
+    if isinstance(bucket, ObjectPath):
+        with needing_packages("--tiered with --catalog"):
+            import kidxlib.storage.store.etags  # noqa: F401  # before anything is read
+    asked = {
+        "tiered": [source, str(bucket)],
+        "repair": options.is_repair,
+        "layout": options.layout,
+        "metadata": options.tiered_metadata,
+        "level": options.level,
+        "topics": options.topics,
+        "interval_bytes": options.interval_bytes,
+        "stuck_after": options.stuck_after,
+    }
+    digits = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return Recording(context, context.run_id(digits), source, options.level)
+
+
+def _absolute(place: str | Location) -> Location:
+    if isinstance(place, str):
+        place = given_location("--tiered ", place) or Path(place)
+    return Path(os.path.realpath(place)) if isinstance(place, Path) else place
 
 
 def _metadata_place(text: str) -> Location:

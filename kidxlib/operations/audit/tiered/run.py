@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kidxlib.operations.audit.tiered.find import TieredAudit, plan_audit, read_metadata
 from kidxlib.operations.audit.tiered.numbers.numbers import numbers_of
+from kidxlib.operations.audit.tiered.record import record_segments
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
 from kidxlib.operations.audit.tiered.report import TieredFound, result_of, show, show_json
 from kidxlib.operations.audit.tiered.request import TieredRequest
@@ -20,6 +21,7 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
     Raises:
         UsageError: there is no metadata, or nothing to audit; or a place cannot be read.
         RemoteLogMetadataError: the metadata is not what a broker writes.
+        CatalogError: the catalog cannot be read or written.
         OSError: an object cannot be read, or a directory not be listed.
         Interrupted: the run is; nothing is reported.
     """
@@ -29,7 +31,13 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
     metadata = read_metadata(reader, request)
     plan = plan_audit(request, metadata)
     with open_backend() as backend:
-        findings, counts = TieredAudit(backend.engine, plan, reader).find(metadata)
+        audit = TieredAudit(backend.engine, plan, reader)
+        if request.recording is not None:
+            backend.catalog.make_tables()
+        findings, counts = audit.find(metadata)
+        if request.recording is not None:
+            begin_phase("recording in the catalog")
+            record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
         requests = requests_made() - request.asked_before + backend.engine.requests()
         begin_phase("counting")
         numbers = numbers_of(request, plan, metadata, counts)

@@ -44,6 +44,7 @@ def audit_listings(partitions: Iterable[RemotePartition], use_mmap: bool) -> Ite
                 *({"finding": row.values()} for row in listed.findings),
                 *({"count": row.values()} for row in listed.counts),
                 *({"segment": row.values()} for row in listed.segments),
+                *({"listed": row.values()} for row in listed.listed),
             ],
         )
 

@@ -16,7 +16,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPTIONS: Final = (
     click.option(
         "--tiered",
-        metavar="PLACE",
+        metavar="[NAME=]PLACE",
         help="Make side objects of remote segments anew that are missing or broken, in a folder or at "
         "s3://BUCKET/PREFIX in the layout of Kafka's LocalTieredStorage, by --tiered-metadata; into --index-dir.",
     ),
@@ -49,7 +49,6 @@ _OF_OTHERS: Final = {
     "sample": "--sample",
     "in_place": "--in-place",
     "accept_truncated": "--accept-truncated",
-    "catalog": "--catalog",
     "max_index_bytes": "--max-index-bytes",
     "verify_crc": "--verify-crc",
     "snapshots": "--snapshots",
@@ -59,9 +58,10 @@ _OF_OTHERS: Final = {
     "plan_on_executors": "--plan-on-executors",
     "repair": "--repair",
     "dry_run": "--dry-run",
-    "settings_file": "--settings",
     "now": "--now",
 }
+#: What only a run has that is recorded.
+_OF_CATALOGS: Final = {"settings_file": "--settings"}
 
 
 def tiered_options(command: _Command) -> _Command:
@@ -77,8 +77,9 @@ def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
     """
     is_tiered = options["tiered"] is not None
     if is_tiered:
-        why = "--tiered builds from no log dir and keeps no catalog: leave out {option}"
-        leave_out(context, options, _OF_OTHERS, why)
+        leave_out(context, options, _OF_OTHERS, "--tiered builds from no log dir: leave out {option}")
+        if options["catalog"] is None and options.get("database") is None:
+            leave_out(context, options, _OF_CATALOGS, "{option}: only with --catalog")
     else:
         leave_out(context, options, _OF_TIERED, "{option}: only with --tiered")
         del options["tiered"]

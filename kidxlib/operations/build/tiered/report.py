@@ -84,11 +84,13 @@ class Repaired:
         return Counter(each.outcome for each in self.objects)
 
 
-def result_of(repaired: Repaired) -> RunResult:
+def result_of(request: RepairRequest, repaired: Repaired) -> RunResult:
     """How the run ended."""
+    run_id = None if request.audit.recording is None else request.audit.recording.audit_id
     is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
     return RunResult(
         code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
+        run_id=run_id,
         counts={
             "segments": repaired.segments,
             "made": repaired.made,
@@ -102,8 +104,10 @@ def result_of(repaired: Repaired) -> RunResult:
 
 def show_json(request: RepairRequest, repaired: Repaired) -> None:
     """Print the JSON object."""
+    recording = request.audit.recording
     print_json(
         {
+            **({} if recording is None else recording.as_json()),
             "tiered": str(request.audit.bucket),
             "index_dir": str(request.mirror),
             "level": request.audit.level.value,
@@ -155,6 +159,8 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
         print_line(_CACHES)
     elif not repaired.objects and not repaired.left:
         print_line("nothing is to be mended, as far as this level shows")
+    if request.audit.recording is not None:
+        print_line(request.audit.recording.line)
 
 
 def _as_json(each: Mended) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.errors import UsageError
@@ -27,6 +28,9 @@ class RepairOptions:
     topics: str | None
     interval_bytes: int | None
     metadata: MetadataOptions
+    catalog: str | None = None
+    database: str | None = None
+    settings_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +70,14 @@ def repair_request(options: RepairOptions) -> RepairRequest:
             fail_on=Verdict.BROKEN.value,
             metadata=options.metadata,
             now=None,
+            catalog=options.catalog,
+            database=options.database,
+            settings_file=options.settings_file,
+            is_repair=True,
         )
     )
     mirror = index_dir_to_write("--index-dir", options.index_dir)
-    ensure_no_overlap(mirror, None, audit.metadata)
+    ensure_no_overlap(mirror, None if audit.recording is None else audit.recording.context.catalog, audit.metadata)
     bucket = audit.bucket if isinstance(audit.bucket, ObjectPath) else audit.bucket.resolve()
     if is_inside(mirror, bucket) or is_inside(bucket, mirror):
         raise UsageError(f"--index-dir {mirror} and --tiered {bucket}: one is inside the other; keep them apart")

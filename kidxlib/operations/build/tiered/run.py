@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.tiered.finding import RemoteFindingRow, RemoteSegmentRow
+from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
 from kidxlib.audit.tiered.segment import SIDE_OBJECTS, SegmentsToRemake
 from kidxlib.log.remote.epochs import epochs_up_to
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
@@ -23,6 +23,7 @@ from kidxlib.operations.audit.tiered.plan import by_partition
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.build.tiered.put import Mended, Outcome, Putting, as_planned
+from kidxlib.operations.build.tiered.record import record_repair
 from kidxlib.operations.build.tiered.report import Repaired, result_of, show, show_json
 from kidxlib.operations.build.tiered.request import RepairRequest
 from kidxlib.operations.build.tiered.rows import REMADE, RemadeRow
@@ -55,8 +56,11 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
     metadata = read_metadata(reader, request.audit)
     plan = plan_audit(request.audit, metadata)
     interrupted = threading.Event()
+    recording = request.audit.recording
     with open_backend() as backend:
         audit = TieredAudit(backend.engine, plan, reader)
+        if recording is not None:
+            backend.catalog.make_tables()
         findings, _ = audit.find(metadata)
         broken = [each for each in findings if each.verdict == Verdict.BROKEN.value]
         made = _remade(request, audit, broken)
@@ -65,6 +69,10 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
             if request.apply and any(each.outcome is Outcome.TO_PUT for each in planned):
                 begin_phase("putting")
                 planned = _put(planned, Putting(plan, reader, request.mirror, interrupted))
+            if recording is not None:
+                begin_phase("recording in the catalog")
+                left = _not_mended(findings, planned)
+                record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
             repaired = Repaired.of(
                 objects=planned,
                 left=_left(broken, planned),
@@ -74,7 +82,7 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
                 requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
             )
             (show_json if as_json else show)(request, repaired)
-    return result_of(repaired)
+    return result_of(request, repaired)
 
 
 def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
@@ -134,5 +142,10 @@ def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list
     return [each for each in broken if each.reason in _OF_METADATA or (*_key_of(each), each.file) not in named]
 
 
-def _key_of(row: RemoteFindingRow | RemoteSegmentRow | RemadeRow) -> _Key:
+def _not_mended(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
+    """The findings that are so after all was done."""
+    return _left(findings, (each for each in objects if each.outcome.is_mended))
+
+
+def _key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _Key:
     return row.topic_id, row.partition, row.segment_id

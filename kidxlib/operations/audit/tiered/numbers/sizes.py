@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.log.remote.segments import REMOTE_SEGMENTS
+from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.audit.tiered.numbers.local_logs import LocalLog
 from kidxlib.operations.audit.tiered.plan import by_partition
@@ -72,7 +72,7 @@ class Sides:
     """Partitions on both sides.
 
     Attributes:
-        remote: rows of `REMOTE_SEGMENTS` that are copied and that brokers read, by start offset.
+        remote: rows of `REMOTE_METADATA` that are copied and that brokers read, by start offset.
         logs: those that log dirs have.
         as_of_ms: the time of the latest of all of it, ms since the epoch; or another one that was asked for.
     """
@@ -85,7 +85,7 @@ class Sides:
     def of(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> Sides:
         """
         Args:
-            segments: rows of `REMOTE_SEGMENTS`.
+            segments: rows of `REMOTE_METADATA`.
             as_of_ms: the time of the metadata.
             is_given: that time was asked for.
         """
@@ -100,7 +100,7 @@ class Sides:
         return cls(by_partition(segments.filter(pa.array(is_read)), "start_offset"), by_log, latest)
 
     def remote_of(self, partition: TopicIdPartition) -> pa.Table:
-        return self.remote.get(partition, REMOTE_SEGMENTS.empty_table())
+        return self.remote.get(partition, REMOTE_METADATA.empty_table())
 
     def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
         """The log of a partition that goes furthest."""

@@ -1,0 +1,45 @@
+"""`kidx verify` and `kidx build` with --tiered and --catalog: what the jobs do, by this machine's processes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
+from kidxlib.operations.audit.tiered.run import run_tiered
+from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
+from kidxlib.operations.build.tiered.run import run_repair
+from kidxlib.operations.local import open_local
+from kidxlib.run.result import RunResult
+
+
+def audit_tiered_in_catalog(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:
+    """Audit tiered storage, and record its segments in a catalog.
+
+    Args:
+        processes: how many read; None for one a core.
+        options: those of `TieredOptions`, but for the database.
+
+    Raises:
+        KidxError: as `run_tiered`.
+    """
+    request = tiered_request(TieredOptions(database=None, **options))
+    assert request.recording is not None
+    context = request.recording.context
+    return run_tiered(request, partial(open_local, context, processes, must_exist=True), as_json=as_json)
+
+
+def repair_tiered_in_catalog(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:
+    """Make objects of remote segments anew, and record the segments in a catalog.
+
+    Args:
+        processes: how many read; None for one a core.
+        options: those of `RepairOptions`, but for the database.
+
+    Raises:
+        KidxError: as `run_repair`.
+    """
+    request = repair_request(RepairOptions(database=None, **options))
+    assert request.audit.recording is not None
+    context = request.audit.recording.context
+    return run_repair(request, partial(open_local, context, processes, must_exist=True), as_json=as_json)
