@@ -10,7 +10,7 @@ import pyarrow as pa
 from kidxlib.catalog.columns import Column, Int32, column
 from kidxlib.catalog.rows import Table, kinds_of, row
 from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
-from kidxlib.recovery.scan_events import EventKind
+from kidxlib.recovery.scan.scan_events import EventKind
 
 #: What the column `kind` says of each `EventKind`, by its number.
 EVENT_KINDS: Final = pa.array([kind.name.lower().replace("_", "-") for kind in sorted(EventKind)])

@@ -38,6 +38,21 @@ def copy_16_bytes(_context, target, source):
 
 
 @intrinsic
+def prefetch(_context, address):
+    """Ask the processor to bring the cache line at an address nearer; the address need not be one of this process."""
+
+    def generate(context, builder, _signature, arguments):
+        number = cgutils.int32_t
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        to_read, to_all_caches, data = number(0), number(3), number(1)
+        builder.call(function, [builder.inttoptr(arguments[0], cgutils.voidptr_t), to_read, to_all_caches, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
 def byte_at(_context, address):
     """The byte at an address."""
 

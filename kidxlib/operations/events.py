@@ -16,7 +16,7 @@ from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.catalog.transactions import EVENT_KINDS
 from kidxlib.recovery.partition import NO_EVENTS
-from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT
+from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT
 
 _ROWS_PER_ARROW_BATCH: Final = 50_000
 #: The position of a row that is of a segment.

@@ -19,7 +19,7 @@ from kidxlib.catalog.segment_views import SegmentToRead
 from kidxlib.catalog.transactions import EVENT_KINDS, PRODUCER_EVENTS, ProducerEventRow
 from kidxlib.reading.known_logs import KnownLog
 from kidxlib.recovery.partition import NO_EVENTS
-from kidxlib.recovery.scan_events import PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_events import PRODUCER_EVENT, EventKind
 from kidxlib.tables.protocol import TablesToRead
 
 

@@ -29,7 +29,7 @@ from kidxlib.reading.known_logs import KnownLog
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.scan_events import EventKind
+from kidxlib.recovery.scan.scan_events import EventKind
 from kidxlib.recovery.segment import recover
 from kidxlib.recovery.unfinished_append import is_unfinished, next_whole_batch
 from kidxlib.storage.log_bytes import LogBytes, LogTail

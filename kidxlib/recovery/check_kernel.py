@@ -33,7 +33,7 @@ def _check(data, start, stop):
         if batch_bytes < smallest or position + batch_bytes > len(data):
             break
         stored = stored_checksum(data, position, magic)
-        if checksum(address + position, batch_bytes, magic) != stored:
+        if checksum(address, position, batch_bytes, magic) != stored:
             break
         if magic >= MAGIC_V2:
             crc = with_batch(crc, data, address, position, batch_bytes, stored)
@@ -96,7 +96,7 @@ def find_batch(data, start, stop):
             and int32(data, position + V2_LAST_OFFSET_DELTA_AT) >= 0
             and int32(data, position + V2_RECORDS_COUNT_AT) >= 0
         )
-        if is_header and checksum(address + position, batch_bytes, np.int64(MAGIC_V2)) == stored_checksum(
+        if is_header and checksum(address, position, batch_bytes, np.int64(MAGIC_V2)) == stored_checksum(
             data, position, np.int64(MAGIC_V2)
         ):
             return position
@@ -132,6 +132,6 @@ def find_whole_batch(data, start, stop, left, least_offset, most_offset):
             continue
         if batch_bytes > len(data) - position:
             return np.int64(position)
-        if checksum(address + position, batch_bytes, magic) == stored_checksum(data, position, magic):
+        if checksum(address, position, batch_bytes, magic) == stored_checksum(data, position, magic):
             return np.int64(position)
     return np.int64(-1)

@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kidxlib.format import layouts as formats
-from kidxlib.recovery import coarsen_kernel, scan_state
+from kidxlib.recovery import coarsen_kernel
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.scan import scan_state
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes
 

@@ -19,7 +19,7 @@ from kidxlib.format.batch_header import (
 )
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.scan_state import OFFSET_ENTRY, TIME_ENTRY
+from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, TIME_ENTRY
 
 
 @njit(

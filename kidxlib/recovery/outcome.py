@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.recovery.scan_state import EndReason
+from kidxlib.recovery.scan.scan_state import EndReason
 
 
 class Status(enum.StrEnum):

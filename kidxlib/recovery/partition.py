@@ -21,7 +21,7 @@ from kidxlib.errors import SnapshotError
 from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT
+from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT
 from kidxlib.recovery.segment import RecoveredSegment
 
 #: Why a segment is quarantined whose leader epochs Kafka fails on.

@@ -11,7 +11,7 @@ from numba import from_dtype, types
 from kidxlib.format import layouts as formats
 from kidxlib.format.batch_header import NO_SEQUENCE
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.scan_events import PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_events import PRODUCER_EVENT, EventKind
 
 
 class ProducerFailure(enum.IntEnum):

@@ -19,7 +19,7 @@ from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
 from kidxlib.recovery import producer_kernel
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producer_kernel import ProducerFailure
-from kidxlib.recovery.scan_events import EventKind
+from kidxlib.recovery.scan.scan_events import EventKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
 from kidxlib.format.checksums import values as checksums
-from kidxlib.recovery import scan_events, scan_kernel, scan_state
 from kidxlib.recovery.facts import SegmentFacts, facts_of
 from kidxlib.recovery.log_facts.header_facts import HeaderFacts
 from kidxlib.recovery.log_facts.log_checksum import log_crc32c
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, scan_end
-from kidxlib.recovery.scan_state import EndReason
+from kidxlib.recovery.scan import scan_events, scan_kernel, scan_state
+from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import LogBytes
 
 #: Producer events and leader epochs for which a scan has room at first.

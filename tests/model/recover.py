@@ -1,8 +1,8 @@
 """`LogSegment.recover` in a page of plain Python: what the compiled loop must agree with, written to be checked by eye.
 
 Read it beside Kafka's source (4.3.1): names and the order of steps are Kafka's, and numbers wrap where Java's do. It
-shares the layouts with `kidxlib.recovery.scan_kernel` and nothing else, fills indexes through their own classes, and is
-far too slow for anything but tests.
+shares the layouts with `kidxlib.recovery.scan` and nothing else, fills indexes through their own classes, and is far
+too slow for anything but tests.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
 from kidxlib.index.aborted_transaction import AbortedTransaction
 from kidxlib.index.transaction import TransactionIndex
-from kidxlib.recovery import scan_events
 from kidxlib.recovery.partition import StateSource
+from kidxlib.recovery.scan import scan_events
 
 _NO_BOUND: Final = 2**63 - 1
 

@@ -1,7 +1,7 @@
 """The checksum of a batch as compiled loops compute it, and what the batch's header says that it is.
 
-Checksums come from C functions, called through their symbols, where a Python call per batch would cost more than the
-checksum.
+Checksums are computed in the loop itself (`folding`) or come from C functions, called through their symbols, where a
+Python call per batch would cost more than the checksum.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2, V1_CRC_AT, V2_ATTRIBUTES_AT, V2_CRC_AT
-from kidxlib.format.checksums import crc32c_choice
+from kidxlib.format.checksums import choice
+from kidxlib.format.checksums.folded_kernel import fold_crc32, fold_crc32c
+from kidxlib.format.checksums.folding import BLOCK_BYTES
 from kidxlib.format.checksums.libraries import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
 from kidxlib.format.varint import int32
 from kidxlib.jit.compiler import njit
 
-_TAKES_GOOGLES: Final = ctypes.c_uint8(crc32c_choice.CHOSEN == crc32c_choice.GOOGLE)
+_NUMBERS: Final = {choice.ISAL: 0, choice.GOOGLE: 1, choice.FOLDING: 2}
+_GOOGLE: Final = _NUMBERS[choice.GOOGLE]
+_FOLDING: Final = _NUMBERS[choice.FOLDING]
+_CHOSEN: Final = ctypes.c_uint8(_NUMBERS[choice.CHOSEN])
 
 # A compiled function loaded from numba's cache knows these symbols by name, so they must be there before any is loaded.
 # The choice is such a symbol, too, and no constant, which would stay in what is compiled.
 binding.add_symbol("kidx_isal_crc32c", ctypes.cast(ISAL_CRC32C, ctypes.c_void_p).value)
 binding.add_symbol("kidx_google_crc32c", ctypes.cast(GOOGLE_CRC32C or ISAL_CRC32C, ctypes.c_void_p).value)
-binding.add_symbol("kidx_takes_googles_crc32c", ctypes.addressof(_TAKES_GOOGLES))
+binding.add_symbol("kidx_chosen_checksum", ctypes.addressof(_CHOSEN))
 binding.add_symbol("kidx_crc32", ctypes.cast(CRC32, ctypes.c_void_p).value)
 _isal_crc32c = types.ExternalFunction("kidx_isal_crc32c", types.uint32(types.uintp, types.int32, types.uint32))
 _google_crc32c = types.ExternalFunction("kidx_google_crc32c", types.uint32(types.uint32, types.uintp, types.uintp))
@@ -35,11 +40,11 @@ _gzip_crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, ty
 
 
 @intrinsic
-def _takes_googles(_context):
-    """Whether this process computes CRC-32C by Google's function."""
+def _chosen(_context):
+    """What this process computes checksums by."""
 
     def generate(_context, builder, _signature, _arguments):
-        kind, name = ir.IntType(8), "kidx_takes_googles_crc32c"
+        kind, name = ir.IntType(8), "kidx_chosen_checksum"
         known = builder.module.globals.get(name)
         return builder.load(cgutils.add_global_variable(builder.module, kind, name) if known is None else known)  # type: ignore[no-untyped-call]
 
@@ -53,16 +58,27 @@ def stored_checksum(data, at, magic):
 
 
 @njit(inline="always")
-def checksum(address, batch_bytes, magic):
-    """The checksum of a whole batch at an address: CRC-32C from magic 2 on, CRC-32 before."""
+def checksum(address, at, batch_bytes, magic):
+    """The checksum of a whole batch: CRC-32C from magic 2 on, CRC-32 before.
+
+    Args:
+        address: of the first byte that may be read.
+        at: how many bytes after it the batch starts.
+    """
+    covered_at = V2_ATTRIBUTES_AT if magic >= MAGIC_V2 else MAGIC_AT
+    start, size = address + at + covered_at, batch_bytes - covered_at
+    if _chosen() == _FOLDING and at + covered_at >= BLOCK_BYTES:  # type: ignore[call-arg]
+        return np.int64(fold_crc32c(start, size) if magic >= MAGIC_V2 else fold_crc32(start, size))
     if magic >= MAGIC_V2:
-        return np.int64(extended_crc32c(np.uint32(0), address + V2_ATTRIBUTES_AT, batch_bytes - V2_ATTRIBUTES_AT))
-    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(address + MAGIC_AT), np.uint64(batch_bytes - MAGIC_AT)))
+        return np.int64(extended_crc32c(np.uint32(0), start, size))
+    return np.int64(_gzip_crc32(np.uint32(0), np.uintp(start), np.uint64(size)))
 
 
 @njit(inline="always")
 def extended_crc32c(crc, address, size):
-    """The CRC-32C of what `crc` covers (0: nothing) followed by the bytes at an address, at most 2 GiB less one."""
-    if _takes_googles():  # type: ignore[call-arg]
+    """The CRC-32C of what `crc` covers (0: nothing) followed by the bytes at an address, at most 2 GiB less one: by a
+    library, as these are few bytes, or come in pieces.
+    """
+    if _chosen() == _GOOGLE:  # type: ignore[call-arg]
         return np.uint32(_google_crc32c(np.uint32(crc), np.uintp(address), np.uintp(size)))
     return np.uint32(~_isal_crc32c(np.uintp(address), np.int32(size), np.uint32(~crc)))

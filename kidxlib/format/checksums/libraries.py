@@ -19,6 +19,8 @@ ISAL_CRC32C.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
 ISAL_CRC32C.restype = ctypes.c_uint32
 #: `uint32_t crc32_gzip_refl(uint32_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-32, as zlib's.
 CRC32: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_gzip_refl
+CRC32.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64)
+CRC32.restype = ctypes.c_uint32
 #: `uint64_t crc64_rocksoft_refl(uint64_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-64/NVME.
 CRC64_NVME: Final[ctypes._NamedFuncPointer] = _ISAL.crc64_rocksoft_refl
 CRC64_NVME.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)

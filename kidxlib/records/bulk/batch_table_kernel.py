@@ -124,7 +124,7 @@ def fill_batches(
             walk.why = PAST
             return
         crc = stored_checksum(window, at, magic)
-        crc_is_right = not checks or checksum(address + at, size, magic) == crc
+        crc_is_right = not checks or checksum(address, at, size, magic) == crc
         max_timestamp = max_timestamp_of(window, at)
         if magic >= MAGIC_V2:
             attributes = np.int64(int16(window, at + V2_ATTRIBUTES_AT))

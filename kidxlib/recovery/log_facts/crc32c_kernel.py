@@ -7,45 +7,38 @@ bring along, x³³, is taken out of the powers beforehand; elsewhere a loop over
 
 from __future__ import annotations
 
-import platform
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from llvmlite import binding, ir
-from numba import config, types
+from llvmlite import ir
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from kidxlib.format.batch_header import V2_ATTRIBUTES_AT
 from kidxlib.format.checksums.checksum_kernel import extended_crc32c
+from kidxlib.format.checksums.folding import CRC32C_POLYNOMIAL, by_x
 from kidxlib.format.varint import uint8
 from kidxlib.jit.compiler import njit
+from kidxlib.jit.processor import has_instructions
 
-_POLYNOMIAL: Final = 0x82F63B78
 _ONE: Final = 1 << 31
 _TAKEN_OUT: Final = 33
 _Polynomials: TypeAlias = NDArray[np.uint32]
 
 
-def _has_instructions() -> bool:
-    """Whether compiled code may use the instructions of x86-64 that multiply polynomials and compute a CRC-32C."""
-    if platform.machine() not in ("x86_64", "AMD64") or config.CPU_NAME or config.CPU_FEATURES:  # type: ignore[attr-defined]
-        return False
-    features = binding.get_host_cpu_features()
-    return bool(features.get("pclmul") and features.get("sse4.2"))
-
-
-HAS_INSTRUCTIONS: Final = _has_instructions()
+#: Whether compiled code may use the instructions that multiply polynomials and compute a CRC-32C.
+HAS_INSTRUCTIONS: Final = has_instructions("pclmul", "sse4.2")
 
 
 def _by_x(polynomial: int) -> int:
-    return polynomial >> 1 ^ (_POLYNOMIAL if polynomial & 1 else 0)
+    return by_x(polynomial, CRC32C_POLYNOMIAL)
 
 
 def _by_inverse_of_x(polynomial: int) -> int:
     """The other way round. The coefficient of x⁰ says whether the polynomial of CRC-32C was added: it was 0 before."""
-    return (polynomial ^ _POLYNOMIAL) << 1 | 1 if polynomial & _ONE else polynomial << 1
+    return (polynomial ^ CRC32C_POLYNOMIAL) << 1 | 1 if polynomial & _ONE else polynomial << 1
 
 
 def _product(first: int, second: int) -> int:
@@ -61,7 +54,7 @@ def _products(first: _Polynomials, second: _Polynomials) -> _Polynomials:
     products = np.zeros_like(first ^ second)
     for bit in range(31, -1, -1):
         products ^= second * (first >> np.uint32(bit) & np.uint32(1))
-        second = second >> np.uint32(1) ^ np.uint32(_POLYNOMIAL) * (second & np.uint32(1))
+        second = second >> np.uint32(1) ^ np.uint32(CRC32C_POLYNOMIAL) * (second & np.uint32(1))
     return products
 
 
@@ -138,7 +131,7 @@ def _times_by_loop(first, second):
     for bit in range(31, -1, -1):
         if (first >> bit) & 1:
             product ^= second
-        second = np.uint32((second >> 1) ^ (_POLYNOMIAL if second & 1 else 0))
+        second = np.uint32((second >> 1) ^ (CRC32C_POLYNOMIAL if second & 1 else 0))
     return np.uint32(product)
 
 

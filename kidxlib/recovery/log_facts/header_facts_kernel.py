@@ -1,8 +1,8 @@
 """How a scan folds facts from batch headers that are no single numbers: digests of ranges of offsets, the smallest
 timestamps of stretches of the log, and records by hour.
 
-The loop adds up batches in variables of its own, as long as they lie in one cell: one range, one stretch and one hour.
-Most batches lie in the cell of the batch before.
+Batches that follow each other mostly lie in one cell: one range, one stretch and one hour. Loops add them up in
+variables of their own.
 """
 
 from __future__ import annotations
@@ -104,10 +104,8 @@ def _row_of(facts, hours, start):
 
 
 @njit
-def leave_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, records, certain_records):
-    """Add up what was folded of batches that lie in one range, one stretch and one hour: those of the batch before."""
-    if facts.stretch < 0:
-        return
+def add_to_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, records, certain_records):
+    """Add what was folded of batches that lie in the range, the stretch and the hour that were entered last."""
     digests[facts.range & (DIGESTS - 1)] += digest
     stretches[facts.stretch].smallest_timestamp = min(stretches[facts.stretch].smallest_timestamp, smallest)
     stretches[facts.stretch].has_timestamp |= has_timestamp

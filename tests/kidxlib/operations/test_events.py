@@ -15,7 +15,7 @@ from kidxlib.catalog.results.build import SCANNED, TO_FINISH
 from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.events import event_batches, from_leader_epochs, to_leader_epochs, with_events
-from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 
 _NUMBERS: Final = {"i4": st.integers(-(2**31), 2**31 - 1), "i8": st.integers(-(2**63), 2**63 - 1)}
 

@@ -18,7 +18,7 @@ from kidxlib.format import layouts as formats
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.scan_state import EndReason
+from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import ChunkedLog
 from kidxlib.storage.opened_file import map_log, open_log

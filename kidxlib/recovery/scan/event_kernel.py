@@ -16,7 +16,7 @@ from kidxlib.format.batch_header import (
 )
 from kidxlib.format.varint import int16, int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.scan_events import OPEN_EVENT_SLOTS, EventKind
+from kidxlib.recovery.scan.scan_events import OPEN_EVENT_SLOTS, EventKind
 
 _INT32_MAX: Final = 2**31 - 1
 

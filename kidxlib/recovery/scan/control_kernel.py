@@ -18,8 +18,8 @@ from kidxlib.format.batch_header import (
 )
 from kidxlib.format.varint import TOO_LONG, int16, int32, int64, skip_bytes, skip_headers, varint, varlong
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.scan_events import EventKind
-from kidxlib.recovery.scan_state import EndReason
+from kidxlib.recovery.scan.scan_events import EventKind
+from kidxlib.recovery.scan.scan_state import EndReason
 
 #: The largest control batch of a producer that is read; Kafka's have 78 bytes.
 CONTROL_BATCH_BYTES_MAX: Final = 64 * 1024

@@ -1,8 +1,9 @@
 """`scan`: `LogSegment.recover` (Kafka 4.3.1) as one loop over the bytes of a segment.
 
-It walks the batch headers, checks the CRC, applies the interval rule, and folds the facts that the catalog keeps. It
-sees one chunk of the file at a time; all that it carries from chunk to chunk is in one `SCAN_STATE` record.
-`tests.model.recover` says the same in plain Python.
+It walks the batch headers, checks the CRC, applies the interval rule, and folds the facts that the catalog keeps.
+Nearly all batches are taken many at once (`ordinary_kernel`). Here stands what is done with each of the others, in the
+order of Kafka's own checks. The loop sees one chunk of the file at a time; all that it carries from chunk to chunk is
+in one `SCAN_STATE` record. `tests.model.recover` says the same in plain Python.
 
 What recovery does with producers and leader epochs depends on earlier segments, so `scan` only notes it down:
 `PRODUCER_EVENT`s, with ordinary batches of one producer collapsed into one, and `LEADER_EPOCH`s.
@@ -13,10 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from llvmlite import ir
 from numba import from_dtype, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from kidxlib.format import layouts as formats
 from kidxlib.format.batch_header import (
@@ -42,8 +40,6 @@ from kidxlib.format.batch_header import (
 from kidxlib.format.checksums.checksum_kernel import checksum, stored_checksum
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch
-from kidxlib.recovery.event_kernel import note_producer
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 from kidxlib.recovery.log_facts.header_facts_kernel import (
     HEADER_FACTS,
@@ -51,12 +47,16 @@ from kidxlib.recovery.log_facts.header_facts_kernel import (
     HOUR_MS,
     STRETCH,
     TIMESTAMP_MAX,
+    add_to_cell,
     digest_of,
     enter_cell,
-    leave_cell,
 )
-from kidxlib.recovery.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
-from kidxlib.recovery.scan_state import OFFSET_ENTRY, SCAN_STATE, TIME_ENTRY, EndReason
+from kidxlib.recovery.scan.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch
+from kidxlib.recovery.scan.entries_kernel import ADDED, append_entries, append_time
+from kidxlib.recovery.scan.event_kernel import note_producer
+from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD, fold_ordinary, walk_ordinary
+from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, SCAN_STATE, TIME_ENTRY, EndReason
 
 _HEADER_SIZE_UP_TO_MAGIC: Final = formats.HEADER_SIZE_UP_TO_MAGIC
 _ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
@@ -66,38 +66,6 @@ _CACHE_LINE_BYTES: Final = 64
 #: How far ahead of a small batch memory is asked for, and up to which size that pays.
 _PREFETCH_BYTES: Final = 4096
 _SMALL_BATCH_BYTES: Final = 2048
-
-
-@intrinsic
-def _prefetch(_context, address):
-    """Ask the processor to bring the cache line at an address nearer; the address need not be one of this process."""
-
-    def generate(context, builder, _signature, arguments):
-        number = cgutils.int32_t
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
-        to_read, to_all_caches, data = number(0), number(3), number(1)
-        builder.call(function, [builder.inttoptr(arguments[0], cgutils.voidptr_t), to_read, to_all_caches, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
-@njit(inline="always")
-def _append_time(states, time_entries, base_offset):
-    """`TimeIndex.maybeAppend` of the largest timestamp so far; False where its offset is below the last entry's."""
-    state = states[0]
-    count = state.time_entries
-    if count > 0 and state.offset_of_max_timestamp < state.last_time_entry_offset:
-        state.found, state.expected = state.offset_of_max_timestamp, state.last_time_entry_offset
-        return False
-    if state.max_timestamp > state.last_time_entry_timestamp:
-        time_entries[count].timestamp = state.max_timestamp
-        time_entries[count].relative_offset = np.int32(state.offset_of_max_timestamp - base_offset)
-        state.time_entries = count + 1
-        state.last_time_entry_timestamp = state.max_timestamp
-        state.last_time_entry_offset = state.offset_of_max_timestamp
-    return True
 
 
 @njit(
@@ -168,18 +136,52 @@ def scan(
     position = state.position
     chunk_end = chunk_position + len(chunk)
     address = np.int64(chunk.ctypes.data)
+    starts = np.empty(BATCHES_AHEAD + 1, np.int64)
+    number = count = walked_magic = np.int64(0)
     end = EndReason.NEEDS_BYTES
-    digest, smallest, has_timestamp = np.uint64(0), np.int64(TIMESTAMP_MAX), False
-    hour_records = certain_records = np.int64(0)
-    cell_range, range_shift, cell_hour = facts.range, facts.range_shift, facts.hour
-    cell_end = (facts.stretch + 1) << facts.stretch_shift
-    log_crc32c, uncertain_batches = facts.log_crc32c, facts.uncertain_batches
 
     while True:
+        if number == count:
+            number = np.int64(0)
+            count, walked_magic = walk_ordinary(
+                chunk, address, position - chunk_position, trusted_to - chunk_position, starts
+            )
+        number, failure = fold_ordinary(
+            chunk,
+            address,
+            chunk_position,
+            starts,
+            number,
+            count,
+            walked_magic,
+            trusted_to,
+            base_offset,
+            interval_bytes,
+            max_offset_entries,
+            max_time_entries,
+            states,
+            offset_entries,
+            time_entries,
+            producer_events,
+            open_events,
+            header_facts,
+            digests,
+            stretches,
+            hours,
+        )
+        position = chunk_position + starts[number]
+        if failure != ADDED:
+            end = failure
+            break
+        if number == count and count == BATCHES_AHEAD:
+            continue
+        # A batch that is not ordinary, or that nobody has walked.
         if state.producer_events == len(producer_events) or state.leader_epochs == len(leader_epochs):
             state.needed = 0
             end = EndReason.NEEDS_ROOM
             break
+        is_checked = number < count
+
         # FileLogInputStream.nextBatch
         if position >= file_size - _HEADER_SIZE_UP_TO_MAGIC:
             state.found = file_size - position
@@ -200,10 +202,6 @@ def scan(
             end = EndReason.BATCH_OVERRUNS_FILE
             break
         magic = np.int64(np.int8(chunk[at + MAGIC_AT]))
-        if batch_bytes <= _SMALL_BATCH_BYTES:
-            # Each header says where the next one is, so the processor alone would wait for memory at every one of them.
-            for line in range(0, batch_bytes, _CACHE_LINE_BYTES):
-                _prefetch(address + at + _PREFETCH_BYTES + line)  # type: ignore[call-arg]
 
         # ensureValid
         if magic >= MAGIC_V2 and batch_bytes < BATCH_V2_BYTES_MIN:
@@ -211,14 +209,14 @@ def scan(
             end = EndReason.BATCH_TOO_SMALL
             break
         is_trusted = position < trusted_to
-        crc_known = is_trusted or position == state.checked_position
+        crc_known = is_trusted or is_checked or position == state.checked_position
         needed = min(batch_bytes, BATCH_V2_BYTES_MIN) if crc_known else batch_bytes
         if position + needed > chunk_end:
             state.needed, state.needs_whole_batch = needed, 0
             break
         stored = stored_checksum(chunk, at, magic)
-        if not is_trusted:
-            computed = state.checked_crc if crc_known else checksum(address + at, batch_bytes, magic)
+        if not is_trusted and not is_checked:
+            computed = state.checked_crc if crc_known else checksum(address, at, batch_bytes, magic)
             if computed != stored:
                 state.found, state.expected = computed, stored
                 end = EndReason.CRC_MISMATCH
@@ -252,29 +250,19 @@ def scan(
             state.offset_of_max_timestamp = last_offset
 
         if position - state.last_index_position > interval_bytes:
-            # OffsetIndex.append
-            count = state.offset_entries
-            if count >= max_offset_entries:
-                state.found, state.expected = count, max_offset_entries
-                end = EndReason.OFFSET_INDEX_FULL
+            failure = append_entries(
+                states,
+                offset_entries,
+                time_entries,
+                max_offset_entries,
+                max_time_entries,
+                base_offset,
+                position,
+                last_offset,
+            )
+            if failure != ADDED:
+                end = failure
                 break
-            if count > 0 and last_offset <= state.last_indexed_offset:
-                state.found, state.expected = last_offset, state.last_indexed_offset
-                end = EndReason.OFFSET_NOT_INCREASING
-                break
-            offset_entries[count].relative_offset = np.int32(relative_offset)
-            offset_entries[count].position = np.int32(position)
-            state.offset_entries = count + 1
-            state.last_indexed_offset = last_offset
-            # TimeIndex.maybeAppend: the last slot is kept for the entry at the end
-            if state.time_entries >= max_time_entries - 1:
-                state.found, state.expected = state.time_entries, max_time_entries
-                end = EndReason.TIME_INDEX_FULL
-                break
-            if not _append_time(states, time_entries, base_offset):
-                end = EndReason.TIME_INDEX_OFFSET_DECREASING
-                break
-            state.last_index_position = position
 
         kind, coordinator_epoch, marker_timestamp = np.int64(EventKind.DATA), np.int64(-1), np.int64(-1)
         if is_control:
@@ -340,36 +328,28 @@ def scan(
         # Every record has the batch's timestamp where a broker's clock gave it, and where there is but one: certain.
         timestamp = max(max_timestamp, np.int64(NO_TIMESTAMP))
         if (
-            offset >> range_shift != cell_range
-            or position >= cell_end
-            or np.uint64(timestamp - cell_hour) >= np.uint64(HOUR_MS)
+            offset >> facts.range_shift != facts.range
+            or position >> facts.stretch_shift != facts.stretch
+            or np.uint64(timestamp - facts.hour) >= np.uint64(HOUR_MS)
         ):
-            leave_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, hour_records, certain_records)
             enter_cell(facts, digests, stretches, hours, position, offset, timestamp)
-            digest, smallest, has_timestamp = np.uint64(0), np.int64(TIMESTAMP_MAX), False
-            hour_records = certain_records = np.int64(0)
-            cell_range, range_shift, cell_hour = facts.range, facts.range_shift, facts.hour
-            cell_end = (facts.stretch + 1) << facts.stretch_shift
-        digest += digest_of(offset, last_offset, stored)
-        hour_records += records
-        if is_certain:
-            certain_records += records
-            if records > 0:
-                smallest, has_timestamp = min(smallest, max_timestamp), True
-        else:
-            uncertain_batches += 1
+        has_timestamp = is_certain and records > 0
+        smallest = max_timestamp if has_timestamp else np.int64(TIMESTAMP_MAX)
+        certain_records = records if is_certain else np.int64(0)
+        digest = digest_of(offset, last_offset, stored)
+        add_to_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, records, certain_records)
+        facts.uncertain_batches += not is_certain
         if magic >= MAGIC_V2 and not is_trusted:
-            log_crc32c = with_batch(log_crc32c, chunk, address, at, batch_bytes, stored)
+            facts.log_crc32c = with_batch(facts.log_crc32c, chunk, address, at, batch_bytes, stored)
         position += batch_bytes
         if kind < 0:  # Kafka has counted this batch as valid when it looks into it
             end = EndReason.INVALID_CONTROL_RECORD
             break
+        number = number + 1 if is_checked else count
 
-    leave_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, hour_records, certain_records)
-    facts.log_crc32c, facts.uncertain_batches = log_crc32c, uncertain_batches
     # The entry that closing a segment writes (skipFullCheck); Kafka fails here too where offsets went back.
     reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW
-    if reached_end and not _append_time(states, time_entries, base_offset):
+    if reached_end and not append_time(states, time_entries, base_offset):
         end = EndReason.TIME_INDEX_OFFSET_DECREASING
     state.position = position
     state.end = end

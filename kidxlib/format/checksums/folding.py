@@ -1,0 +1,245 @@
+"""Checksums by carry-less multiplication, inside the loop that walks the batches: CRC-32C and CRC-32.
+
+A message is a polynomial over GF(2), and its checksum is what is left of it modulo the checksum's own polynomial. So
+two parts of a message that lie some bits apart may be put upon each other, the earlier one times x to the power of that
+distance modulo the polynomial: the message is folded, a block at a time, until 128 bits are left of it (Gopal et al.,
+"Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009).
+
+Blocks are laid out from the message's end, and what stands before the message in the first block counts as zeros, which
+change nothing where a checksum starts with zero. So messages of all lengths up to a block take the same path, and the
+processor has no length to guess. What Kafka's checksums start with in place of zero comes from a table.
+
+Numbers are as in both checksums: the highest bit is the coefficient of x⁰.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kidxlib.jit.processor import has_instructions
+
+CRC32C_POLYNOMIAL: Final = 0x82F63B78
+CRC32_POLYNOMIAL: Final = 0xEDB88320
+#: Bytes that are folded at once. Up to so many less one are read before a message, and not used.
+BLOCK_BYTES: Final = 128
+
+_ONE: Final = 1 << 31
+_REGISTER: Final = 0xFFFFFFFF
+_BYTE, _HALF, _WORD, _WIDE = (ir.IntType(bits) for bits in (8, 32, 64, 128))
+_LANE: Final = ir.VectorType(_WORD, 2)
+#: What multiplies: by the number of words in a vector, of which each has two for every lane.
+_MULTIPLICATIONS: Final = {8: "llvm.x86.pclmulqdq.512", 4: "llvm.x86.pclmulqdq.256", 2: "llvm.x86.pclmulqdq"}
+
+
+def _vector_words() -> int:
+    """How many words of 64 bits the processor multiplies at once by the instruction that is taken; 0: by none."""
+    if not has_instructions("pclmul", "vpclmulqdq", "sse4.2", "avx2"):
+        return 0
+    return 8 if has_instructions("avx512f", "avx512bw") else 4
+
+
+VECTOR_WORDS: Final = _vector_words()
+
+
+def by_x(polynomial: int, modulus: int) -> int:
+    """A polynomial times x."""
+    return polynomial >> 1 ^ (modulus if polynomial & 1 else 0)
+
+
+def _power_of_x(exponent: int, modulus: int) -> int:
+    power = _ONE
+    for _ in range(exponent):
+        power = by_x(power, modulus)
+    return power
+
+
+def _shift(bits: int, modulus: int) -> tuple[int, int]:
+    """The factors of the two words of a lane with which it can be put upon one so many bits after it. A multiplication
+    brings along an x of its own.
+    """
+    return _power_of_x(bits + 63, modulus) << 32, _power_of_x(bits - 1, modulus) << 32
+
+
+def _reciprocal(modulus: int) -> int:
+    """The quotient of x⁶⁴ and the polynomial of degree 32, both of 33 bits with the lowest the coefficient of x³²."""
+    divisor = _straight(modulus << 1 | 1)
+    rest, quotient = 1 << 64, 0
+    for bit in range(32, -1, -1):
+        if rest >> (bit + 32) & 1:
+            rest ^= divisor << bit
+            quotient |= 1 << bit
+    return _straight(quotient)
+
+
+def _straight(number: int) -> int:
+    """33 bits, the other way round."""
+    return int(f"{number:033b}"[::-1], 2)
+
+
+def _starts(modulus: int) -> list[int]:
+    """What a checksum that starts with ones is after 0, 1, … zero bytes, up to a block."""
+    starts = [_REGISTER]
+    for _ in range(BLOCK_BYTES):
+        register = starts[-1]
+        for _ in range(8):
+            register = by_x(register, modulus)
+        starts.append(register)
+    return starts
+
+
+class _Code:
+    """The instructions of one checksum, as they are put into a loop that is compiled."""
+
+    def __init__(self, builder: Any, modulus: int, vector_words: int) -> None:
+        self._builder = builder
+        self._modulus = modulus
+        self._lanes = vector_words // 2
+        self._vector = ir.VectorType(_WORD, vector_words)
+        self._vectors = BLOCK_BYTES // (8 * vector_words)
+
+    def checksum(self, address: Any, size: Any) -> Any:
+        """The checksum of so many bytes at an address: a loop over blocks, which carries what the block before gave."""
+        builder = self._builder
+        end = builder.add(address, size)
+        whole = builder.and_(builder.add(size, _WORD(BLOCK_BYTES - 1)), _WORD(-BLOCK_BYTES))
+        left_out = builder.sub(whole, size)
+        first = builder.sub(end, whole)
+        before = builder.basic_block
+        blocks, next_block, done = (
+            builder.append_basic_block(f"checksum.{name}") for name in ("blocks", "next", "done")
+        )
+        start, parts = self._start(left_out), self._masked(first, left_out)
+        builder.branch(blocks)
+
+        builder.position_at_end(blocks)
+        block, register = builder.phi(_WORD), builder.phi(_HALF)
+        folded = [builder.phi(self._vector) for _ in parts]
+        after = builder.add(block, _WORD(BLOCK_BYTES))
+        builder.cbranch(builder.icmp_unsigned("<", after, end), next_block, done)
+
+        builder.position_at_end(next_block)
+        # What a register holds before a block counts as if the block's first bytes had been that much different.
+        zero = ir.Constant(self._vector, None)
+        carried = builder.insert_element(zero, builder.zext(register, _WORD), _HALF(0))
+        added = [self._fold(part, 8 * BLOCK_BYTES, self._load(after, number)) for number, part in enumerate(folded)]
+        added[0] = builder.xor(added[0], carried)
+        builder.branch(blocks)
+        for phi, at_first, then in zip(
+            [block, register, *folded], [first, start, *parts], [after, _HALF(0), *added], strict=True
+        ):
+            phi.add_incoming(at_first, before)
+            phi.add_incoming(then, next_block)
+
+        builder.position_at_end(done)
+        return builder.not_(builder.xor(register, self._register_of(self._lane_of(folded))))
+
+    def _start(self, left_out: Any) -> Any:
+        """What the ones that a checksum starts with are at the end of the first block."""
+        builder = self._builder
+        table = ir.Constant(ir.ArrayType(_HALF, BLOCK_BYTES + 1), _starts(self._modulus)[::-1])
+        pointer = cgutils.global_constant(builder, "kidx.checksum.starts", table)  # type: ignore[no-untyped-call]
+        return builder.load(builder.gep(pointer, [_HALF(0), left_out]))
+
+    def _masked(self, block: Any, left_out: Any) -> list[Any]:
+        """The first block, whose first bytes are left out: those are no part of the message."""
+        builder = self._builder
+        masks = ir.Constant(ir.ArrayType(_BYTE, 2 * BLOCK_BYTES), [0] * BLOCK_BYTES + [255] * BLOCK_BYTES)
+        pointer = cgutils.global_constant(builder, "kidx.checksum.masks", masks)  # type: ignore[no-untyped-call]
+        mask = builder.ptrtoint(builder.gep(pointer, [_HALF(0), builder.sub(_WORD(BLOCK_BYTES), left_out)]), _WORD)
+        return [builder.and_(self._load(block, number), self._load(mask, number)) for number in range(self._vectors)]
+
+    def _load(self, block: Any, number: int) -> Any:
+        builder = self._builder
+        address = builder.add(block, _WORD(number * self._vector.count * 8))
+        loaded = builder.load(builder.inttoptr(address, self._vector.as_pointer()))
+        loaded.align = 1
+        return loaded
+
+    def _fold(self, vector: Any, bits: int, upon: Any) -> Any:
+        """Put each lane upon that so many bits after it."""
+        return self._builder.xor(self._multiplied(vector, _shift(bits, self._modulus) * self._lanes), upon)
+
+    def _multiplied(self, vector: Any, factors: Sequence[int]) -> Any:
+        """The two words of each lane, each times a factor, added up."""
+        constant = ir.Constant(vector.type, list(factors))
+        return self._builder.xor(*(self._product(vector, constant, words) for words in (0x00, 0x11)))
+
+    def _product(self, first: Any, second: Any, words: int) -> Any:
+        """The products of the low words (0x00) or of the high words (0x11) of all lanes."""
+        kind = ir.FunctionType(first.type, [first.type, first.type, _BYTE])
+        name = _MULTIPLICATIONS[first.type.count]
+        function = cgutils.get_or_insert_function(self._builder.module, kind, name)  # type: ignore[no-untyped-call]
+        return self._builder.call(function, [first, second, _BYTE(words)])
+
+    def _lane_of(self, vectors: Sequence[Any]) -> Any:
+        """A block, folded to one lane: first its vectors upon the last one, then that one's lanes upon its last."""
+        builder = self._builder
+        vector = vectors[-1]
+        for after, earlier in enumerate(reversed(vectors[:-1]), 1):
+            vector = self._fold(earlier, 64 * self._vector.count * after, vector)
+        distances = [128 * after for after in range(self._lanes - 1, 0, -1)]
+        moved = self._multiplied(vector, [word for bits in distances for word in _shift(bits, self._modulus)] + [0, 0])
+        lane = self._lane(vector, self._lanes - 1)
+        for number in range(self._lanes - 1):
+            lane = builder.xor(lane, self._lane(moved, number))
+        return lane
+
+    def _lane(self, vector: Any, number: int) -> Any:
+        words = ir.Constant(ir.VectorType(_HALF, 2), [2 * number, 2 * number + 1])
+        return self._builder.shuffle_vector(vector, vector, words)
+
+    def _register_of(self, lane: Any) -> Any:
+        """128 bits times x³², modulo the polynomial: what a checksum's register holds after them."""
+        builder = self._builder
+        words = [builder.extract_element(lane, _HALF(number)) for number in (0, 1)]
+        if self._modulus == CRC32C_POLYNOMIAL:  # which the processor divides by itself
+            kind = ir.FunctionType(_WORD, [_WORD, _WORD])
+            name = "llvm.x86.sse42.crc32.64.64"
+            function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+            return builder.trunc(
+                builder.call(function, [builder.call(function, [_WORD(0), words[0]]), words[1]]), _HALF
+            )
+        # The earlier word comes to lie upon the later one, then the 32 bits that are left of it; 64 bits are left, of
+        # which a quotient times the polynomial is taken away (Barrett).
+        powers = [_power_of_x(exponent, self._modulus) << 32 for exponent in (95, 63)]
+        later = builder.lshr(builder.shl(builder.zext(words[1], _WIDE), _WIDE(64)), _WIDE(32))
+        rest = builder.xor(self._wide_product(words[0], powers[0]), later)
+        last = self._wide_product(builder.trunc(rest, _WORD), powers[1])
+        number = builder.trunc(builder.lshr(builder.xor(rest, last), _WIDE(64)), _WORD)
+        low = _WORD(_REGISTER)
+        quotient = builder.and_(self._low_product(builder.and_(number, low), _reciprocal(self._modulus)), low)
+        taken = self._low_product(quotient, self._modulus << 1 | 1)
+        return builder.trunc(builder.lshr(builder.xor(number, taken), _WORD(32)), _HALF)
+
+    def _wide_product(self, word: Any, factor: int) -> Any:
+        builder = self._builder
+        lane = builder.insert_element(ir.Constant(_LANE, None), word, _HALF(0))
+        return builder.bitcast(self._product(lane, ir.Constant(_LANE, [factor, 0]), 0x00), _WIDE)
+
+    def _low_product(self, word: Any, factor: int) -> Any:
+        return self._builder.trunc(self._wide_product(word, factor), _WORD)
+
+
+def folding(modulus: int, vector_words: int = VECTOR_WORDS) -> Any:
+    """A function for compiled code: the checksum of `size` bytes, at least one, at an address. As many bytes before it
+    as fill up a block are read, too.
+
+    Args:
+        modulus: the polynomial, without x³².
+        vector_words: how many words of 64 bits are multiplied at once: 8 or 4.
+    """
+
+    @intrinsic
+    def checksum(_context: Any, address: Any, size: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return _Code(builder, modulus, vector_words).checksum(*arguments)
+
+        return types.uint32(types.int64, types.int64), generate
+
+    return checksum
