@@ -6,7 +6,7 @@
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
 #   ./setup.sh kafka    these, the jars of Kafka, of Spark's Kafka source and Avro, for tests and benchmarks that compare
 #                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
-#   ./setup.sh kafka-versions  what loads a log of older Kafkas, for tests with --exhaustive that compare with these too
+#   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
 #   ./setup.sh test     all of these, side by side

@@ -20,7 +20,8 @@ import kidxlib
 from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.terminal.console import note
-from tests.support.kafka.broker import JARS, Broker
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.jars import JARS
 
 #: Bytes of a record's value, and the codec.
 _CASES: Final = ((100, "none"), (100, "zstd"), (1000, "none"), (1000, "zstd"))

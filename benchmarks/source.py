@@ -27,7 +27,8 @@ from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.spark.columns import source_schema
 from kidxlib.terminal.console import note
-from tests.support.kafka.broker import PROJECT, Broker
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.jars import PROJECT
 
 #: Bytes of a record's value, and the codec.
 _CASES: Final = ((100, "none"), (1000, "none"), (100, "zstd"))

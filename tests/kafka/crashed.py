@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -18,15 +22,20 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from tests.kafka.reading import Seen, read_all
-from tests.kafka.traffic import PARTITIONS
+from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
+from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.kafka.broker import Broker
 from tests.support.logs.snapshots import Producer, producers_in
 
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _METADATA: Final = "__cluster_metadata-0"
 
-#: Of `LogLoader` and `LogManager` in Kafka 4.3.1.
+_SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2}
+_STEPS: Final = 200
+_LEFT_OPEN: Final = 2
+_WITHOUT_INTERNAL_SETTING: Final = ("3.9.2", "4.0.2")
+
+#: Of `LogLoader` and `LogManager` in Kafka 3.9 to 4.3.
 _RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
 _SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
 
@@ -56,10 +65,40 @@ class Started:
         assert self.producers == other.producers and any(other.producers.values())
 
 
-class Crashed:
-    """A killed broker's disk with some damage, and what a broker makes of it by itself."""
+def killed_broker(directory: Path, older: str | None = None) -> Broker:
+    """A broker with two log dirs that was stopped cleanly once, and killed amid work, with a transaction open.
 
-    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object]) -> None:
+    One topic has its own interval.
+
+    Args:
+        older: one of `OLDER`, which it is; None for the newest.
+    """
+    broker = Broker(directory, _SETTINGS, more_log_dirs=["more"], older=older)
+    with broker.running():
+        create_topics(broker.bootstrap, has_internal_setting=older not in _WITHOUT_INTERNAL_SETTING)
+        entry = ConfigEntry("index.interval.bytes", "512", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, "transactions", incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        [altered] = admin.incremental_alter_configs([resource]).values()
+        altered.result(TIMEOUT_SECONDS)
+        traffic = Traffic(broker.bootstrap, seed=7)
+        traffic.run(_STEPS // 4)
+        traffic.end_transactions(but=_LEFT_OPEN)
+    with broker.running_until_killed():
+        traffic.run(_STEPS)
+        # Markers that are still to be written a broker would write after its start, sooner or later.
+        traffic.end_transactions(but=_LEFT_OPEN)
+    return broker
+
+
+def _as_it_was(broker: Broker) -> None:
+    pass
+
+
+class Crashed:
+    """A killed broker's disk, perhaps with some damage, and what a broker makes of it by itself."""
+
+    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object] = _as_it_was) -> None:
         self._broker, self._directory = broker, directory
         self._damage, self._numbers = damage, itertools.count()
         self.alone = started(self.copy())

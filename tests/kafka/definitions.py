@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.kafka.classes import JARS, PROJECT
+from tests.support.kafka.jars import JARS, PROJECT
 
 TARGET: Final = PROJECT / "kidxlib" / "messages" / "definitions.json"
 

@@ -24,7 +24,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.topic_partition import parse_partition_directory
-from tests.support.kafka.broker import PROJECT, Broker
+from tests.support.kafka.broker import Broker
+from tests.support.kafka.jars import PROJECT
 from tests.support.logs.v2_records import sized, varint
 
 SAMPLE: Final = PROJECT / "samples" / "shop"

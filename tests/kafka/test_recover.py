@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
 from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX
@@ -19,44 +16,16 @@ from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx, refused_kidx
-from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, logs_of, partition_directory, started
-from tests.kafka.reading import TIMEOUT_SECONDS
-from tests.kafka.traffic import Traffic, create_topics
+from tests.kafka.crashed import INDEX_SUFFIXES, Crashed, killed_broker, logs_of, partition_directory, started
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 
-_SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2}
-_STEPS: Final = 200
-_LEFT_OPEN: Final = 2
 _TORN: Final = "transactions-1"
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Broker:
-    """A broker with two log dirs that was stopped cleanly once, and killed amid work, with a transaction open.
-
-    One topic has its own interval.
-    """
-    broker = Broker(tmp_path_factory.mktemp("recover") / "broker", _SETTINGS, more_log_dirs=["more"])
-    with broker.running():
-        create_topics(broker.bootstrap)
-        entry = ConfigEntry("index.interval.bytes", "512", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, "transactions", incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        [altered] = admin.incremental_alter_configs([resource]).values()
-        altered.result(TIMEOUT_SECONDS)
-        traffic = Traffic(broker.bootstrap, seed=7)
-        traffic.run(_STEPS // 4)
-        traffic.end_transactions(but=_LEFT_OPEN)
-    with broker.running_until_killed():
-        traffic.run(_STEPS)
-        # Markers that are still to be written a broker would write after its start, sooner or later.
-        traffic.end_transactions(but=_LEFT_OPEN)
-    return broker
-
-
-def _as_it_was(broker: Broker) -> None:
-    pass
+    return killed_broker(tmp_path_factory.mktemp("recover") / "broker")
 
 
 def _torn_and_lost(broker: Broker) -> None:
@@ -72,7 +41,7 @@ def _torn_and_lost(broker: Broker) -> None:
 
 @pytest.fixture(scope="module")
 def crashed(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> Crashed:
-    return Crashed(killed, tmp_path_factory.mktemp("crashed"), _as_it_was)
+    return Crashed(killed, tmp_path_factory.mktemp("crashed"))
 
 
 def test_a_broker_reads_one_segment_of_each_partition_again(crashed: Crashed) -> None:

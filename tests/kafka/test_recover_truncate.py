@@ -30,7 +30,8 @@ from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.crashed import INDEX_SUFFIXES
 from tests.kafka.spoilt import offsets_go_back, spoil
-from tests.support.kafka.classes import OLDER, Kafka
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.jars import OLDER
 from tests.support.logs.random_logs import write_random_log
 
 #: Why a partition is not cut, in parts of the refusals.

@@ -20,7 +20,8 @@ from kidxlib.recovery.segment import recover
 from kidxlib.storage.lazy_log import LogFile
 from tests.conftest import Say
 from tests.kafka.spoilt import offsets_go_back, spoil
-from tests.support.kafka.classes import OLDER, Kafka
+from tests.support.kafka.classes import Kafka
+from tests.support.kafka.jars import OLDER
 from tests.support.kafka.results import error_of
 from tests.support.logs.random_logs import write_random_log
 

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.support.kafka.broker import PROJECT
+from tests.support.kafka.jars import PROJECT
 from tests.support.kafka.tiered import ONE_PARTITION_EACH, fill, site_of, tiered_broker
 
 

@@ -28,7 +28,7 @@ STEPS_UNTIL_SILENT: Final = 5
 
 _NEVER: Final = str(2**63 - 1)
 _CONFIG: Final = {
-    # `segment.bytes` cannot be less than 1 MiB; this one, of Kafka's own tests, can, and wins over it.
+    # `segment.bytes` cannot be less than 1 MiB from Kafka 4.1 on; this one, of Kafka's own tests, can, and wins.
     "internal.segment.bytes": "16384",
     "segment.ms": _NEVER,
     "retention.ms": "-1",
@@ -51,11 +51,18 @@ _ENDINGS: Final = (0.5, 0.3, 0.1, 0.03)
 _WORDS: Final = [f"word{number:04}".encode() for number in range(3000)]
 
 
-def create_topics(bootstrap: str) -> None:
-    """Create the topics of `TOPICS`."""
+def create_topics(bootstrap: str, *, has_internal_setting: bool = True) -> None:
+    """Create the topics of `TOPICS`.
+
+    Args:
+        has_internal_setting: False for brokers before 4.1, which do not know `internal.segment.bytes`.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = dict(_CONFIG)
+    if not has_internal_setting:
+        config["segment.bytes"] = config.pop("internal.segment.bytes")
     topics = [
-        NewTopic(topic, count, 1, config={**_CONFIG, **_TOPIC_CONFIG.get(topic, {})}) for topic, count in TOPICS.items()
+        NewTopic(topic, count, 1, config={**config, **_TOPIC_CONFIG.get(topic, {})}) for topic, count in TOPICS.items()
     ]
     for future in admin.create_topics(topics).values():
         future.result(TIMEOUT_SECONDS)

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-PROJECT: Final = Path(__file__).resolve().parents[3]
-JARS: Final = PROJECT / ".jars" / "kafka"
+from tests.support.kafka.jars import class_path
 
 #: A broker starts and stops in seconds, also on a busy machine; what takes longer, hangs.
 DEADLINE_SECONDS: Final = 120.0
@@ -64,6 +63,8 @@ class Broker:
         settings: Mapping[str, object],
         more_jars: Path | None = None,
         more_log_dirs: Sequence[str] = (),
+        older: str | None = None,
+        ports: tuple[int, int] | None = None,
     ) -> None:
         """Format a new broker's storage in `directory`.
 
@@ -71,16 +72,18 @@ class Broker:
             settings: what is added to `server.properties`.
             more_jars: a directory of jars in front of Kafka's own; None for none.
             more_log_dirs: names of further log dirs.
+            older: one of `OLDER`, which it is; None for the newest.
+            ports: of the broker and of its controller, where others have to know them; None for any.
         """
         self.directory = directory
         self.log_dir = directory / "data"
         self.log_dirs = [self.log_dir, *(directory / name for name in more_log_dirs)]
-        self._settings, self._more_jars = dict(settings), more_jars
+        self._settings = dict(settings)
+        self._class_path = os.pathsep.join([*([] if more_jars is None else [f"{more_jars}/*"]), *class_path(older)])
         self._runs = 0
-        if not JARS.is_dir():
-            subprocess.run([PROJECT / "setup.sh", "kafka"], check=True)
         directory.mkdir(parents=True)
-        self._take_ports()
+        self._has_own_ports = ports is None
+        self._port, self._controller_port = free_ports(2) if ports is None else ports
         self._configure()
         self._format()
 
@@ -100,8 +103,8 @@ class Broker:
         twin = object.__new__(Broker)
         twin.directory, twin.log_dir = directory, directory / "data"
         twin.log_dirs = [directory / log_dir.name for log_dir in self.log_dirs]
-        twin._settings, twin._more_jars, twin._runs = {**self._settings, **(settings or {})}, self._more_jars, 0
-        twin._port, twin._controller_port = self._port, self._controller_port
+        twin._settings, twin._class_path, twin._runs = {**self._settings, **(settings or {})}, self._class_path, 0
+        twin._has_own_ports, twin._port, twin._controller_port = self._has_own_ports, self._port, self._controller_port
         directory.mkdir(parents=True)
         for log_dir, of_twin in zip(self.log_dirs, twin.log_dirs, strict=True):
             shutil.copytree(log_dir, of_twin)
@@ -111,7 +114,7 @@ class Broker:
     @contextlib.contextmanager
     def running(self) -> Iterator[BrokerRun]:
         """Start it, wait until it serves, and stop it at the end of the context."""
-        run = self._start()
+        run = self.start()
         try:
             yield run
             run.stop()
@@ -124,7 +127,7 @@ class Broker:
     @contextlib.contextmanager
     def running_until_killed(self) -> Iterator[BrokerRun]:
         """Start it, wait until it serves, and kill it (-9) at the end of the context."""
-        run = self._start()
+        run = self.start()
         try:
             yield run
         except BaseException as error:
@@ -133,15 +136,20 @@ class Broker:
         finally:
             run.kill()
 
-    def _start(self) -> BrokerRun:
+    def start(self) -> BrokerRun:
+        """Start it, and wait until it serves. The caller stops or kills it.
+
+        Raises:
+            BrokerError: it does not start.
+        """
         for _ in range(3):  # between looking for a free port and using it, someone else may take it
             run = self._run()
             if run.wait_until_started():
                 return run
             run.kill()
-            if _PORT_TAKEN not in run.log.read_text():
+            if not self._has_own_ports or _PORT_TAKEN not in run.log.read_text():
                 break
-            self._take_ports()
+            self._port, self._controller_port = free_ports(2)
             self._configure()
         raise BrokerError(f"the broker did not start:\n{run.tail()}")
 
@@ -150,9 +158,6 @@ class Broker:
         return BrokerRun(
             self.command("kafka.Kafka", "server.properties"), self.directory, self.directory / f"run-{self._runs}.log"
         )
-
-    def _take_ports(self) -> None:
-        self._port, self._controller_port = _free_ports(2)
 
     def _configure(self) -> None:
         here, controller = self.bootstrap, f"127.0.0.1:{self._controller_port}"
@@ -205,8 +210,7 @@ class Broker:
         home = os.environ.get("JAVA_HOME")
         java = f"{home}/bin/java" if home else "java"
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        class_path = os.pathsep.join(f"{jars}/*" for jars in (self._more_jars, JARS) if jars is not None)
-        return [java, *_JVM_OPTIONS, logging, "-cp", class_path, main_class, *arguments]
+        return [java, *_JVM_OPTIONS, logging, "-cp", self._class_path, main_class, *arguments]
 
 
 class BrokerRun:
@@ -270,7 +274,7 @@ class BrokerRun:
         self._started_or_ended.set()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports of loopback that nobody listens on, below those that the system gives to outgoing connections."""
     ports: list[int] = []
     while len(ports) < count:

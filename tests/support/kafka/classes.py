@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +19,12 @@ from typing import Any, Final, Self
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
-from kidxlib.errors import KidxError
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
+from tests.support.kafka.jars import class_path
 from tests.support.kafka.records import KafkaRecords
 from tests.support.kafka.results import KafkaError, KafkaPartition, KafkaSegment, error_of
 from tests.support.logs.snapshots import producers_in
-
-PROJECT: Final = Path(__file__).resolve().parents[3]
-JARS: Final = PROJECT / ".jars" / "kafka"
 
 _END_SNAPSHOT: Final = f"end{segment_files.SNAPSHOT_SUFFIX}"
 #: What recovery writes beside the logs.
@@ -40,19 +36,8 @@ _DERIVED_SUFFIXES: Final = (
 )
 
 
-#: Older Kafkas that the start-up simulation is also checked against, by `./setup.sh kafka-versions`.
-OLDER: Final = ("3.9.2", "4.0.2", "4.1.2", "4.2.1")
 _IN_SCALA: Final = ("3.9.2", "4.0.2")
 _STATS_IN_CORE: Final = ("3.9.2",)
-
-
-def _class_path(older: str) -> str:
-    """The jars of an older Kafka, and other people's from beside the newest."""
-    directory = PROJECT / ".jars" / f"kafka-{older}"
-    if not directory.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka-versions"], check=False).returncode != 0:
-        raise KidxError(f"no Kafka {older}: `./setup.sh kafka-versions` could not put its jars into {directory}")
-    others = sorted(path for path in JARS.glob("*.jar") if not path.name.startswith(("kafka-", "kafka_")))
-    return os.pathsep.join([f"{directory}/*", *map(str, others)])
 
 
 class Kafka:
@@ -66,10 +51,8 @@ class Kafka:
             older: one of `OLDER`, of which only `opened_log` and `versions` are offered; None for the Kafka that
                 everything is compared with.
         """
-        if not JARS.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka"], check=False).returncode != 0:
-            raise KidxError(f"no Kafka to compare with: `./setup.sh kafka` could not put its jars into {JARS}")
         self._gateway = JavaGateway.launch_gateway(
-            classpath=f"{JARS}/*" if older is None else _class_path(older),
+            classpath=os.pathsep.join(class_path(older)),
             javaopts=list(java_options),
             java_path=None,  # $JAVA_HOME's, else PATH's
             redirect_stderr=sys.__stderr__,

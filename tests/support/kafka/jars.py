@@ -1,0 +1,35 @@
+"""Where Kafka's jars are: those of the Kafka that everything is compared with, and of older ones."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import KidxError
+
+PROJECT: Final = Path(__file__).resolve().parents[3]
+JARS: Final = PROJECT / ".jars" / "kafka"
+
+#: Older Kafkas that the start-up simulation is also checked against, by `./setup.sh kafka-versions`.
+OLDER: Final = ("3.9.2", "4.0.2", "4.1.2", "4.2.1")
+
+
+def class_path(older: str | None) -> list[str]:
+    """The class path of a Kafka. Jars are fetched where they are missing.
+
+    Args:
+        older: one of `OLDER`, which has other people's jars from beside the newest; None for the newest.
+
+    Raises:
+        KidxError: jars cannot be fetched.
+    """
+    if not JARS.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka"], check=False).returncode != 0:
+        raise KidxError(f"no Kafka to compare with: `./setup.sh kafka` could not put its jars into {JARS}")
+    if older is None:
+        return [f"{JARS}/*"]
+    directory = PROJECT / ".jars" / f"kafka-{older}"
+    if not directory.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka-versions"], check=False).returncode != 0:
+        raise KidxError(f"no Kafka {older}: `./setup.sh kafka-versions` could not put its jars into {directory}")
+    others = sorted(path for path in JARS.glob("*.jar") if not path.name.startswith(("kafka-", "kafka_")))
+    return [f"{directory}/*", *map(str, others)]
