@@ -201,6 +201,10 @@ class LogNotCutError(KidxError):
     """The end of a log could not be cut off; it is as it was, or has been cut and may not be durable yet."""
 
 
+class UntrustedError(KidxError):
+    """It is not certain that the kernel still has all that a broker has written."""
+
+
 class NoAnswerError(KidxError):
     """An object store stops answering in the midst of a run: it is asked for too much, fails, or is not reached."""
 

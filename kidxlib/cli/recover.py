@@ -27,6 +27,8 @@ def recover(
     truncate: bool,
     keep: Path | None,
     accept_loss: bool,
+    trusts: bool,
+    broker_logs: tuple[Path, ...],
     or_leave: bool,
     metadata: MetadataOptions,
     processes: int | None,
@@ -44,6 +46,10 @@ def recover(
     """
     if truncate != (keep is not None):
         raise UsageError("--truncate and --keep DIR: one is of no use without the other; give both")
+    if trusts and everything:
+        raise UsageError("--all and --trust-page-cache: --all reads what nobody is to be trusted for; give one of them")
+    if broker_logs and not trusts:
+        raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
     from kidxlib.operations.recover.run import RecoverRequest, run_recover
 
     request = RecoverRequest(
@@ -53,6 +59,8 @@ def recover(
         everything=everything,
         keep=keep,
         accept_loss=accept_loss,
+        trusts=trusts,
+        broker_logs=broker_logs,
         or_leave=or_leave,
         metadata=metadata,
         threads=processes or os.cpu_count() or 1,

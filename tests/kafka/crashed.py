@@ -65,13 +65,20 @@ class Started:
         assert self.producers == other.producers and any(other.producers.values())
 
 
-def killed_broker(directory: Path, older: str | None = None) -> Broker:
+def _as_it_is(broker: Broker) -> None:
+    pass
+
+
+def killed_broker(
+    directory: Path, older: str | None = None, before_last_run: Callable[[Broker], object] = _as_it_is
+) -> Broker:
     """A broker with two log dirs that was stopped cleanly once, and killed amid work, with a transaction open.
 
     One topic has its own interval.
 
     Args:
         older: one of `OLDER`, which it is; None for the newest.
+        before_last_run: what happens to it after it has stopped.
     """
     broker = Broker(directory, _SETTINGS, more_log_dirs=["more"], older=older)
     with broker.running():
@@ -84,6 +91,7 @@ def killed_broker(directory: Path, older: str | None = None) -> Broker:
         traffic = Traffic(broker.bootstrap, seed=7)
         traffic.run(_STEPS // 4)
         traffic.end_transactions(but=_LEFT_OPEN)
+    before_last_run(broker)
     with broker.running_until_killed():
         traffic.run(_STEPS)
         # Markers that are still to be written a broker would write after its start, sooner or later.
@@ -91,14 +99,10 @@ def killed_broker(directory: Path, older: str | None = None) -> Broker:
     return broker
 
 
-def _as_it_was(broker: Broker) -> None:
-    pass
-
-
 class Crashed:
     """A killed broker's disk, perhaps with some damage, and what a broker makes of it by itself."""
 
-    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object] = _as_it_was) -> None:
+    def __init__(self, broker: Broker, directory: Path, damage: Callable[[Broker], object] = _as_it_is) -> None:
         self._broker, self._directory = broker, directory
         self._damage, self._numbers = damage, itertools.count()
         self.alone = started(self.copy())

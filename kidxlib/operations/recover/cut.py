@@ -57,7 +57,14 @@ def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopic
     forecasts: list[Forecast] = []
     for each in planned.forecasts:
         if each.topic_partition in cut_here:
-            now = forecast(each.topic_partition, each.directory, each.options, each.stop, everything=each.everything)
+            now = forecast(
+                each.topic_partition,
+                each.directory,
+                each.options,
+                each.stop,
+                everything=each.everything,
+                trusts=each.headers is not None,
+            )
             _ensure_cut(each, now)
             forecasts.append(now)
         else:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
+from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
-from kidxlib.errors import LogChangedError, SnapshotError, describe_error
+from kidxlib.errors import LogChangedError, SnapshotError, UntrustedError, describe_error
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.operations.recover.page_cache.unread import HeadersRead, read_headers
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.unfinished_append import is_unfinished
@@ -58,11 +61,12 @@ class Forecast:
         options: those of the topic.
         stop: how the broker stopped.
         everything: it is looked at as if nothing had been flushed.
+        headers: its unflushed segments by their headers alone, where that tells as much; None where they were read.
         alone: what the broker does by itself.
         simulation: the same; with `everything`, what it would do if it had no recovery point.
         scan_from: the base offset of the first segment that has to be read to spare it that; None where it would read
             nothing.
-        scan_bytes: of logs from there on.
+        scan_bytes: of logs that are read for that.
         dropped: what it drops.
         refusals: why it cannot be spared that, each with what to do.
     """
@@ -72,6 +76,7 @@ class Forecast:
     options: RecoverOptions
     stop: PartitionStop
     everything: bool
+    headers: HeadersRead | None
     alone: StartupSimulation
     simulation: StartupSimulation
     scan_from: int | None
@@ -121,53 +126,82 @@ def forecast(
     stop: PartitionStop,
     *,
     everything: bool = False,
+    trusts: bool = False,
 ) -> Forecast:
     """What a broker does with a partition after an unclean stop. Nothing is written.
 
     Args:
         options: of the topic.
         everything: look at all segments as if nothing had been flushed.
+        trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
     """
+    headers, scan_from = None, None
+    dropped: tuple[Dropped, ...] = ()
     try:
-        found = alone = _simulate(directory, options, stop, stop.recovery_point)
+        if trusts:
+            without_checksums = replace(options, verify_crc=False)
+            headers = read_headers(directory, stop.recovery_point, without_checksums)
+            options = options if headers is None else without_checksums
+        read = {} if headers is None else headers.recoveries
+        found = alone = _simulate(directory, options, stop, stop.recovery_point, read)
         if everything and stop.recovery_point > 0:
             found = _simulate(directory, options, stop, 0)
-        scan_from = _scan_from(directory, found.segments, everything)
+        scan_from = _scan_from(directory, found.segments, everything, frozenset() if headers is None else headers.kept)
         seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
         dropped = tuple(_dropped(directory, found, seen))
-    except (LogChangedError, OSError) as error:
+    except (LogChangedError, UntrustedError, OSError) as error:
         found = alone = StartupSimulation(failures=[describe_error(error)])
-        scan_from, dropped = None, ()
     return Forecast(
         topic_partition=topic_partition,
         directory=directory,
         options=options,
         stop=stop,
         everything=everything,
+        headers=headers,
         alone=alone,
         simulation=found,
         scan_from=scan_from,
-        scan_bytes=0 if scan_from is None else sum(s.log_bytes for s in found.segments if s.base_offset >= scan_from),
+        scan_bytes=_scan_bytes(found.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
         refusals=tuple(_refusals(directory, found)),
     )
 
 
-def _simulate(directory: Path, options: RecoverOptions, stop: PartitionStop, recovery_point: int) -> StartupSimulation:
+def _scan_bytes(segments: Sequence[SimulatedSegment], scan_from: int | None) -> int:
+    return 0 if scan_from is None else sum(each.log_bytes for each in segments if each.base_offset >= scan_from)
+
+
+def _simulate(
+    directory: Path,
+    options: RecoverOptions,
+    stop: PartitionStop,
+    recovery_point: int,
+    read: Mapping[int, Recovery] = MappingProxyType({}),
+) -> StartupSimulation:
     return simulate_startup(
         directory,
         options,
         clean_shutdown=False,
         recovery_point=recovery_point,
         log_start_offset=stop.log_start_offset,
+        recoveries=read,
     )
 
 
-def _scan_from(directory: Path, segments: Sequence[SimulatedSegment], everything: bool) -> int | None:
+def _scan_from(
+    directory: Path, segments: Sequence[SimulatedSegment], everything: bool, kept: Collection[int]
+) -> int | None:
     """The first segment to read: that of the first one that the broker recovers, or the last one before it that has a
     producer snapshot, from which the state of producers goes on. With `everything` it is the first one of all.
+
+    Args:
+        kept: base offsets of segments that it recovers, and that are right.
     """
-    recovered = [segment.base_offset for segment in segments if segment.action is not StartupAction.LOAD]
+    recovered = [
+        segment.base_offset
+        for segment in segments
+        if segment.action is not StartupAction.LOAD and segment.base_offset not in kept
+    ]
     if not recovered:
         return None
     base_offsets = [segment.base_offset for segment in segments]

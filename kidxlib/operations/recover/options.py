@@ -59,6 +59,22 @@ _OPTIONS: Final = (
         "the broker, to which those partitions are left.",
     ),
     click.option(
+        "--trust-page-cache",
+        "trusts",
+        is_flag=True,
+        help="Read headers alone where the kernel proves that it still has all that the broker had written; else read "
+        "all. With --apply, note for the next time what that takes.",
+    ),
+    click.option(
+        "--broker-log",
+        "broker_logs",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="What the broker has said since its last start; with an error of a disk in it nothing is trusted. May be "
+        "repeated.",
+    ),
+    click.option(
         "--or-leave",
         is_flag=True,
         help="Exit with 0 also where it is refused, with nothing changed, and where something is dropped, so that the "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from kidxlib.build.directories import Target
@@ -50,6 +51,8 @@ class RecoveryPlan:
         not_named: ids of log dirs that the broker had, and that nobody has named.
         cuts: logs are cut where the broker would cut them; else that is left to it.
         accepts_loss: partitions of which the broker drops records are left to it.
+        untrusted: why more than headers is read, by log dir; None where nobody wants any to be trusted. Else it is
+            noted at the end that all is right, so all is read that the broker would read, also what it reads again.
         seconds: that the plan took.
     """
 
@@ -57,6 +60,7 @@ class RecoveryPlan:
     level: Level
     cuts: bool
     accepts_loss: bool
+    untrusted: Mapping[Path, str] | None
     log_dirs: Sequence[PlannedLogDir]
     not_named: Sequence[str]
     seconds: float
@@ -94,15 +98,19 @@ class RecoveryPlan:
 
     def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
         """The partitions of which something is to be read. The last segment alone a broker reads again at the level of
-        checkpoints, whatever was done before.
+        checkpoints, whatever was done before: that is not done here, unless all is to be known to be right.
         """
         return [
             each
             for each in log_dir.forecasts
             if each.scan_from is not None
             and not self.is_left(each)
-            and not (self.level is Level.CHECKPOINT and each.reads_last_alone)
+            and not (self.untrusted is None and self.level is Level.CHECKPOINT and each.reads_last_alone)
         ]
+
+    def scan_bytes(self, log_dir: PlannedLogDir) -> int:
+        """Bytes of logs that are read of a log dir."""
+        return sum(each.scan_bytes for each in self.to_rebuild(log_dir))
 
 
 def recovery_plan(
@@ -113,12 +121,13 @@ def recovery_plan(
     cuts: bool,
     accepts_loss: bool,
     everything: bool,
+    untrusted: Mapping[Path, str] | None,
     threads: int,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
     Args:
-        cuts, accepts_loss: as in `RecoveryPlan`.
+        cuts, accepts_loss, untrusted: as in `RecoveryPlan`.
         everything: look at all segments as if nothing had been flushed.
         known: what the log dirs' cluster says of its topics; their sources are named by their paths.
         threads: that read.
@@ -138,7 +147,8 @@ def recovery_plan(
     def of(log_dir: LogDir, partition: ListedPartition) -> Forecast:
         topic_partition, directory = partition.directory.topic_partition, log_dir.path / partition.directory.path.name
         stop = log_dir.stop.of(topic_partition)
-        found = forecast(topic_partition, directory, partition.options, stop, everything=everything)
+        trusts = untrusted is not None and log_dir.path not in untrusted
+        found = forecast(topic_partition, directory, partition.options, stop, everything=everything, trusts=trusts)
         read.append(found)
         return found
 
@@ -156,6 +166,7 @@ def recovery_plan(
         level=level,
         cuts=cuts,
         accepts_loss=accepts_loss,
+        untrusted=untrusted,
         log_dirs=planned,
         not_named=_not_named(broker, known),
         seconds=time.monotonic() - start,

@@ -79,6 +79,7 @@ def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
         clean_shutdown=level is Level.MARKER,
         recovery_point=each.stop.recovery_point if end is None else end,
         log_start_offset=each.stop.log_start_offset,
+        recoveries={} if each.headers is None else each.headers.recoveries,
     )
     for what, before, now in (
         ("would start at offset", each.simulation.log_start_offset, then.log_start_offset),

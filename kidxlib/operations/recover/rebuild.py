@@ -18,6 +18,7 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import read_and_finish
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.plan import PlannedLogDir, source_of
+from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.context import RunContext
 from kidxlib.storage.checkpoints import read_leader_epochs
 from kidxlib.storage.directory import Directory
@@ -44,18 +45,32 @@ def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
     by_partition = {each.topic_partition: each for each in forecasts}
     kept: list[int] = []
     first: list[int] = []
-    recovered: list[frozenset[int]] = []
+    to_read: list[Forecast] = []
     for number, partition in enumerate(listed.partitions):
         each = by_partition.get(partition.directory.topic_partition)
         if each is not None and each.scan_from is not None:
             kept.append(number)
             first.append(each.scan_from)
-            recovered.append(each.recovered)
+            to_read.append(each)
     part = listed.part(kept, first)
     part.partitions = [
-        replace(partition, recovered=offsets) for partition, offsets in zip(part.partitions, recovered, strict=True)
+        replace(
+            partition,
+            recovered=each.recovered,
+            choice=partition.choice if each.headers is None else _without_checksums(partition.choice),
+        )
+        for partition, each in zip(part.partitions, to_read, strict=True)
     ]
     return part
+
+
+def _without_checksums(choice: OptionsOfTopic) -> OptionsOfTopic:
+    of_topic = choice.of_topic
+    return replace(
+        choice,
+        otherwise=replace(choice.otherwise, verify_crc=False),
+        of_topic=None if of_topic is None else replace(of_topic, verify_crc=False),
+    )
 
 
 def _request(planned: PlannedLogDir) -> BuildRequest:

@@ -40,6 +40,8 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
     for refusal in refusals[:_SHOWN]:
         print_line(f"refused: {refusal}")
     print_more(len(refusals) - _SHOWN, "; --json has them all")
+    for log_dir, why in (plan.untrusted or {}).items():
+        print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     reads = plan.start_bytes
     print_line(
         f"by itself the broker would read {decimal(reads)}: about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
@@ -72,7 +74,9 @@ def as_json(plan: RecoveryPlan, refusals: Sequence[str], *, applied: bool, read_
         "refused": list(refusals),
         "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
         "plan_seconds": plan.seconds,
+        "untrusted": None if plan.untrusted is None else {str(path): why for path, why in plan.untrusted.items()},
         "start_bytes": plan.start_bytes,
+        "kidx_bytes": sum(map(plan.scan_bytes, plan.log_dirs)),
         "start_bytes_now": read_then,
         "partitions": [_as_json(plan, each) for each in plan.forecasts],
     }
@@ -87,7 +91,7 @@ def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
         len(to_rebuild),
         len(left),
         sum(each.alone.read_bytes for each in log_dir.forecasts),
-        sum(each.scan_bytes for each in to_rebuild),
+        plan.scan_bytes(log_dir),
     ]
 
 

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kidxlib.errors import UsageError
+from kidxlib.errors import UntrustedError, UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.page_cache.broker_log import ensure_no_errors_in
+from kidxlib.operations.recover.page_cache.note import ensure_noted, note_down
 from kidxlib.operations.recover.plan import RecoveryPlan, known_topics, recovery_plan
 from kidxlib.operations.recover.publish import (
     advance_recovery_points,
@@ -44,6 +46,9 @@ class RecoverRequest:
         log_dirs: all of one broker.
         everything: read all segments as if nothing had been flushed.
         keep: where is kept what is cut off; None where nothing is cut.
+        trusts: go by headers where the kernel has all that the broker had written, and note for the next time that all
+            is right.
+        broker_logs: what the broker has said since it was started last.
         or_leave: neither a refusal nor what is dropped is a failure.
         threads: that look at partitions.
     """
@@ -54,6 +59,8 @@ class RecoverRequest:
     everything: bool
     keep: Path | None
     accept_loss: bool
+    trusts: bool
+    broker_logs: Sequence[Path]
     or_leave: bool
     metadata: MetadataOptions
     threads: int
@@ -78,7 +85,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
                 raise
             return _left(request, str(error), as_json)
         if not broker.unclean:
-            return _nothing_to_do(request, as_json)
+            return _nothing_to_do(request, broker, as_json)
         known = known_topics(request.metadata, broker)
         for warning in known.warnings or _unknown(known):
             warn(warning)
@@ -89,6 +96,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             cuts=copies is not None,
             accepts_loss=request.accept_loss,
             everything=request.everything,
+            untrusted=_untrusted(request, broker),
             threads=request.threads,
         )
         refusals = list(refusals_of(plan))
@@ -99,6 +107,8 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             start = time.monotonic()
             done = plan if copies is None else cut(plan, known, copies)
             read_then = _apply(done, stack, open_backend)
+            if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
+                _note_down(broker)
             if not as_json:
                 show_applied(done, read_then, time.monotonic() - start)
     if as_json:
@@ -166,7 +176,32 @@ def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBa
     return read_then
 
 
-def _nothing_to_do(request: RecoverRequest, as_json: bool) -> RunResult:
+def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:
+    """Why more than headers is to be read, by log dir; None where nobody wants any to be trusted."""
+    if not request.trusts:
+        return None
+    found: dict[Path, str] = {}
+    for log_dir in broker.unclean:
+        try:
+            ensure_noted(log_dir.path)
+            for broker_log in request.broker_logs:
+                ensure_no_errors_in(broker_log)
+        except UntrustedError as error:
+            found[log_dir.path] = str(error)
+    return found
+
+
+def _note_down(broker: StoppedBroker) -> None:
+    """Note that all is right. Where that is of no use, the next time reads more; nothing else depends on it."""
+    try:
+        note_down([log_dir.path for log_dir in broker.log_dirs])
+    except UntrustedError as error:
+        warn(f"the page cache cannot be trusted the next time: {error}")
+
+
+def _nothing_to_do(request: RecoverRequest, broker: StoppedBroker, as_json: bool) -> RunResult:
+    if request.apply and request.trusts:
+        _note_down(broker)
     if as_json:
         print_json({"level": request.level.value, "applied": False, "refused": [], "stopped_cleanly": True})
     else:
