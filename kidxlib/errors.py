@@ -202,7 +202,7 @@ class LogNotCutError(KidxError):
 
 
 class UntrustedError(KidxError):
-    """It is not certain that the kernel still has all that a broker has written."""
+    """Whether the kernel still has all that a broker has written is not certain."""
 
 
 class NoAnswerError(KidxError):

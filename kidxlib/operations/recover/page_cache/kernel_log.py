@@ -70,7 +70,7 @@ def ensure_no_errors_since(number: int, devices: frozenset[str] | None) -> None:
 
 
 def ensure_no_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
-    """The same of messages that were read.
+    """See that none of some messages after one of them is an error.
 
     Raises:
         UntrustedError: see `ensure_no_errors_since`.
