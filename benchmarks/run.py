@@ -24,6 +24,7 @@ from benchmarks.pages import pages
 from benchmarks.pictures import pictures
 from benchmarks.planning import planning
 from benchmarks.reading import reading
+from benchmarks.recover import recover
 from benchmarks.retention import retention
 from benchmarks.runs import runs
 from benchmarks.scan import scan
@@ -43,7 +44,21 @@ from kidxlib.terminal.console import note
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
     *(scan, cold, job, small_segments, worker_memory, start_up),
-    *(runs, incremental, planning, fleet, workers, retention, growth, seek, reading, time_range, source, tiered),
+    *(
+        runs,
+        incremental,
+        planning,
+        fleet,
+        workers,
+        retention,
+        growth,
+        seek,
+        reading,
+        time_range,
+        source,
+        tiered,
+        recover,
+    ),
 )
 
 

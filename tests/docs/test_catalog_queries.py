@@ -164,6 +164,24 @@ def to_be_recovered(built: Built) -> Rows:
     return sorted(recovered, key=lambda row: (-row[5], row[:3]))
 
 
+def starts(built: Built) -> Rows:
+    broker, threads, kidx = 250e6, 2, 1e9
+    of_sources: dict[str, list[tuple[int, int]]] = defaultdict(list)  # bytes of a partition, and of its last segment
+    for (source, topic, _), group in by(partition_of, built.now).items():
+        if source != "volume":
+            is_flushed = (source, topic) == ("broker", "clock")
+            sizes = [found.log_bytes for found in group if found.base_offset >= 30 or not is_flushed]
+            of_sources[source].append((sum(sizes), sizes[-1]))
+    rows: Rows = []
+    for source, found in of_sources.items():
+        all_bytes, last_bytes = zip(*found, strict=True)
+        alone, again = (max(sum(each) / threads, max(each)) / broker for each in (all_bytes, last_bytes))
+        marker = sum(all_bytes) / kidx
+        seconds = [round(each, 3) for each in (alone, marker + again, marker)]
+        rows.append((source, len(found), sum(all_bytes), *seconds))
+    return sorted(rows, key=lambda row: (-row[2], row[0]))
+
+
 def expired(built: Built) -> Rows:
     limit = datetime(2025, 12, 25, tzinfo=UTC).timestamp() * 1000
     return [
@@ -375,6 +393,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which damaged segments were accepted, by whom and why, and which of these have changed since?": accepted,
     "What would be lost if a broker recovered these partitions?": bytes_lost,
     "Which partitions would a broker recover at its next start, and how much would it read?": to_be_recovered,
+    "How long would each log dir take to start after a crash, alone and after kidx recover?": starts,
     "Which segments hold nothing younger than seven days, seen from a given time?": expired,
     "Which segments have no timestamps at all?": timeless,
     "Where is the old message format, magic 0 or 1, still around?": old_formats,

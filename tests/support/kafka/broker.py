@@ -65,6 +65,7 @@ class Broker:
         more_log_dirs: Sequence[str] = (),
         older: str | None = None,
         ports: tuple[int, int] | None = None,
+        java_options: Sequence[str] = _JVM_OPTIONS,
     ) -> None:
         """Format a new broker's storage in `directory`.
 
@@ -74,11 +75,12 @@ class Broker:
             more_log_dirs: names of further log dirs.
             older: one of `OLDER`, which it is; None for the newest.
             ports: of the broker and of its controller, where others have to know them; None for any.
+            java_options: of its JVM.
         """
         self.directory = directory
         self.log_dir = directory / "data"
         self.log_dirs = [self.log_dir, *(directory / name for name in more_log_dirs)]
-        self._settings = dict(settings)
+        self._settings, self._java_options = dict(settings), java_options
         self._class_path = os.pathsep.join([*([] if more_jars is None else [f"{more_jars}/*"]), *class_path(older)])
         self._runs = 0
         directory.mkdir(parents=True)
@@ -104,6 +106,7 @@ class Broker:
         twin.directory, twin.log_dir = directory, directory / "data"
         twin.log_dirs = [directory / log_dir.name for log_dir in self.log_dirs]
         twin._settings, twin._class_path, twin._runs = {**self._settings, **(settings or {})}, self._class_path, 0
+        twin._java_options = self._java_options
         twin._has_own_ports, twin._port, twin._controller_port = self._has_own_ports, self._port, self._controller_port
         directory.mkdir(parents=True)
         for log_dir, of_twin in zip(self.log_dirs, twin.log_dirs, strict=True):
@@ -136,7 +139,7 @@ class Broker:
         finally:
             run.kill()
 
-    def start(self) -> BrokerRun:
+    def start(self, deadline_seconds: float = DEADLINE_SECONDS) -> BrokerRun:
         """Start it, and wait until it serves. The caller stops or kills it.
 
         Raises:
@@ -144,7 +147,7 @@ class Broker:
         """
         for _ in range(3):  # between looking for a free port and using it, someone else may take it
             run = self._run()
-            if run.wait_until_started():
+            if run.wait_until_started(deadline_seconds):
                 return run
             run.kill()
             if not self._has_own_ports or _PORT_TAKEN not in run.log.read_text():
@@ -210,7 +213,7 @@ class Broker:
         home = os.environ.get("JAVA_HOME")
         java = f"{home}/bin/java" if home else "java"
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        return [java, *_JVM_OPTIONS, logging, "-cp", self._class_path, main_class, *arguments]
+        return [java, *self._java_options, logging, "-cp", self._class_path, main_class, *arguments]
 
 
 class BrokerRun:
@@ -233,9 +236,9 @@ class BrokerRun:
         self._reader = threading.Thread(target=self._keep_output, name=f"output of {log.name}", daemon=True)
         self._reader.start()
 
-    def wait_until_started(self) -> bool:
+    def wait_until_started(self, deadline_seconds: float) -> bool:
         """Wait until it serves; False where it has ended or the deadline has passed."""
-        self._started_or_ended.wait(DEADLINE_SECONDS)
+        self._started_or_ended.wait(deadline_seconds)
         return self._started
 
     def stop(self) -> None:
