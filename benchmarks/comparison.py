@@ -17,8 +17,7 @@ from benchmarks.library import plan_build
 from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION
 from benchmarks.targets import Target, record
 from kidxlib.build.changes import compare
-from kidxlib.build.known_segments import KNOWN
-from kidxlib.build.listed import paths_of_logs
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.catalog.tables import CATALOG_VERSION
@@ -108,7 +107,7 @@ def _known(plan: Plan) -> pa.Table:
     columns = {
         **{name: keys[name] for name in keys.column_names},
         **{name: rows[name] for name in ("active", "log_bytes", "log_mtime_ns", "log_inode")},
-        "log_path": paths_of_logs(plan.log_directories(), rows),
+        "log_path": plan.paths_of_logs(rows),
         "index_directory": folders.take(rows["listed_partition"].combine_chunks()),
         "topic_id": pa.nulls(rows.num_rows),
         "transaction_index_bytes": pa.nulls(rows.num_rows),

@@ -110,6 +110,8 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
 
 
 def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
+    if not task.is_brokers:
+        return StartupSimulation()
     found = _simulate_empty(task) if is_empty else _simulate_segments(task, recoveries)
     found.failures[:0] = task.last_stop.failures
     return found

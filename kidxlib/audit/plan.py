@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import PartitionDirectory
+from kidxlib.errors import UsageError
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
@@ -25,6 +26,7 @@ class PartitionAudit:
         options: those with which a starting broker would make indexes.
         last_stop: how the broker of its log dir stopped.
         tiering: say which segments are not ready for tiered storage.
+        is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
     """
 
     topic_partition: topic_partition.TopicPartition
@@ -33,6 +35,7 @@ class PartitionAudit:
     options: RecoverOptions
     last_stop: PartitionStop
     tiering: bool
+    is_brokers: bool = True
 
 
 def partition_audits(
@@ -50,12 +53,17 @@ def partition_audits(
         clean_shutdown: of their log dirs; None reads it from each log dir.
         topics: as for `find_segments`: of these, partitions that a log dir's recovery points name are audited even if
             their directory is not there. None: only those of the plan.
+
+    Raises:
+        UsageError: as `_remote_directories`.
     """
-    log_dirs = sorted({partition.directory.log_dir for partition in plan.partitions}, key=str)
+    log_dirs, remote = {partition.directory.log_dir for partition in plan.partitions}, _remote_directories(plan)
     listed = {
         partition.directory.log_dir for partition in plan.partitions if partition.directory.source.name in plan.log_dirs
     }
-    stops = {log_dir: last_stop(log_dir, clean_shutdown, is_listed=log_dir in listed) for log_dir in log_dirs}
+    stops = {log_dir: last_stop(log_dir, clean_shutdown, is_listed=log_dir in listed) for log_dir in log_dirs - remote}
+    # What is copied ends with a whole batch.
+    stops |= {log_dir: last_stop(log_dir, True, is_listed=False) for log_dir in remote}
     audits = {
         partition.key: PartitionAudit(
             topic_partition=partition.directory.topic_partition,
@@ -64,6 +72,7 @@ def partition_audits(
             options=replace(partition.options, verify_crc=True),
             last_stop=stops[partition.directory.log_dir].of(partition.directory.topic_partition),
             tiering=tiering,
+            is_brokers=partition.directory.remote is None,
         )
         for partition in plan.partitions
         if partition.key not in plan.unlistable
@@ -88,4 +97,20 @@ def partition_audits(
                         last_stop=stops[log_dir].of(topic_partition),
                         tiering=tiering,
                     )
-    return audits, [note for stop in stops.values() for note in stop.notes]
+    return audits, [note for log_dir in sorted(log_dirs - remote, key=str) for note in stops[log_dir].notes]
+
+
+def _remote_directories(plan: Plan) -> set[Location]:
+    """The directories above those of partitions in buckets of tiered storage.
+
+    Raises:
+        UsageError: index files of one are looked for beside its logs.
+    """
+    remote = [partition for partition in plan.partitions if partition.directory.remote is not None]
+    for partition in remote:
+        if partition.in_place:
+            raise UsageError(
+                f"{partition.directory.path}: in a bucket of tiered storage, whose own indexes kidx verify --tiered "
+                "audits; for those that a build has made name --index-dir, or the catalog"
+            )
+    return {partition.directory.log_dir for partition in remote}

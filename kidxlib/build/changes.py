@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from kidxlib.build.comparison.facts_to_fill import count_unknown, segments_to_fill
 from kidxlib.build.comparison.index_sizes import IndexSizes
+from kidxlib.build.comparison.known_segments import KNOWN, NOWHERE, match
 from kidxlib.build.comparison.missing import KEYS, missing
 from kidxlib.build.comparison.unchanged import recorded_otherwise, to_be_finished, unchanged, with_kept_intervals
-from kidxlib.build.known_segments import KNOWN, NOWHERE, match
-from kidxlib.build.listed import TO_READ, partitions_of, paths_of_logs, sum_of_bytes
+from kidxlib.build.listed import TO_READ, partitions_of, sum_of_bytes
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.catalog.matching import Flags, Positions
 from kidxlib.catalog.segment_key import SEGMENT_KEY
@@ -139,7 +139,7 @@ def _for_all_facts(to_read: pa.Table, fill: Flags) -> pa.Table:
 def _relisted(plan: Plan, which: Positions) -> pa.Table:
     """Rows of `RELISTED`."""
     rows = plan.segments.take(which)
-    keys, paths = plan.keys(rows), paths_of_logs(plan.log_directories(), rows)
+    keys, paths = plan.keys(rows), plan.paths_of_logs(rows)
     return keys.append_column("active", rows["active"]).append_column("log_path", paths).cast(RELISTED)
 
 

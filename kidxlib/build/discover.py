@@ -128,6 +128,8 @@ def _listing_of(partition: ListedPartition) -> _Listing | OSError:
         segments = list_segments(partition.directory, skipped)
     except OSError as error:
         return error
+    if partition.directory.remote is not None:
+        warnings += partition.directory.remote.warnings()
     return _Listing(segments, skipped, _topic_id(partition, warnings), warnings)
 
 
@@ -156,6 +158,8 @@ def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str]
 
 
 def _topic_id(partition: ListedPartition, warnings: list[str]) -> str | None:
+    if partition.directory.remote is not None:
+        return partition.directory.remote.topic_id
     try:
         return read_topic_id(partition.directory.path)
     except (CheckpointError, OSError) as error:

@@ -36,6 +36,9 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     Raises:
         UsageError: the directory itself contains segments, but its name names no partition.
     """
+    if source.remote is not None:
+        logs = source.remote.logs()
+        return [PartitionDirectory(source, each, remote.directory, remote) for each, remote in logs.items()]
     partitions: list[PartitionDirectory] = []
     passed_over = Skipped()
     holds_segments = False
@@ -65,7 +68,10 @@ def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[Found
 
     Raises:
         OSError: the directory cannot be listed, or not to its end; nothing was added to `skipped`.
+        UsageError: of a bucket of tiered storage, as `RemoteLogs.files`.
     """
+    if directory.remote is not None:
+        return list(directory.remote.files().found)
     passed_over = Skipped()
     if isinstance(directory.path, Path):
         found = _files_of_segments(directory.path, passed_over)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from kidxlib.build.listed import (
     no_segments,
     of_partitions,
     partitions_of,
+    paths_of_logs,
     runs_of_partitions,
     sum_of_bytes,
 )
@@ -25,11 +25,11 @@ from kidxlib.build.skipped import Skipped, UnlistableDirectory
 from kidxlib.build.source import PartitionDirectory, SegmentFile
 from kidxlib.build.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.catalog.arrow_arrays import numbers_array, words_array
-from kidxlib.catalog.matching import Flags
+from kidxlib.catalog.matching import Flags, Values
 from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, IntervalSource
 from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
@@ -122,13 +122,12 @@ class ListedPartition:
             )
 
     def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
-        directory = str(self.directory.path)
         for row in rows.select(LISTED.names[1:]).to_pylist():
             yield SegmentFile(
                 source=self.directory.source.name,
                 topic_partition=self.directory.topic_partition,
                 base_offset=row["base_offset"],
-                path=os.path.join(directory, segment_file(row["base_offset"], LOG_SUFFIX)),
+                path=str(self.directory.file(row["base_offset"], LOG_SUFFIX)),
                 version=None
                 if row["log_bytes"] is None
                 else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
@@ -242,9 +241,24 @@ class Plan:
             SEGMENTS.schema(PARTITION_KEY),
         )
 
-    def log_directories(self) -> pa.Array[Any]:
-        """The directories of the partitions' logs, for `paths_of_logs`."""
-        return pa.array([str(partition.directory.path) for partition in self.partitions], pa.string())
+    def paths_of_logs(self, rows: pa.Table) -> Values:
+        """The paths of logs, a row each.
+
+        Args:
+            rows: of `LISTED`, with further columns perhaps.
+        """
+        directories = pa.array([str(partition.directory.path) for partition in self.partitions], pa.string())
+        paths = paths_of_logs(directories, rows)
+        remote = np.array([partition.directory.remote is not None for partition in self.partitions], np.bool_)
+        partitions = partitions_of(rows)
+        if not len(partitions) or not remote[partitions].any():
+            return paths
+        named: list[Any] = paths.to_pylist()
+        base_offsets = rows["base_offset"].to_pylist()
+        for number in np.flatnonzero(remote[partitions]).tolist():
+            directory = self.partitions[partitions[number]].directory
+            named[number] = str(directory.file(base_offsets[number], LOG_SUFFIX))
+        return pa.chunked_array([pa.array(named, pa.string())])
 
     def bounds(self) -> Longs:
         """Where the rows of each partition begin in `segments`; those of the last end at a further number."""
@@ -276,6 +290,11 @@ def log_dirs_to_lock(plan: Plan) -> list[Path]:
     log_dirs = set()
     for partition in plan.partitions:
         path = partition.directory.path
+        if partition.directory.remote is not None:
+            raise UsageError(
+                f"{path}: in a bucket of tiered storage, where a broker's plugin alone writes; write to "
+                "an --index-dir instead, and mend the bucket with --tiered"
+            )
         if not isinstance(path, Path):
             raise UsageError(
                 f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kidxlib.build.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
 from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TOPIC_LENGTH_MAX, TopicPartition, is_name
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, as_text, given_location
@@ -16,19 +18,39 @@ from kidxlib.storage.store.s3 import is_object
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A Kafka log dir or partition directory, and its name in the catalog."""
+    """A Kafka log dir or partition directory, and its name in the catalog.
+
+    Attributes:
+        remote: of a bucket of tiered storage, how its objects are named; None of any other.
+    """
 
     name: str
     path: Location
+    remote: RemoteBucket | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """A partition's directory in a source."""
+    """A partition's directory in a source.
+
+    Attributes:
+        remote: in a bucket of tiered storage, its logs; None in any other.
+    """
 
     source: Source
     topic_partition: TopicPartition
     path: Location
+    remote: RemoteLogs | None = field(default=None, compare=False)
+
+    def file(self, base_offset: int, suffix: str) -> Location:
+        """A file of a segment, as it is called beside its log.
+
+        Raises:
+            OSError, UsageError: as `RemoteLogs.files`.
+        """
+        if self.remote is not None:
+            return self.remote.path(base_offset, suffix)
+        return self.path / segment_file(base_offset, suffix)
 
     @property
     def log_dir(self) -> Location:
@@ -67,7 +89,7 @@ class SegmentFile:
         return self.source, self.topic_partition.topic, self.topic_partition.partition
 
 
-def parse_source(text: str, name_required: bool) -> Source:
+def parse_source(text: str, name_required: bool, remote: RemoteOptions = NOT_SAID) -> Source:
     """The source that `[NAME=]DIR` means. Without a name it is named by its real path, or its URL.
 
     Raises:
@@ -76,7 +98,7 @@ def parse_source(text: str, name_required: bool) -> Source:
     name, path = split_name(text)
     if name_required and not name:
         raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
-    return source_at(path, name)
+    return source_at(path, name, remote)
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -96,11 +118,11 @@ def split_name(text: str) -> tuple[str, str]:
     return "", text
 
 
-def source_at(path: str, name: str = "") -> Source:
+def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> Source:
     """The source in a directory. Without a name it is named by its real path, or its URL.
 
     Raises:
-        UsageError: the directory is missing or cannot be listed.
+        UsageError: the directory is missing or cannot be listed; or what is said of tiered storage is wrong.
     """
     if not path:
         raise UsageError("an empty name instead of a directory; expected a Kafka log dir or a partition's directory")
@@ -113,4 +135,4 @@ def source_at(path: str, name: str = "") -> Source:
     except (OSError, ValueError) as error:  # the latter of a NUL
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path}: {why}; expected a Kafka log dir or a partition's directory") from error
-    return Source(name or as_text(directory), directory)
+    return Source(name or as_text(directory), directory, remote_bucket(directory, remote))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kidxlib.build.directories import Target
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.source import source_at
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
@@ -22,6 +23,8 @@ def audit_request(
     topics: str | None,
     interval_bytes: int | None,
     metadata: MetadataOptions,
+    layout: str | None,
+    tiered_metadata: tuple[str, ...],
     **how: Any,
 ) -> AuditRequest:
     """The options of the command as they were given; for those that were not, what the source's own cluster says, and
@@ -33,7 +36,7 @@ def audit_request(
     Raises:
         UsageError: a directory is none that can be read, or an option is wrong.
     """
-    source = source_at(directory)
+    source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))
     known = read_known_topics(metadata, (source,))
     place = None if index_dir is None else existing_index_dir("--index-dir", index_dir)
     return AuditRequest(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from kidxlib.build.directories import Target
 from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.source import source_at
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.request import BuildRequest
@@ -30,6 +31,8 @@ def build_request(
     epochs: bool | None,
     repair: bool,
     metadata: MetadataOptions,
+    layout: str | None,
+    tiered_metadata: tuple[str, ...],
 ) -> BuildRequest:
     """The options of the command as they were given; for those that were not, what the source's own cluster says, and
     Kafka's defaults.
@@ -40,7 +43,7 @@ def build_request(
     if in_place == (index_dir is not None):
         raise UsageError("give --index-dir DIR to write there, or --in-place to write beside the segments")
     context = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
-    source = source_at(directory)
+    source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))
     known = read_known_topics(metadata, (source,))
     place = None if index_dir is None else index_dir_to_write("--index-dir", index_dir)
     ensure_no_overlap(place, None, (source,))

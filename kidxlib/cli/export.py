@@ -62,6 +62,8 @@ _THREADS_MAX: Final = 64
     help="A catalog that has the logs. What it says of those that are still as they were tells what need not be read "
     "for --times, and what need not be scanned for --isolation read_committed.",
 )
+@shared_options.layout
+@shared_options.tiered_metadata
 @click.option("--to-log-end", is_flag=True, help="Also what is beyond the high watermark.")
 @click.option("--skip-damage", is_flag=True, help="Go on after damage, and tell what is lost.")
 @click.option(
@@ -73,8 +75,8 @@ _THREADS_MAX: Final = 64
 @shared_options.as_json
 @reports_run_of("export")
 def export(directory: str, *, threads: int | None, as_json: bool, **options: Any) -> RunResult:
-    """Write the records in DIR, a Kafka log dir, one partition's directory or a segment's log, to files: those that a
-    consumer would get, with the columns of Spark's Kafka source.
+    """Write the records in DIR, a Kafka log dir, one partition's directory, a segment's log or a bucket of tiered
+    storage, to files: those that a consumer would get, with the columns of Spark's Kafka source.
 
     The output appears as a whole. Until then, what is finished lies in FILE.kidx-export, and the same command takes it
     up after it was interrupted or killed.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
@@ -42,30 +43,31 @@ def read(
     to_log_end: bool = False,
     on_damage: OnDamage = "fail",
     threads: int | None = None,
+    layout: str | None = None,
+    tiered_metadata: Sequence[str | os.PathLike[str]] = (),
 ) -> pa.RecordBatchReader:
     """The records of a log dir, one partition or one segment as a consumer gets them, by topic, partition and offset:
     without markers of transactions, from the log start offset to the high watermark. docs/read.md has more.
 
     Args:
-        path: a log dir, a partition's directory, or a segment's log in one, here or in `s3://<bucket>/<prefix>`.
-        topics: a regular expression for the full names of topics. Topics that brokers keep for themselves, such as
-            `__consumer_offsets`, are read only if it spells their names, or the path or `offsets` is of their
-            partitions.
+        path: a log dir, a partition's directory, a segment's log in one, or a bucket of tiered storage, here or in S3.
+        topics: a regular expression for the full names of topics. Topics that brokers keep for themselves are read only
+            if it spells their names, or the path or `offsets` is of their partitions.
         offsets: from the first on to below the second, None for no limit; or such a range for each partition by the
             name of its directory, and then no other partition is read.
         times: the same of timestamps: ms since the epoch, or ISO 8601 with a zone.
-        isolation: `read_committed` leaves out what was aborted, and what is from the last stable offset on, as for a
-            consumer with that `isolation.level`; logs of the partitions are scanned first.
+        isolation: `read_committed` leaves out what was aborted, and what is from the last stable offset on; logs of the
+            partitions are scanned first.
         mode: `batches` gives a row for each batch; docs/read.md has its columns.
-        columns: these alone, in this order; None for all but `headers`, or all with `include_headers`.
+        columns: these alone, in order; None for all but `headers`, or all with `include_headers`.
         index_dir: the tree with the index files; None for beside the logs, or where the catalog has them.
-        catalog: a catalog that has the logs, a directory or `s3://<bucket>/<prefix>`: what it says of logs that are as
+        catalog: a catalog that has the logs, a directory or in S3, by kidx[catalog]: what it says of logs that are as
             they were tells which times need not be read, and which logs need not be scanned for transactions.
-            It needs kidx[catalog].
         to_log_end: read what is beyond the high watermark, too.
-        on_damage: `fail` ends with an error; `skip` goes on at the next whole batch and warns, by way of `logging`; a
-            function is called with each `Damage`, and it goes on, too.
+        on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; so does a function, called with each
+            `Damage`.
         threads: beside the one that asks; None for as many as there are cores, 4 at most.
+        layout, tiered_metadata: of a bucket, see docs/tiered.md: `local` or `aiven`, log dirs that have its metadata.
 
     Returns:
         A reader of record batches of at most 65,536 records, or 16 MiB of them. Its columns are those of Spark's Kafka
@@ -83,10 +85,9 @@ def read(
             replaced, cut or rewritten since it was listed, or cannot be read. One that grows is read as it was.
     """
     schema = read_schema(mode, columns, include_headers=include_headers)
-    asked = _Asked(path, topics, offsets, times, isolation, index_dir, catalog, to_log_end, on_damage, threads)
-    if mode == "batches":
-        return pa.RecordBatchReader.from_batches(schema, asked.batches(schema))
-    return pa.RecordBatchReader.from_batches(schema, asked.records(schema))
+    where = _Where(index_dir, catalog, layout, tuple(os.fspath(each) for each in tiered_metadata))
+    asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
+    return pa.RecordBatchReader.from_batches(schema, (asked.batches if mode == "batches" else asked.records)(schema))
 
 
 def count(
@@ -101,24 +102,38 @@ def count(
     to_log_end: bool = False,
     on_damage: OnDamage = "fail",
     threads: int | None = None,
+    layout: str | None = None,
+    tiered_metadata: Sequence[str | os.PathLike[str]] = (),
 ) -> int:
     """How many records `read` gives, from the headers of batches alone. Checksums are not looked at. Whole batches are
     read at the ends of ranges of offsets, where headers do not tell (compressed ones of magic 0 and 1), and where
     `times` are asked for.
 
     Args:
-        path, topics, offsets, times, isolation, index_dir, to_log_end, on_damage, threads: as for `read`.
+        path, topics, offsets, times, isolation, index_dir, to_log_end, on_damage, threads, layout, tiered_metadata: as
+            for `read`.
         catalog: as for `read`; logs that it has as they are, and of which all is asked for, are not opened.
 
     Raises:
         UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `read`.
     """
-    asked = _Asked(path, topics, offsets, times, isolation, index_dir, catalog, to_log_end, on_damage, threads)
+    where = _Where(index_dir, catalog, layout, tuple(os.fspath(each) for each in tiered_metadata))
+    asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
     reads = asked.plan().reads
     if times is None:
         return count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use)
     found = asked.rows([read for read in reads if read.records is None], pa.schema([CONSUMED.field("offset")]))
     return sum(read.records or 0 for read in reads) + sum(rows.num_rows for rows in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where things are besides logs, and how these are named; see `read`."""
+
+    index_dir: str | os.PathLike[str] | None
+    catalog: str | os.PathLike[str] | None
+    layout: str | None
+    tiered_metadata: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +145,24 @@ class _Asked:
     offsets: Offsets | None
     times: Times | None
     isolation: str
-    index_dir: str | os.PathLike[str] | None
-    catalog: str | os.PathLike[str] | None
+    where: _Where
     to_log_end: bool
     on_damage: OnDamage
     threads: int | None
 
     def plan(self) -> ReadPlan:
+        where = self.where
         request = read_request(
             self.path,
             topics=parse_topics(self.topics, "topics"),
             offsets=self.offsets,
             times=self.times,
             isolation=self.isolation,
-            index_dir=None if self.index_dir is None else existing_index_dir("index_dir", os.fspath(self.index_dir)),
+            index_dir=None if where.index_dir is None else existing_index_dir("index_dir", os.fspath(where.index_dir)),
             to_log_end=self.to_log_end,
+            remote=RemoteOptions(where.layout, where.tiered_metadata),
         )
-        catalog = None if self.catalog is None else existing_tables("catalog", os.fspath(self.catalog))
+        catalog = None if where.catalog is None else existing_tables("catalog", os.fspath(where.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
         return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -51,7 +52,7 @@ class CheckedSegment(LogSegment):
         self,
         log_path: Location,
         base_offset: int,
-        index_directory: Location,
+        indexes: Location | Callable[[str], Location],
         expected: ExpectedFiles,
         *,
         mtime_ms: int | None,
@@ -59,11 +60,14 @@ class CheckedSegment(LogSegment):
     ) -> None:
         """
         Args:
+            indexes: their directory, or what gives the place of one by its suffix.
             mtime_ms, max_timestamp: as for `LogSegment`.
         """
 
         def path(suffix: str) -> str:
-            return str(index_directory / segment_files.segment_file(base_offset, suffix))
+            if callable(indexes):
+                return str(indexes(suffix))
+            return str(indexes / segment_files.segment_file(base_offset, suffix))
 
         log = LogFile(str(log_path), WINDOW_BYTES, expected.log_bytes)
         if expected.valid_bytes is not None:

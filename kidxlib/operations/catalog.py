@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.build.changes import Changes
-from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.catalog import updates
 from kidxlib.catalog.builds import BUILDS, BuildRow
 from kidxlib.catalog.conditions import PRESENT, Among, Condition

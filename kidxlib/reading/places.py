@@ -84,7 +84,7 @@ class PartitionLogs:
         self, directory: PartitionDirectory, index_dir: Location | None, logs: list[tuple[ListedLog, FileVersion]]
     ) -> None:
         self._directory = directory
-        self._indexes = directory.path if index_dir is None else index_dir / directory.topic_partition.directory
+        self._indexes = None if index_dir is None else index_dir / directory.topic_partition.directory
         self._logs = [log for log, _ in logs]
         self._last_version = logs[-1][1]
         self._base_offsets = [log.base_offset for log in self._logs]
@@ -229,6 +229,8 @@ class PartitionLogs:
         return place
 
     def _index(self, log: ListedLog) -> Location:
+        if self._indexes is None:
+            return self._directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
         return self._indexes / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
 
 
@@ -251,7 +253,7 @@ def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> Pa
             found.append((base_offset, FileVersion(size, mtime_ns, None if inode == NO_INODE else inode)))
     ends = [*(base_offset for base_offset, _ in found[1:]), None]
     logs = [
-        (ListedLog(directory.path / segment_file(base_offset, LOG_SUFFIX), version.size, base_offset, end), version)
+        (ListedLog(directory.file(base_offset, LOG_SUFFIX), version.size, base_offset, end), version)
         for (base_offset, version), end in zip(found, ends, strict=False)
     ]
     return PartitionLogs(directory, index_dir, logs) if logs else None

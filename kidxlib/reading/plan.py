@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -19,6 +19,7 @@ from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
 from kidxlib.reading.known_events import KnownEvents
 from kidxlib.reading.known_logs import KnownLog, KnownLogs, KnownPartition
+from kidxlib.reading.partition_to_read import LogToRead, PartitionToRead, has_offsets, may_hold, visible_part
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.settled import settled_segments
 from kidxlib.reading.transactions import (
@@ -164,6 +165,11 @@ def plan_reads(
         raise UsageError(f"{request.source.path}: no segment found; expected files named <20 digits>{LOG_SUFFIX}")
     if directories and planner.skipped_partitions == len(directories):
         planner.notes.append(f"{request.source.path}: none of its {len(directories)} partitions is asked for")
+    if request.source.remote is not None and request.source.remote.visible is None:
+        planner.notes.append(
+            f"{request.source.path}: all segments that lie there are read, also those that brokers do not read yet or "
+            "any more, as no metadata is named (--tiered-metadata)"
+        )
     planner.left_out = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
 
@@ -177,45 +183,6 @@ def _with_ends(segments: Sequence[FoundSegment]) -> Iterator[tuple[FoundSegment,
     """Segments in their order, each with the base offset of the next one."""
     ends: list[int | None] = [base_offset for base_offset, *_ in segments[1:]]
     return zip(segments, [*ends, None], strict=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """A segment's log as it was listed, and what a catalog knows of it as it is."""
-
-    listed: ListedLog
-    version: FileVersion
-    facts: KnownLog | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Partition:
-    """A partition as it was listed.
-
-    Attributes:
-        logs: in their order.
-        high_watermark: None where nobody says it.
-        seen: what is wanted of what consumers see.
-        aborted: the transactions whose records are left out.
-    """
-
-    directory: PartitionDirectory
-    logs: Sequence[_Log]
-    high_watermark: int | None
-    seen: Wanted
-    aborted: AbortedRanges = field(default_factory=AbortedRanges)
-
-
-def _has_offsets(log: _Log, seen: Wanted) -> bool:
-    """Whether a log may hold offsets that are wanted."""
-    end = log.listed.end_offset
-    is_outside = log.listed.base_offset > seen.last_offset or (end is not None and end <= seen.first_offset)
-    return not (seen.is_empty or is_outside)
-
-
-def _may_hold(log: _Log, seen: Wanted) -> bool:
-    """Whether a log may hold records that are wanted."""
-    return _has_offsets(log, seen) and not (log.facts is not None and log.facts.is_without(seen))
 
 
 class _Planner:
@@ -250,23 +217,25 @@ class _Planner:
         skipped = self.skipped_partitions, self._skipped_segments, self._skipped_bytes
         return ReadPlan(tuple(self._reads), *skipped, self._first_offsets, tuple(self.notes))
 
-    def listed(self, directory: PartitionDirectory, wanted: Wanted) -> _Partition:
+    def listed(self, directory: PartitionDirectory, wanted: Wanted) -> PartitionToRead:
         """A partition with its logs."""
         high_watermark, seen = self._seen(directory, wanted)
         known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
-        logs: list[_Log] = []
+        logs: list[LogToRead] = []
         for (base_offset, size, mtime_ns, inode), end in _with_ends(settled_segments(directory)):
-            log = ListedLog(directory.path / segment_file(base_offset, LOG_SUFFIX), size, base_offset, end)
+            visible = visible_part(directory, base_offset)
+            end = end if visible is None else None  # what is beyond is in another segment, too, and no damage
+            log = ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, end)
             version = FileVersion(size, mtime_ns, None if inode == NO_INODE else inode)
             facts = known.log(log.path, base_offset, version)
             if facts is not None and end is None and not facts.reaches(high_watermark or 0):
                 facts = None  # it is damaged, and reading it tells so
-            logs.append(_Log(log, version, facts))
-        return _Partition(directory, logs, high_watermark, seen)
+            logs.append(LogToRead(log, version, facts, visible))
+        return PartitionToRead(directory, logs, high_watermark, seen)
 
     def committed(
-        self, partitions: Sequence[_Partition], scan: ScanLogs, known_events: KnownEvents | None
-    ) -> list[_Partition]:
+        self, partitions: Sequence[PartitionToRead], scan: ScanLogs, known_events: KnownEvents | None
+    ) -> list[PartitionToRead]:
         """Partitions of which only what is below the last stable offset is wanted, and not what was aborted."""
         to_scan = [self._to_scan(partition) for partition in partitions]
 
@@ -284,11 +253,16 @@ class _Planner:
             for partition, found in zip(partitions, transactions_of(to_scan, counted, known_events), strict=True)
         ]
 
-    def _to_scan(self, partition: _Partition) -> PartitionToScan:
+    def _to_scan(self, partition: PartitionToRead) -> PartitionToScan:
         """A partition with the logs that may say what became of transactions; with none if none is wanted."""
+        if cut := [log for log in partition.logs if log.visible is not None]:
+            raise UsageError(
+                f"{cut[0].listed.path}: it holds offsets that consumers get of another segment; of such logs kidx does "
+                "not tell what was committed: read them with isolation read_uncommitted"
+            )
         high_watermark = partition.high_watermark
         end_offset = _OFFSET_MAX if high_watermark is None or self._request.to_log_end else high_watermark
-        wanted = [log for log in partition.logs if self._is_asked_for(log) and _may_hold(log, partition.seen)]
+        wanted = [log for log in partition.logs if self._is_asked_for(log) and may_hold(log, partition.seen)]
         last = wanted[-1].listed.end_offset if wanted else None
         last_offset = partition.seen.last_offset if last is None else min(partition.seen.last_offset, last - 1)
         logs = [
@@ -306,20 +280,20 @@ class _Planner:
         ]
         return PartitionToScan(logs=logs, end_offset=end_offset, last_offset=last_offset)
 
-    def _is_asked_for(self, log: _Log) -> bool:
+    def _is_asked_for(self, log: LogToRead) -> bool:
         return self._request.log_name in (None, log.listed.path.name)
 
-    def add(self, partition: _Partition) -> None:
+    def add(self, partition: PartitionToRead) -> None:
         """Plan a partition."""
-        seen = partition.seen
         for log in partition.logs:
             if not self._is_asked_for(log):
                 continue
+            seen = log.of(partition.seen)
             self.listed_segments += 1
-            if _has_offsets(log, seen):
+            if has_offsets(log, seen):
                 first_offset = max(log.listed.base_offset, seen.first_offset)
                 self._first_offsets.setdefault(partition.directory.topic_partition, first_offset)
-            if not _may_hold(log, seen):
+            if not may_hold(log, seen):
                 self._skipped_segments += 1
                 self._skipped_bytes += max(log.listed.size, 0)
                 continue
@@ -327,9 +301,9 @@ class _Planner:
                 log.listed.path.stat()  # raises what it is
             self._add(partition, log)
 
-    def _add(self, partition: _Partition, log: _Log) -> None:
+    def _add(self, partition: PartitionToRead, log: LogToRead) -> None:
         """Plan a segment, of which something may be wanted."""
-        directory, listed, facts, seen = partition.directory, log.listed, log.facts, partition.seen
+        directory, listed, facts, seen = partition.directory, log.listed, log.facts, log.of(partition.seen)
         bounds = self._bounds(directory, listed, seen, facts)
         self._skipped_bytes += listed.size - (bounds[-1].position - bounds[0].position)
         for start, stop in pairwise(bounds):
@@ -380,7 +354,9 @@ class _Planner:
             indexes = self._request.index_dir / directory.topic_partition.directory
         else:
             indexes = directory.path if facts is None else location(facts.index_directory)
-        index_path = indexes / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
+        is_beside = indexes == directory.path
+        index_name = segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
+        index_path = directory.file(log.base_offset, OFFSET_INDEX_SUFFIX) if is_beside else indexes / index_name
         if facts is None:
             return bounds_of(log, index_path, seen, self._part_bytes)
         time_index = indexes / segment_file(log.base_offset, TIME_INDEX_SUFFIX)

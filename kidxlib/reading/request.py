@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
@@ -94,11 +95,13 @@ def read_request(
     isolation: str,
     index_dir: Location | None,
     to_log_end: bool,
+    remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
     """What a caller asks for, checked.
 
     Args:
-        path: a log dir, a partition's directory, or a segment's log in one.
+        path: a log dir, a partition's directory, or a segment's log in one; or a bucket of tiered storage.
+        remote: what is said of the latter.
 
     Raises:
         UsageError: a path is none of these, or a range is not one.
@@ -112,7 +115,7 @@ def read_request(
     by_partition = _by_partition(offsets) if isinstance(offsets, Mapping) else None
     all_offsets = _EVERYTHING if offsets is None or isinstance(offsets, Mapping) else _checked(offsets, "offsets")
     return ReadRequest(
-        source=source_at(directory or "."),
+        source=source_at(directory or ".", remote=remote),
         log_name=log_name,
         index_dir=index_dir,
         topics=topics,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
@@ -18,7 +19,12 @@ _EXPECTED: Final = "name the log dir to read with --source, or give --sample for
 
 
 def chosen_sources(
-    given: tuple[str, ...], *, sample: bool, options: Mapping[str, object], settings: BuildSettings
+    given: tuple[str, ...],
+    *,
+    sample: bool,
+    options: Mapping[str, object],
+    settings: BuildSettings,
+    remote: RemoteOptions = NOT_SAID,
 ) -> tuple[Source, ...]:
     """The sources of `--source`, or the bundled sample: with `--sample`, or where a first try is all that it can be.
 
@@ -26,6 +32,7 @@ def chosen_sources(
 
     Args:
         options: those that name a place, by what a user calls them; None or False where they were not given.
+        remote: what is said of buckets of tiered storage among them.
 
     Raises:
         UsageError: the sample was not asked for, and a place is named; a source is no directory, or names are missing
@@ -43,7 +50,7 @@ def chosen_sources(
         ]
         if named:
             raise UsageError(f"no --source, though {named[0]} is given: {_EXPECTED}")
-    sources = parse_sources(given) or (SAMPLE,)
+    sources = parse_sources(given, remote) or (SAMPLE,)
     for source in sources:
         if not str(source.path).isprintable():
             raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.reading.damage import fail_on, warn_of
 from kidxlib.reading.plan import ReadPlan, plan_reads
@@ -42,6 +43,8 @@ def read(
     catalog: str | os.PathLike[str] | None = None,
     to_log_end: bool = False,
     on_damage: Literal["fail", "skip"] = "fail",
+    layout: str | None = None,
+    tiered_metadata: Sequence[str | os.PathLike[str]] = (),
 ) -> DataFrame:
     """What `kidxlib.read` gives, as a DataFrame: planned now, by this process, and read by tasks each time it is used.
     Tasks also scan logs for transactions, where only what was committed is read, in jobs of their own, at once.
@@ -51,8 +54,8 @@ def read(
 
     Args:
         spark: a session. Executors see the path, or the object store, and have the package.
-        path, topics, offsets, times, isolation, mode, columns, include_headers, index_dir, to_log_end: as of
-            `kidxlib.read`.
+        path, topics, offsets, times, isolation, mode, columns, include_headers, index_dir, to_log_end, layout,
+            tiered_metadata: as of `kidxlib.read`.
         catalog: as of `kidxlib.read`; this process alone reads it, by way of delta-rs.
         on_damage: `fail` ends a query with an error; `skip` goes on, and executors' logs tell what is lost.
 
@@ -76,6 +79,7 @@ def read(
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir)),
         to_log_end=to_log_end,
+        remote=RemoteOptions(layout, tuple(os.fspath(each) for each in tiered_metadata)),
     )
     goes_on = on_damage == "skip"
     tables = None if catalog is None else existing_tables("catalog", os.fspath(catalog))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.reading.request import ISOLATIONS, MODES, ensure_isolation_means_something
@@ -25,6 +26,7 @@ OPTIONS: Final = (
     *_LIMITS,
     "startingOffsetsByTimestampStrategy",
     *("includeHeaders", "isolation", "toLogEnd", "mode", "indexDir", "catalog", "failOnDataLoss"),
+    *("layout", "tieredMetadata"),
     *_OF_STREAMS,
 )
 #: Options of Spark's Kafka source that say how a broker is asked, in lower case.
@@ -51,6 +53,7 @@ class SourceOptions:
         start, end: where reading begins in each partition, and before what it ends.
         skips_unmatched: a partition none of whose records is as late as the start is not read; else it is an error.
         isolation, mode, index_dir, catalog, to_log_end: as of `kidxlib.read`.
+        remote: what is said of a bucket of tiered storage: as `layout` and `tiered_metadata` of `kidxlib.read`.
         fails_on_loss: damage ends the reading, and so does a start whose records are gone. Else it is told.
     """
 
@@ -65,6 +68,7 @@ class SourceOptions:
     index_dir: str | None
     catalog: str | None
     to_log_end: bool
+    remote: RemoteOptions
     fails_on_loss: bool
 
 
@@ -146,6 +150,7 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
         index_dir=given.get("indexDir"),
         catalog=given.get("catalog"),
         to_log_end=_flag(given, "toLogEnd", default=False),
+        remote=RemoteOptions(given.get("layout"), tuple(filter(None, given.get("tieredMetadata", "").split(",")))),
         fails_on_loss=_flag(given, "failOnDataLoss", default=True),
     )
 

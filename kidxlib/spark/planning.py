@@ -76,6 +76,7 @@ def source_request(
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("indexDir", index_dir),
         to_log_end=options.to_log_end,
+        remote=options.remote,
     )
 
 

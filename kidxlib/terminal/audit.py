@@ -92,7 +92,8 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
         print_line(f"  {file.consequence}")
     _print_more(summary.reported_count)
-    _show_start(summary)
+    if summary.actions or summary.failures:  # none of a bucket of tiered storage
+        _show_start(summary)
     if summary.not_ready is not None:
         for segment in summary.not_ready[:SHOWN]:
             print_line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")

@@ -26,10 +26,10 @@ import pyarrow as pa
 import kidxlib.build.segments
 import kidxlib.compaction.partition
 from kidxlib.build.changes import compare
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import find_segments
 from kidxlib.build.finish.partition import finish, segment_task
-from kidxlib.build.known_segments import KNOWN
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.build.results import BuiltSegment
 from kidxlib.build.tasks import SegmentTask

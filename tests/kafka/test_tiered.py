@@ -16,7 +16,12 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
+import kidxlib
 from kidxlib.audit.tiered.level import Level
+from kidxlib.build.listing import list_partitions
+from kidxlib.build.remote_logs import RemoteOptions
+from kidxlib.build.skipped import Skipped
+from kidxlib.build.source import source_at
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import (
@@ -27,6 +32,8 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.lookup.remote_log import remote_log
+from kidxlib.lookup.seeker import Seeker
 from kidxlib.messages.remote_log_metadata import SegmentState
 from tests.kafka.reading import Seen, read, read_all, read_until_error, wait_until_read
 from tests.support import cluster_metadata as made_up
@@ -97,6 +104,30 @@ def test_each_damage_has_its_finding_and_no_other(filled: _Filled, tmp_path: Pat
     assert (finding["file"], finding["reason"]) == damage.found
     assert result.return_value == (3 if finding["verdict"] == "broken" else 0)
     assert finding["consequence"] and finding["what_to_do"]
+
+
+@pytest.mark.parametrize("with_metadata", [False, True])
+def test_a_bucket_is_read_as_consumers_read_the_broker(filled: _Filled, with_metadata: bool) -> None:
+    """Every record in both isolations, and where timestamps lead."""
+    site, seen = filled.site, filled.seen
+    metadata = [str(site.log_dir)] if with_metadata else []
+    for isolation, of_broker in (("read_uncommitted", seen.uncommitted), ("read_committed", seen.committed)):
+        found: dict[tuple[str, int], list[Any]] = {place: [] for place in PARTITIONS}
+        for row in kidxlib.read(site.bucket, isolation=isolation, tiered_metadata=metadata).read_all().to_pylist():
+            record = row["offset"], row["timestamp"].timestamp() * 1000, row["key"], row["value"]
+            found[row["topic"], row["partition"]].append(record)
+        assert found == {
+            place: [(each.offset, each.timestamp[1], each.key, each.value) for each in partition.records]
+            for place, partition in of_broker.items()
+        }
+    source = source_at(str(site.bucket), remote=RemoteOptions(metadata=tuple(metadata)))
+    for directory in list_partitions(source, Skipped()):
+        topic, partition = directory.topic_partition.topic, directory.topic_partition.partition
+        offsets = seen.offsets[topic, partition]
+        answers = Seeker(remote_log(directory, None, by_time=True)).timestamps(list(offsets))
+        asked = answers.select(["found", "offset", "file_error"]).to_pylist()
+        assert [row["offset"] if row["found"] else -1 for row in asked] == list(offsets.values())
+        assert not any(row["file_error"] for row in asked)
 
 
 def test_what_retention_should_have_deleted(filled: _Filled) -> None:

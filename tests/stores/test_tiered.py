@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+import kidxlib
+from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY, list_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
@@ -21,6 +23,7 @@ from tests.docs.pages import PROJECT
 from tests.support.audits import repaired, verified
 from tests.support.object_store import Fault, ObjectStore
 from tests.support.remote_rows import catalog_at, remote_rows
+from tests.support.spark.jobs import run_here
 from tests.support.tiered_sites import RemoteSegment, Site
 
 _SAMPLE: Final = PROJECT / "samples" / "tiered"
@@ -71,6 +74,31 @@ def test_a_bucket_in_a_store(site: Site, url: str, store: ObjectStore) -> None:
     [finding] = _audited(url, site, "full", code=3)["findings"]
     assert (finding["reason"], finding["object"]) == ("missing", f"s3://archive/{key}")
     assert store.contents("tiered").keys() == before.keys() - {key.removeprefix("tiered/")}
+
+
+def test_a_bucket_in_a_store_is_a_source(site: Site, url: str, store: ObjectStore, tmp_path: Path) -> None:
+    """It is read, sought and indexed as the folder is; of a partition that is not asked for nothing is listed."""
+    place = f"{url}/{STORAGE_DIRECTORY}"
+    before, expected = store.contents("tiered"), kidxlib.read(site.bucket).read_all()
+    assert kidxlib.read(place).read_all().equals(expected)
+    assert kidxlib.count(url, layout="local", tiered_metadata=[site.log_dir]) == expected.num_rows
+    store.requests.clear()
+    assert kidxlib.count(place, topics=_TOPIC) == 300
+    assert sum(not each.key for each in store.requests) <= 4, "of the bucket and of one partition, and for checkpoints"
+    asked = ("--topic", _TOPIC, "--partition", "0", "--timestamp", "1760000059000", "--json")
+    here, there = (run_here(kidx, "seek", each, *asked).json["answers"][0] for each in (site.bucket, place))
+    assert {**here, "source": None} == {**there, "source": None}
+    made = []
+    for name, source in (("folder", site.bucket), ("store", place)):
+        options = ("--catalog", tmp_path / name / "catalog", "--index-dir", tmp_path / name / "index", "--json")
+        built = run_here(kidx, "build", "--source", f"it={source}", *options)
+        assert built.code == 0, built.err
+        again = run_here(kidx, "build", "--source", f"it={source}", *options)
+        assert again.json["unchanged"] == len(site.segments(_TOPIC)) + 10
+        index = tmp_path / name / "index"
+        made.append({str(path.relative_to(index)): path.read_bytes() for path in index.rglob("*.*")})
+    assert made[0] == made[1] != {}
+    assert store.contents("tiered") == before, "nothing is written there"
 
 
 def test_etags_are_recorded(site: Site, url: str, store: ObjectStore, tmp_path: Path) -> None:

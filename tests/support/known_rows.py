@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.plan import Plan
 from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.segment_key import SEGMENT_KEY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kidxlib.build.known_segments import Matched, flags_of
+from kidxlib.build.comparison.known_segments import Matched, flags_of
 from kidxlib.build.listed import numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.matching import Flags, Values

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.build.known_segments import NOWHERE, Matched, rows_by_partition, same_text
+from kidxlib.build.comparison.known_segments import NOWHERE, Matched, rows_by_partition, same_text
 from kidxlib.build.listed import numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.matching import positions_in

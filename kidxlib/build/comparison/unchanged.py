@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.build.comparison.index_sizes import IndexSizes
-from kidxlib.build.known_segments import Matched, flags_of, same_text, texts
-from kidxlib.build.listed import Longs, numbers_in, paths_of_logs
+from kidxlib.build.comparison.known_segments import Matched, flags_of, same_text, texts
+from kidxlib.build.listed import Longs, numbers_in
 from kidxlib.build.plan import INTERVAL_SOURCES, Plan
 from kidxlib.catalog.arrow_arrays import words_array
 from kidxlib.catalog.matching import Flags, Positions, Values
@@ -95,10 +95,9 @@ def recorded_otherwise(plan: Plan, stay: Matched) -> Flags:
         stay: rows of unchanged segments.
     """
     other: Flags = flags_of(stay.known["active"]) != flags_of(plan.segments["active"])[stay.listed]
-    directories = plan.log_directories()
     for start in range(0, len(other), _PATHS_AT_ONCE):
         part = slice(start, start + _PATHS_AT_ONCE)
-        paths = paths_of_logs(directories, plan.segments.take(stay.listed[part]))
+        paths = plan.paths_of_logs(plan.segments.take(stay.listed[part]))
         known = texts(stay.known["log_path"].slice(start, _PATHS_AT_ONCE))
         other[part] |= flags_of(pc.not_equal(known, paths))
     return other

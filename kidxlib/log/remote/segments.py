@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kidxlib.log.remote.lineage import EpochLineage
 from kidxlib.log.remote.metadata_record import MetadataRecord
+from kidxlib.log.remote.visible import EpochRead
 from kidxlib.messages.remote_log_metadata import (
     PartitionDeleteState,
     RemotePartitionDelete,
@@ -151,6 +152,36 @@ def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
     Raises:
         RemoteLogMetadataError, OSError: as `MetadataPartition.records`.
     """
+    partitions, count, last_ms = _folded(records)
+    ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))
+    rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
+    breaks = [row for of, partition in ordered for row in _break_rows(of, partition)]
+    return FoldedMetadata(
+        pa.Table.from_pylist(rows, schema=REMOTE_METADATA),
+        pa.Table.from_pylist(breaks, schema=LINEAGE_BREAKS),
+        frozenset(partitions),
+        count,
+        last_ms,
+    )
+
+
+def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, list[EpochRead]]:
+    """What brokers read of each partition that is not deleted, by the records of one metadata partition, in order.
+
+    Raises:
+        RemoteLogMetadataError, OSError: as `MetadataPartition.records`.
+    """
+    partitions, _, _ = _folded(records)
+    return {of: list(_epochs_read(partition)) for of, partition in partitions.items() if not partition.is_deleted}
+
+
+def _epochs_read(partition: _Partition) -> Iterator[EpochRead]:
+    for each in partition.read():
+        yield EpochRead(each.copied.segment.id, each.epoch, each.start_offset, each.end_offset)
+
+
+def _folded(records: Iterable[MetadataRecord]) -> tuple[dict[TopicIdPartition, _Partition], int, int | None]:
+    """The partitions, how many records there are, and the latest time in them."""
     partitions: defaultdict[TopicIdPartition, _Partition] = defaultdict(_Partition)
     count, last_ms = 0, None
     for record in records:
@@ -164,16 +195,7 @@ def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
             case RemotePartitionDelete() as deleted:
                 is_deleted = deleted.state is PartitionDeleteState.DELETE_PARTITION_FINISHED
                 partitions[deleted.partition].is_deleted = is_deleted
-    ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))
-    rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
-    breaks = [row for of, partition in ordered for row in _break_rows(of, partition)]
-    return FoldedMetadata(
-        pa.Table.from_pylist(rows, schema=REMOTE_METADATA),
-        pa.Table.from_pylist(breaks, schema=LINEAGE_BREAKS),
-        frozenset(partitions),
-        count,
-        last_ms,
-    )
+    return partitions, count, last_ms
 
 
 def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.build.known_segments import NOWHERE, Matched, match, rows_by_partition
+from kidxlib.build.comparison.known_segments import NOWHERE, Matched, match, rows_by_partition
 from kidxlib.build.plan import ListedPartition, Plan
 from kidxlib.build.tasks import ScanTask
 from kidxlib.format.topic_partition import PartitionKey

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kidxlib.build.directories import Target
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
@@ -36,6 +37,8 @@ class AuditOptions:
     metadata: MetadataOptions
     settings_file: Path
     now: str | None
+    layout: str | None = None
+    tiered_metadata: tuple[str, ...] = ()
 
 
 def audit_request(options: AuditOptions) -> AuditRequest:
@@ -48,7 +51,10 @@ def audit_request(options: AuditOptions) -> AuditRequest:
     context = RunContext.given(settings, options.catalog, options.database, options.now)
     index_dir, interval_bytes = options.index_dir, options.interval_bytes
     named = {"--index-dir": index_dir, "--catalog": options.catalog, "--database": options.database}
-    sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=settings.build)
+    remote = RemoteOptions(options.layout, options.tiered_metadata)
+    sources = chosen_sources(
+        options.sources, sample=options.sample, options=named, settings=settings.build, remote=remote
+    )
     ensure_no_overlap(None, context.catalog, sources)
     if not options.sources and not any(named.values()) and os.path.isdir(settings.build.index_dir):
         index_dir = settings.build.index_dir  # where a build without options has written

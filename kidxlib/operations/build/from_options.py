@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kidxlib.build.directories import Target
 from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.request import BuildLimits, BuildRequest
@@ -49,6 +50,8 @@ class BuildOptions:
     metadata: MetadataOptions
     settings_file: Path
     now: str | None
+    layout: str | None = None
+    tiered_metadata: tuple[str, ...] = ()
 
 
 def build_request(options: BuildOptions) -> BuildRequest:
@@ -66,7 +69,8 @@ def build_request(options: BuildOptions) -> BuildRequest:
         "--catalog": options.catalog,
         "--database": options.database,
     }
-    sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=build)
+    remote = RemoteOptions(options.layout, options.tiered_metadata)
+    sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=build, remote=remote)
     if not options.sources and not options.sample and context.catalog is not None:
         ensure_sample_alone(context.catalog)
     index_dir = None if options.in_place else index_dir_to_write("--index-dir", options.index_dir or build.index_dir)

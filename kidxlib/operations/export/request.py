@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.operations.export.formats import ExportFormat
 from kidxlib.operations.seek.output import ensure_new
@@ -55,6 +56,8 @@ def export_request(
     catalog: str | None,
     to_log_end: bool,
     skip_damage: bool,
+    layout: str | None,
+    tiered_metadata: tuple[str, ...],
 ) -> ExportRequest:
     """The options of the command, checked.
 
@@ -88,7 +91,10 @@ def export_request(
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("--index-dir", index_dir),
         to_log_end=to_log_end,
+        remote=RemoteOptions(layout, tiered_metadata),
     )
+    if read.source.remote is not None:
+        asked |= {"layout": layout, "tiered_metadata": list(tiered_metadata)}
     names = None if columns is None else columns.split(",")
     schema = read_schema("records", names, include_headers=include_headers)
     return ExportRequest(

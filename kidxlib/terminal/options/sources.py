@@ -6,18 +6,22 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.build.source import Source, parse_source
 from kidxlib.errors import UsageError
 
 
-def parse_sources(given: Iterable[str]) -> tuple[Source, ...]:
+def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tuple[Source, ...]:
     """The sources that the `--source` options mean.
 
+    Args:
+        remote: what is said of those that are buckets of tiered storage.
+
     Raises:
-        UsageError: one is no directory, or names are missing or given twice.
+        UsageError: one is no directory, or names are missing or given twice; or as `source_at`.
     """
     texts = tuple(given)
-    sources = tuple(parse_source(text, name_required=len(texts) > 1) for text in texts)
+    sources = tuple(parse_source(text, name_required=len(texts) > 1, remote=remote) for text in texts)
     for name, count in Counter(source.name for source in sources).items():
         if count > 1:
             raise UsageError(f"--source: the name {name} is given {count} times; each source needs its own")

@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -21,10 +22,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import kidxlib.spark
 from jobs.common.spark.session import session
 from kidxlib.library.read import read
+from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from kidxlib.spark.source import FILTER_PUSHDOWN, KafkaSegmentSource
+from tests.docs.pages import PROJECT
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import kidx_build_here, use_pips_spark
 
+TIERED: Final = PROJECT / "samples" / "tiered"
 #: Of Spark's Kafka source, as its guide lists them (`KafkaRecordToRowConverter`).
 _COLUMNS: Final = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
@@ -69,6 +73,22 @@ def test_a_catalog_changes_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert kidx_build_here(SAMPLES, "--index-dir", tmp_path / "index", "--catalog", place).code == 0
     found = _load(spark, catalog=str(place), isolation="read_committed").where(f"timestamp >= {_MOMENT}")
     _assert_same(found, isolation="read_committed", times=("2026-11-21T01:32:20.500Z", None))
+
+
+def test_a_bucket_of_tiered_storage(spark: SparkSession, tmp_path: Path) -> None:
+    """By its name, or as the options say."""
+    other = shutil.copytree(TIERED / STORAGE_DIRECTORY, tmp_path / "archive")
+    expected = read(TIERED, tiered_metadata=[TIERED / "log-dir"]).read_all()
+    said = {"layout": "local", "tieredMetadata": str(TIERED / "log-dir")}
+    frames = [
+        spark.read.format("kafka_segment").load(str(TIERED)),
+        spark.read.format("kafka_segment").options(**said).load(str(other)),
+        kidxlib.spark.read(spark, other, layout="local", tiered_metadata=[TIERED / "log-dir"]),
+    ]
+    for found in frames:
+        assert found.toArrow().equals(expected.cast(to_arrow_schema(found.schema, timezone="UTC")))
+    with pytest.raises(PySparkException, match="no bucket of remote segments, for which --tiered-metadata is"):
+        spark.read.format("kafka_segment").option("tieredMetadata", "x").load(str(SAMPLES)).count()
 
 
 def test_a_schema_chooses_columns(spark: SparkSession) -> None:

@@ -42,6 +42,8 @@ _OF_LOGS: Final = {
     "require_tiering": "--require-tiering",
     "shutdown": "--shutdown",
     "now": "--now",
+    "layout": "--layout",
+    "tiered_metadata": "--tiered-metadata",
     "cluster_metadata": "--cluster-metadata",
     "server_properties": "--server-properties",
     "metadata_high_watermark": "--metadata-high-watermark",

@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.audit.tiered.level import Level
+from kidxlib.build.remote_logs import LAYOUTS
+from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from kidxlib.terminal.options.given import leave_out
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -24,15 +26,16 @@ _OPTIONS: Final = (
         "--tiered-metadata",
         multiple=True,
         metavar="PLACE",
-        help="With --tiered: a log dir, or a copy of one, that has partitions of __remote_log_metadata, or a "
-        "NAME.parquet to which kidx export has written it; several times where no one has all of it.",
+        help="With --tiered, or of a source that is a bucket: a log dir, or a copy of one, that has partitions of "
+        "__remote_log_metadata, or a NAME.parquet to which kidx export has written it; several times where no one has "
+        "all of it.",
     ),
     click.option(
         "--layout",
-        type=click.Choice(("local", "aiven")),
-        default="local",
-        show_default=True,
-        help="With --tiered: the plugin that has named the objects, Kafka's LocalTieredStorage or Aiven's.",
+        type=click.Choice(tuple(LAYOUTS)),
+        help="The plugin that has named the objects of --tiered, or of a source that is a bucket: Kafka's "
+        f"LocalTieredStorage or Aiven's. [default: local; of a source, where {STORAGE_DIRECTORY} is its name, or that "
+        "of a folder in it]",
     ),
     click.option(
         "--level",
@@ -58,8 +61,6 @@ _OPTIONS: Final = (
 )
 #: What only an audit of tiered storage has, beside `tiered`, and what it has no use for; by parameter.
 _OF_TIERED: Final = {
-    "tiered_metadata": "--tiered-metadata",
-    "layout": "--layout",
     "level": "--level",
     "stuck_after": "--stuck-after",
     "what_if": "--what-if",

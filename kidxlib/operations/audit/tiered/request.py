@@ -9,14 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.level import Level
+from kidxlib.build.remote_logs import LAYOUTS
 from kidxlib.build.source import Source, source_at, split_name
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
-from kidxlib.log.remote.aiven_layout import AIVEN
 from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.local_layout import LOCAL, find_bucket
@@ -32,8 +31,6 @@ from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.times import parse_duration, parse_milliseconds
 
-_LAYOUTS: Final = {layout.name: layout for layout in (LOCAL, AIVEN)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredOptions:
@@ -41,7 +38,7 @@ class TieredOptions:
 
     tiered: str
     tiered_metadata: tuple[str, ...]
-    layout: str
+    layout: str | None
     level: str
     stuck_after: str
     topics: str | None
@@ -135,7 +132,8 @@ def tiered_request(options: TieredOptions) -> TieredRequest:
     directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
     sources = tuple(source_at(str(directory)) for directory in directories)
     name, place = split_name(options.tiered)
-    layout, bucket = _LAYOUTS[options.layout], _bucket(place, _LAYOUTS[options.layout])
+    layout = LAYOUTS[options.layout or LOCAL.name]
+    bucket = _bucket(place, layout)
     return TieredRequest(
         layout=layout,
         bucket=bucket,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.build.changes import PartitionChange
-from kidxlib.build.known_segments import flags_of
+from kidxlib.build.comparison.known_segments import flags_of
 from kidxlib.build.listed import Longs, numbers_in
 from kidxlib.build.tasks import PartitionTask
 from kidxlib.catalog.matching import Flags, Positions, positions_in

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.build.changes import PartitionChange
-from kidxlib.build.known_segments import flags_of
+from kidxlib.build.comparison.known_segments import flags_of
 from kidxlib.build.tasks import PartitionTask
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.matching import Positions, Values, positions_in

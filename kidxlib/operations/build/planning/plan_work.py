@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.build.changes import Changes, all_new, compare
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.comparison.missing import KEYS
 from kidxlib.build.discover import add_segments
-from kidxlib.build.known_segments import KNOWN
 from kidxlib.build.listed import TO_READ, numbers_in
 from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.catalog.matching import positions_in

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.audit.tiered.level import Level
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.given import leave_out
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -24,9 +25,11 @@ _OPTIONS: Final = (
         "--tiered-metadata",
         multiple=True,
         metavar="PLACE",
-        help="With --tiered: a log dir that has partitions of __remote_log_metadata, or an export of them; several "
-        "times where no one has all of it.",
+        help="With --tiered, or of a source that is a bucket: a log dir that has partitions of __remote_log_metadata, "
+        "or an export of them; several times where no one has all of it. Of a source those segments are read then that "
+        "brokers read.",
     ),
+    shared_options.layout,
     click.option(
         "--level",
         type=click.Choice([level.value for level in Level]),
@@ -42,12 +45,13 @@ _OPTIONS: Final = (
     ),
 )
 #: What only a repair of tiered storage has, beside `tiered`, and what it has no use for; by parameter.
-_OF_TIERED: Final = {"tiered_metadata": "--tiered-metadata", "level": "--level", "apply": "--apply"}
+_OF_TIERED: Final = {"level": "--level", "apply": "--apply"}
 _OF_OTHERS: Final = {
     "directory": "DIR",
     "sources": "--source",
     "sample": "--sample",
     "in_place": "--in-place",
+    "layout": "--layout",
     "accept_truncated": "--accept-truncated",
     "max_index_bytes": "--max-index-bytes",
     "verify_crc": "--verify-crc",

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.build.changes import Changes, all_new, compare
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import find_segments
-from kidxlib.build.known_segments import KNOWN
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.build.source import Source
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions

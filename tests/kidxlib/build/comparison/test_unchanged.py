@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.build.changes import compare
-from kidxlib.build.known_segments import KNOWN
+from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment, ListedSegments
 from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.build.skipped import UnlistableDirectory

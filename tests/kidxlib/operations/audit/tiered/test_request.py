@@ -27,7 +27,7 @@ _METADATA: Final = ("--tiered-metadata", str(_LOG_DIR))
     ("arguments", "said"),
     [
         (_HERE, "name a log dir that has __remote_log_metadata"),
-        (_METADATA, "--tiered-metadata: only with --tiered"),
+        ((*_METADATA, str(_LOG_DIR)), "no bucket of remote segments, for which --tiered-metadata is"),
         (("--level", "full", "."), "--level: only with --tiered"),
         ((*_HERE, *_METADATA, "."), "leave out DIR"),
         ((*_HERE, *_METADATA, "--settings", "x"), "--settings: only with --catalog"),

@@ -1,0 +1,72 @@
+"""A partition in a bucket of tiered storage, to be asked as a broker is asked, with the objects that it has there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from kidxlib.build.source import PartitionDirectory
+from kidxlib.errors import UsageError
+from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.log.log import Log
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX
+from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
+from kidxlib.storage.checkpoints import parse_epoch_entries, read_leader_epochs
+from kidxlib.storage.location import Location
+from kidxlib.times import NS_PER_MS
+
+
+def remote_log(directory: PartitionDirectory, index_directory: Location | None, *, by_time: bool) -> Log:
+    """The remote segments of a partition as one log. It begins where they begin: where a broker lets its log begin, the
+    bucket does not say.
+
+    Args:
+        directory: in a bucket.
+        index_directory: that of its index files; None for the objects of the segments.
+        by_time: it is asked for times.
+
+    Raises:
+        NoSegmentsError: there are none.
+        UsageError: as `RemoteLogs.files`; or by time, of segments that hold what consumers do not get.
+        CheckpointError: leader epochs are malformed.
+        OSError: a directory cannot be listed, or a file cannot be looked at.
+    """
+    assert directory.remote is not None
+    files = directory.remote.files()
+    if by_time:
+        for base_offset, visible in files.visible.items():
+            if not visible.is_whole:
+                raise UsageError(
+                    f"{directory.file(base_offset, LOG_SUFFIX)}: consumers get offsets {visible.first_offset} to "
+                    f"{visible.last_offset} of it, and others of another segment; ask for an offset, or kidx export "
+                    "--times"
+                )
+    segments = [
+        CheckedSegment(
+            directory.file(base_offset, LOG_SUFFIX),
+            base_offset,
+            _indexes(directory, base_offset) if index_directory is None else index_directory,
+            ExpectedFiles(),
+            mtime_ms=mtime_ns // NS_PER_MS,
+        )
+        for base_offset, _, mtime_ns, _ in files.found
+    ]
+    epochs = None if index_directory is None else read_leader_epochs(index_directory)
+    if epochs is None and segments:
+        epochs = _leader_epochs(directory, segments[-1].base_offset)
+    return Log(segments, name=str(directory.path), leader_epochs=epochs)
+
+
+def _indexes(directory: PartitionDirectory, base_offset: int) -> Callable[[str], Location]:
+    return partial(directory.file, base_offset)
+
+
+def _leader_epochs(directory: PartitionDirectory, base_offset: int) -> LeaderEpochs | None:
+    """What was copied with a segment: all epochs up to its end."""
+    place = directory.file(base_offset, EPOCHS_SUFFIX)
+    try:
+        content = place.read_bytes()
+    except FileNotFoundError:
+        return None
+    return LeaderEpochs(parse_epoch_entries(content, str(place)))
