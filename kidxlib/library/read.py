@@ -64,8 +64,8 @@ def read(
         catalog: a catalog that has the logs, a directory or in S3, by kidx[catalog]: what it says of logs that are as
             they were tells which times need not be read, and which logs need not be scanned for transactions.
         to_log_end: read what is beyond the high watermark, too.
-        on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; so does a function, called with each
-            `Damage`.
+        on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; a function, called with each
+            `Damage`, goes on, too.
         threads: beside the one that asks; None for as many as there are cores, 4 at most.
         layout, tiered_metadata: of a bucket, see docs/tiered.md: `local` or `aiven`, log dirs that have its metadata.
 
