@@ -56,8 +56,8 @@ def export_request(
     catalog: str | None,
     to_log_end: bool,
     skip_damage: bool,
-    layout: str | None,
-    tiered_metadata: tuple[str, ...],
+    layout: str | None = None,
+    tiered_metadata: tuple[str, ...] = (),
 ) -> ExportRequest:
     """The options of the command, checked.
 
