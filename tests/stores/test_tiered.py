@@ -14,7 +14,7 @@ import pytest
 
 import kidxlib
 from kidxlib.cli.main import kidx
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY, list_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.storage.store.etags import objects_with_etags
@@ -201,6 +201,21 @@ def test_a_bucket_in_a_store_is_mended(site: Site, url: str, store: ObjectStore)
     assert found["requests"]["put"] == 2
     assert store.contents("tiered") == before
     assert _audited(url, site, "full")["findings"] == []
+
+
+def test_a_log_that_a_broker_still_has_is_not_fetched(site: Site, url: str, store: ObjectStore, tmp_path: Path) -> None:
+    before = store.contents("tiered")
+    segment, *_ = _damage(site, store)
+    directory = tmp_path / "logs" / f"{_TOPIC}-0"
+    directory.mkdir(parents=True)
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {segment.partition.topic_id}")
+    shutil.copy2(segment.object(LOG_SUFFIX), directory / segment_file(segment.offsets[0], LOG_SUFFIX))
+    where = ("--tiered", url, "--tiered-metadata", site.log_dir, "--index-dir", tmp_path / "mirror")
+    found = repaired(*where, "--level", "listing", "--logs", directory.parent, "--apply", code=0)
+    assert found["local_logs"]["segments"] == 1
+    fetched = {each.key for each in store.requests if each.method == "GET" and each.key.endswith(LOG_SUFFIX)}
+    assert _key(segment, LOG_SUFFIX) not in fetched
+    assert store.contents("tiered") == before
 
 
 def _others(store: ObjectStore, key: str, content: bytes | None) -> Callable[[], None]:

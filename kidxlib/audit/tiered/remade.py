@@ -45,6 +45,7 @@ class RemadeObject:
         content: None where `why_not` says why it is not made.
         found: what is there; None where there is none.
         finding: on that; None where nothing is wrong with it.
+        is_local: it is made of a log of a log dir.
     """
 
     suffix: str
@@ -52,6 +53,7 @@ class RemadeObject:
     why_not: str | None
     found: bytes | None
     finding: Finding | None
+    is_local: bool = False
 
 
 def remake(asked: SegmentsToRemake, use_mmap: bool) -> Iterator[tuple[RemoteSegmentToRead, Sequence[RemadeObject]]]:
@@ -129,7 +131,14 @@ class _Remade:
             finding = broken(suffix, "missing", None, self.read.segment.in_words(_MISSING[suffix]))
         why_not = self._why_not(suffix)
         content = None if why_not is not None else self._content(suffix)
-        return RemadeObject(suffix=suffix, content=content, why_not=why_not, found=found, finding=finding)
+        return RemadeObject(
+            suffix=suffix,
+            content=content,
+            why_not=why_not,
+            found=found,
+            finding=finding,
+            is_local=self.read.is_local,
+        )
 
     def _content(self, suffix: str) -> bytes:
         if suffix == TRANSACTION_INDEX_SUFFIX:

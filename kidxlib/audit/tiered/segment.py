@@ -39,6 +39,8 @@ class RemoteSegmentToRead:
         before: the segment that ends where it begins, whose snapshot has the state of producers there; None where
             there is none, or several end there. What is known of that one goes as far back once more.
         options: what its indexes should be like.
+        local_log: a log of the same offsets and size in a log dir, which is read in the place of the object if it
+            proves to be the same; None where there is none.
     """
 
     partition: TopicIdPartition
@@ -54,6 +56,7 @@ class RemoteSegmentToRead:
     has_aborted: bool | None
     before: RemoteSegmentToRead | None
     options: RecoverOptions
+    local_log: Location | None = None
 
     @property
     def key(self) -> RemoteSegmentKey:

@@ -38,6 +38,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import past_end
 from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 
@@ -64,6 +65,7 @@ class ReadSegment:
         markers: see `TransactionsOfSegment`.
         start: where the state of producers at its first offset comes from.
         end_snapshot: a snapshot of the producers after it.
+        is_local: the log that was read is one of a log dir.
     """
 
     segment: RemoteSegmentToRead
@@ -75,6 +77,7 @@ class ReadSegment:
     markers: frozenset[tuple[int, int]]
     start: StateStart
     end_snapshot: bytes
+    is_local: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
     read: list[ReadSegment] = []
     for segment in segments:
         contents = read_contents(segment)
-        recovered, findings = _scan(segment, contents, use_mmap)
+        recovered, findings, is_local = _read(segment, contents, use_mmap)
         findings += of_any_level(segment, contents)
         scanned = ScannedSegment.of(segment.start_offset, recovered)
         folded = fold.add(scanned)
@@ -156,6 +159,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
                 markers=markers_in(scanned.producer_events),
                 start=StateStart(source, taken_at if source is StateSource.SNAPSHOT else None),
                 end_snapshot=fold.end_snapshot,
+                is_local=is_local,
             )
         )
     return ReadLogs(read, fold.ongoing)
@@ -165,11 +169,34 @@ def _snapshot_before(segment: RemoteSegmentToRead) -> bytes | None:
     return None if segment.before is None else read_contents(segment.before).part(SNAPSHOT_SUFFIX)
 
 
-def _scan(
+def _read(
     segment: RemoteSegmentToRead, contents: Contents, use_mmap: bool
+) -> tuple[RecoveredSegment | None, list[Finding], bool]:
+    """What `_scan` says of a log, and whether that is one of a log dir: it is only if all is so that the metadata says.
+
+    Of one topic id, replicas that have the same leader epoch at an offset have the same records up to there, and a
+    follower's batches are the leader's byte by byte. So a log is the one that was copied if it begins with the same
+    offset, has the same size, every checksum is right, and the last offset, the largest timestamp and the epochs are
+    the same.
+    """
+    if segment.local_log is not None and segment.path(LOG_SUFFIX) is not None:
+        recovered, findings = _scan(segment, segment.local_log, contents, use_mmap)
+        if recovered is not None and _is_the_copied(segment, recovered, findings):
+            return recovered, findings, True
+    return *_scan(segment, segment.path(LOG_SUFFIX) if contents.has_log else None, contents, use_mmap), False
+
+
+def _is_the_copied(segment: RemoteSegmentToRead, recovered: RecoveredSegment, findings: Sequence[Finding]) -> bool:
+    is_whole = recovered.end.status is Status.OK and recovered.end.position == segment.log_bytes
+    is_damaged = any(each.file == LOG_SUFFIX and each.verdict is not Verdict.WHOLE for each in findings)
+    says_all = recovered.facts.max_timestamp_ms == segment.max_timestamp_ms
+    return is_whole and not is_damaged and says_all and not any(True for _ in _of_metadata(segment, recovered))
+
+
+def _scan(
+    segment: RemoteSegmentToRead, path: Location | None, contents: Contents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding]]:
     """What recovery makes of a log, and the findings on it and on its indexes; None where it cannot be read."""
-    path = segment.path(LOG_SUFFIX) if contents.has_log else None
     if path is None:
         return None, []
     findings: list[Finding] = []

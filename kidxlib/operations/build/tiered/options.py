@@ -39,13 +39,20 @@ _OPTIONS: Final = (
         "some are read then.",
     ),
     click.option(
+        "--logs",
+        multiple=True,
+        metavar="DIR",
+        help="With --tiered: read logs in this log dir in the place of the bucket's, where they prove to be the same; "
+        "several times for several.",
+    ),
+    click.option(
         "--apply",
         is_flag=True,
         help="With --tiered: put what was made into the bucket, too, where nobody else has meanwhile.",
     ),
 )
 #: What only a repair of tiered storage has, beside `tiered`, and what it has no use for; by parameter.
-_OF_TIERED: Final = {"level": "--level", "apply": "--apply"}
+_OF_TIERED: Final = {"level": "--level", "logs": "--logs", "apply": "--apply"}
 _OF_OTHERS: Final = {
     "directory": "DIR",
     "sources": "--source",

@@ -38,6 +38,7 @@ class Repaired:
         left: findings that no build mends.
         safe: how many findings there are that give no wrong answer.
         segments, log_bytes: whose logs were read.
+        local_segments, local_bytes: of these, those of log dirs.
         made, made_bytes: objects in the mirror.
         requests: of object stores.
     """
@@ -47,6 +48,8 @@ class Repaired:
     safe: int
     segments: int
     log_bytes: int
+    local_segments: int
+    local_bytes: int
     made: int
     made_bytes: int
     metadata: RemoteMetadata
@@ -65,6 +68,7 @@ class Repaired:
     ) -> Repaired:
         """Count, and put objects in order."""
         logs = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made}
+        local = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made if row.is_local}
         in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]
         return cls(
             objects=sorted(objects, key=lambda each: (each.row.topic, each.row.partition, each.row.name)),
@@ -72,6 +76,8 @@ class Repaired:
             safe=safe,
             segments=len(logs),
             log_bytes=sum(logs.values()),
+            local_segments=len(local),
+            local_bytes=sum(local.values()),
             made=len(in_mirror),
             made_bytes=sum(in_mirror),
             metadata=metadata,
@@ -119,6 +125,7 @@ def show_json(request: RepairRequest, repaired: Repaired) -> None:
             },
             "segments": repaired.segments,
             "log_bytes": repaired.log_bytes,
+            "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
             "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
             "objects": [_as_json(each) for each in repaired.objects],
             "left": [{**each.values(), "what_to_do": what_to_do(each.file, each.reason)} for each in repaired.left],
@@ -144,8 +151,7 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
         print_line(f"{each.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
     print_more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
-    print_line(f"read:     {repaired.segments:,} segments, {decimal(repaired.log_bytes)} of logs")
-    print_line(f"made:     {repaired.made:,} objects, {decimal(repaired.made_bytes)}, in {request.mirror}")
+    _show_logs(request, repaired)
     if repaired.metadata.last_ms is not None:
         print_line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
     print_requests(repaired.requests)
@@ -161,6 +167,16 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
         print_line("nothing is to be mended, as far as this level shows")
     if request.audit.recording is not None:
         print_line(request.audit.recording.line)
+
+
+def _show_logs(request: RepairRequest, repaired: Repaired) -> None:
+    print_line(f"read:     {repaired.segments:,} segments, {decimal(repaired.log_bytes)} of logs")
+    if request.logs:
+        print_line(
+            f"of these: {repaired.local_segments:,} segments, {decimal(repaired.local_bytes)}, in --logs, where they "
+            "proved to be the same"
+        )
+    print_line(f"made:     {repaired.made:,} objects, {decimal(repaired.made_bytes)}, in {request.mirror}")
 
 
 def _as_json(each: Mended) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.log.remote.local_layout import LOCAL
 from kidxlib.operations.audit.tiered.request import TieredOptions, TieredRequest, tiered_request
@@ -31,6 +32,7 @@ class RepairOptions:
     catalog: str | None = None
     database: str | None = None
     settings_file: Path | None = None
+    logs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +43,13 @@ class RepairRequest:
         audit: finds it.
         mirror: where what is made goes, in directories and files that are named as in the bucket.
         apply: whether it goes to the bucket, too.
+        logs: log dirs whose logs are read in the place of the bucket's, where they prove to be the same.
     """
 
     audit: TieredRequest
     mirror: Location
     apply: bool
+    logs: tuple[Source, ...] = ()
 
 
 def repair_request(options: RepairOptions) -> RepairRequest:
@@ -76,12 +80,15 @@ def repair_request(options: RepairOptions) -> RepairRequest:
             is_repair=True,
         )
     )
+    logs = tuple(source_at(each) for each in options.logs)
     mirror = index_dir_to_write("--index-dir", options.index_dir)
-    ensure_no_overlap(mirror, None if audit.recording is None else audit.recording.context.catalog, audit.metadata)
+    ensure_no_overlap(
+        mirror, None if audit.recording is None else audit.recording.context.catalog, [*audit.metadata, *logs]
+    )
     bucket = audit.bucket if isinstance(audit.bucket, ObjectPath) else audit.bucket.resolve()
     if is_inside(mirror, bucket) or is_inside(bucket, mirror):
         raise UsageError(f"--index-dir {mirror} and --tiered {bucket}: one is inside the other; keep them apart")
     if options.apply and isinstance(bucket, ObjectPath):
         with needing_packages("--apply"):
             import kidxlib.storage.store.conditional  # noqa: F401  # before anything is read
-    return RepairRequest(audit=audit, mirror=mirror, apply=options.apply)
+    return RepairRequest(audit=audit, mirror=mirror, apply=options.apply, logs=logs)

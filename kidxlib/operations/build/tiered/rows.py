@@ -22,6 +22,7 @@ class RemadeRow(Row):
     start_offset: int = column("the first offset of the segment")
     segment_id: str = column("the segment's id, as Kafka shows it")
     log_bytes: int = column("size of its log")
+    is_local: bool = column("its log was read in a log dir, and not in the bucket")
     file: str = column("suffix of the object")
     name: str = column("its name in the directory of the partition")
     object: str = column("the object")
@@ -45,6 +46,7 @@ class RemadeRow(Row):
             start_offset=segment.start_offset,
             segment_id=segment.segment_id,
             log_bytes=segment.log_bytes,
+            is_local=made.is_local,
             file=made.suffix,
             name=name,
             object=str(segment.directory / name),

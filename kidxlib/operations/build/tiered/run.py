@@ -22,6 +22,7 @@ from kidxlib.operations.audit.tiered.find import TieredAudit, plan_audit, read_m
 from kidxlib.operations.audit.tiered.plan import by_partition
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.build.tiered.local_copies import LocalCopies
 from kidxlib.operations.build.tiered.put import Mended, Outcome, Putting, as_planned
 from kidxlib.operations.build.tiered.record import record_repair
 from kidxlib.operations.build.tiered.report import Repaired, result_of, show, show_json
@@ -97,8 +98,12 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
     metadata = audit.reader.read()
     segments = audit.segments(metadata, partitions)
     epochs = _epochs(metadata, partitions)
+    copies = LocalCopies.of(request.logs, {(each.topic, each.topic_id) for each in partitions})
     shares = [
-        SegmentsToMend(SegmentsToRemake(share, tuple(epochs.get(each.segment_id) for each in share)), request.mirror)
+        SegmentsToMend(
+            SegmentsToRemake(tuple(map(copies.beside, share)), tuple(epochs.get(each.segment_id) for each in share)),
+            request.mirror,
+        )
         for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _key_of(row) in damaged)
     ]
     number, bytes_ = sum(len(each.asked.segments) for each in shares), sum(each.asked.bytes for each in shares)
