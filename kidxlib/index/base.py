@@ -168,12 +168,12 @@ class AbstractIndex(ABC, Generic[EntryT]):
         """
         memory = self._bytes()
         wanted = np.ascontiguousarray(targets.astype(np.int64, casting="same_kind", copy=False))
-        slots = search.slots(
-            memory, self._entries, self._key, self.base_offset, wanted, False, self._known(self._key, len(wanted))
-        )
         found = np.empty(len(wanted), self._found)
-        pairs = found.view(np.int64).reshape(-1, 2)
-        columns.entries_at(memory, self._key, self.base_offset, slots, *self._none(), pairs)
+        pairs = found.view(np.int64).reshape(-1, 2)  # first the slots of the entries stand in it, then the entries
+        increasing = self._known(self._key, len(wanted))
+        slots = pairs[:, 1]
+        search.slots(memory, self._entries, self._key, self.base_offset, wanted, False, increasing, slots)
+        columns.entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
         return found
 
     def trace(self, target: int, *, by_value: bool = False, upper: bool = False) -> Trace:

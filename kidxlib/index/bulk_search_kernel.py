@@ -1,4 +1,9 @@
-"""The compiled loops that search an index for many targets, several at the same time."""
+"""The compiled loops that search an index for many targets, several at the same time.
+
+Where entries increase, all ways to search give the same answers, and the fastest is taken. Many targets are worth a
+pass over all entries: sorted ones are merged with them, others are looked up in a table. Few are searched for side by
+side.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,19 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.index.columns import BYTES, OPTIONS, TARGETS, value_at
-from kidxlib.index.search_kernel import SLOTS, warm_cold_search
+from kidxlib.index.columns import BYTES, OFFSET, OPTIONS, TARGETS, TIMESTAMP, value_at
+from kidxlib.index.search_kernel import warm_cold_search
 from kidxlib.jit.compiler import njit
+from kidxlib.jit.memory_kernel import prefetch
 
-#: Targets that are searched for at the same time, so that one waits for memory while the others compute.
+#: Answers may be a column of a table.
+_SLOTS: Final = types.Array(types.int64, 1, "A")
+#: Targets that are searched for side by side, so that one waits for memory while the others compute.
 _ABREAST: Final = 16
+#: Targets whose place in the table is looked up before the first of them is searched for.
+_LOT: Final = 64
+#: There are many targets where there is one for every so many entries.
+_ENTRIES_PER_TARGET: Final = 4
 
 
 @njit(inline="always")
@@ -60,19 +72,124 @@ def _targets_abreast(data, entries, column, base_offset, targets, upper, increas
             start = lows[count - 1]
 
 
-@njit(types.void(BYTES, types.int64, types.int64, types.int64, TARGETS, types.boolean, types.boolean, SLOTS), **OPTIONS)
+@njit
+def _values(data, entries, column, base_offset):
+    """A column as an array."""
+    values = np.empty(entries, np.int64)
+    if column == OFFSET:  # that which is asked for most often has a loop of its own, without a question in it
+        for slot in range(entries):
+            values[slot] = value_at(data, slot, OFFSET, base_offset)
+    elif column == TIMESTAMP:
+        for slot in range(entries):
+            values[slot] = value_at(data, slot, TIMESTAMP, base_offset)
+    else:
+        for slot in range(entries):
+            values[slot] = value_at(data, slot, column, base_offset)
+    return values
+
+
+@njit(inline="always")
+def _bound_of(values, target, upper, low):
+    """`_bound` of an array."""
+    value = values[np.uintp(low)]
+    if value > target:
+        return np.int64(0) if upper else np.int64(-1)
+    if not upper or (value == target and low > 0):
+        return low
+    return low + 1 if low + 1 < len(values) else np.int64(-1)
+
+
+@njit
+def _merged(values, targets, upper, slots):
+    """Go through entries and sorted targets at once. Each step passes an entry or a target, without a branch that the
+    processor would have to guess.
+    """
+    low, number = np.int64(0), np.int64(0)
+    while number < len(targets) and low + 1 < len(values):
+        slots[np.uintp(number)] = low
+        passes_entry = np.int64(values[np.uintp(low + 1)] <= targets[np.uintp(number)])
+        low += passes_entry
+        number += 1 - passes_entry
+    slots[number:] = low
+    for each in range(len(targets)):
+        slots[each] = _bound_of(values, targets[each], upper, slots[each])
+
+
+@njit
+def _table(values):
+    """The range from the first to the last value, cut into at most as many equal parts as there are values.
+
+    Returns:
+        For each part the first entry that is not below it, and after them the number of entries; and by how many bits a
+        value's distance from the first one is shifted to give its part.
+    """
+    first = np.uint64(values[0])
+    span = np.uint64(values[-1]) - first
+    shift = np.uint64(0)
+    while (span >> shift) >= np.uint64(len(values)):
+        shift += np.uint64(1)
+    parts = np.int64(span >> shift) + 1
+    table = np.empty(parts + 1, np.int32)
+    part = np.int64(0)
+    for slot in range(len(values)):
+        reached = np.int64((np.uint64(values[slot]) - first) >> shift)
+        while part <= reached:
+            table[part] = slot
+            part += 1
+    table[parts] = len(values)
+    return table, shift
+
+
+@njit
+def _by_table(values, targets, upper, slots):
+    """Searches between the entries that a table says. Offsets and timestamps mostly lie evenly, so these are few."""
+    table, shift = _table(values)
+    first, last = values[0], values[-1]
+    address = np.int64(values.ctypes.data)
+    lows = np.empty(_LOT, np.int64)
+    highs = np.empty(_LOT, np.int64)
+    for start in range(0, len(targets), _LOT):
+        count = min(_LOT, len(targets) - start)
+        for lane in range(count):
+            within = min(max(targets[start + lane], first), last)
+            part = np.uintp((np.uint64(within) - np.uint64(first)) >> shift)
+            lows[lane] = max(np.int64(table[part]) - 1, 0)
+            highs[lane] = np.int64(table[part + np.uintp(1)]) - 1
+            prefetch(address + lows[lane] * values.itemsize)  # type: ignore[call-arg]
+        for lane in range(count):
+            target, low, high = targets[start + lane], lows[lane], highs[lane]
+            while low < high:
+                middle = (low + high + 1) >> 1
+                if values[np.uintp(middle)] <= target:
+                    low = middle
+                else:
+                    high = middle - 1
+            slots[start + lane] = _bound_of(values, target, upper, low)
+
+
+@njit
+def _increase(targets):
+    increase = True
+    for number in range(1, len(targets)):
+        increase &= targets[number] >= targets[number - 1]
+    return increase
+
+
+@njit(
+    types.void(BYTES, types.int64, types.int64, types.int64, TARGETS, types.boolean, types.boolean, _SLOTS), **OPTIONS
+)
 def many_slots(data, entries, column, base_offset, targets, upper, increasing, slots):
     """The slots of many targets. `increasing`: the entries do, so that any way to search gives the same answers."""
     if entries == 0:
         slots[:] = -1
-        return
-    if not increasing:
+    elif not increasing:
         for number in range(len(targets)):
             slots[number] = warm_cold_search(data, entries, column, base_offset, targets[number], upper, None)[0]
-        return
-    targets_increase = True
-    for number in range(1, len(targets)):
-        if targets[number] < targets[number - 1]:
-            targets_increase = False
-            break
-    _targets_abreast(data, entries, column, base_offset, targets, upper, targets_increase, slots)
+    elif len(targets) * _ENTRIES_PER_TARGET >= entries:
+        values = _values(data, entries, column, base_offset)
+        if _increase(targets):
+            _merged(values, targets, upper, slots)
+        else:
+            _by_table(values, targets, upper, slots)
+    else:
+        _targets_abreast(data, entries, column, base_offset, targets, upper, _increase(targets), slots)

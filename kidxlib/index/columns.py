@@ -55,13 +55,15 @@ def increases(data, entries, column, base_offset):
 
 
 @njit(
-    types.void(BYTES, types.int64, types.int64, TARGETS, types.int64, types.int64, types.Array(types.int64, 2, "C")),
+    types.void(BYTES, types.int64, types.int64, types.int64, types.int64, types.Array(types.int64, 2, "C")),
     **OPTIONS,
 )
-def entries_at(data, key_column, base_offset, slots, key_of_none, value_of_none, found):
-    """Write keys and values of the entries at `slots` into the columns of `found`, and what stands for slot −1."""
-    for number in range(len(slots)):
-        slot = slots[number]
+def entries_at(data, key_column, base_offset, key_of_none, value_of_none, found):
+    """Replace the slots in the second column of `found` by keys and values of the entries there, in both columns, and
+    slot −1 by what stands for none.
+    """
+    for number in range(len(found)):
+        slot = found[number, 1]
         if slot < 0:
             found[number, 0], found[number, 1] = key_of_none, value_of_none
         else:

@@ -69,6 +69,8 @@ def drawn_columns(draw: st.DrawFn, *, increasing: bool) -> Column:
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     stored = np.cumsum(random.integers(1, draw(st.sampled_from([2, 5, 1000])), size))
     stored += draw(st.sampled_from([0, -1, -500, 2**30]))
+    if draw(st.booleans()):  # a gap: nearly all values are close together
+        stored[size // 3 :] += 2**29
     if not increasing:
         damage = draw(st.sampled_from(["duplicates", "zeros after", "noise", "swapped"]))
         if damage == "duplicates":
@@ -132,15 +134,21 @@ def bound(values: Sequence[int], target: int, upper: bool) -> int:
 
 @given(column=drawn_columns(increasing=True), drawn=st.integers(0, 2**32 - 1))
 def test_bounds(column: Column, drawn: int) -> None:
-    """One by one, all at once, in any order and sorted; with and without the promise that entries increase."""
+    """One by one, all at once, in any order and sorted, a few and more than there are entries; with and without the
+    promise that entries increase.
+    """
     assert columns.increases(column.data, len(column.values), column.number, column.base_offset)
     targets = targets_for(drawn, column.values)
+    times = len(column.values) // len(targets) + 1
     for asked in (targets, sorted(targets)):
         for upper in (False, True):
             expected = [bound(column.values, target, upper) for target in asked]
             assert [column.slot(target, upper) for target in asked] == expected
             assert column.slots(asked, upper) == expected
             assert column.slots(asked, upper, increasing=True) == expected
+            assert column.slots(asked * times, upper, increasing=True) == expected * times
+            repeated = [slot for slot in expected for _ in range(times)]
+            assert column.slots([target for target in asked for _ in range(times)], upper, increasing=True) == repeated
 
 
 @given(column=drawn_columns(increasing=False), drawn=st.integers(0, 2**32 - 1))
