@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +13,14 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import machine
 from benchmarks.scan import BROKER_JAVA_OPTIONS
+from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.console import note
 from kidxlib.terminal.tables import print_table
 from tests.support.kafka import indexes
 from tests.support.kafka.classes import Kafka
@@ -58,17 +57,19 @@ def lookup(targets: int, rounds: int, directory: Path) -> None:
 
     Checks that the answers are Kafka's, prints medians, and writes all passes to lookup.json.
     """
-    report: dict[str, Any] = {"machine": machine.describe(), "targets": targets, "indexes": []}
+    measured, required = list[dict[str, Any]](), list[Target]()
     directory.mkdir(parents=True, exist_ok=True)
     for kind in (OffsetIndex, TimeIndex):
         rows = []
         for size in SIZES:
             note(f"{kind.__name__} of {size:,} bytes …")
             with Kafka(BROKER_JAVA_OPTIONS) as kafka:
-                report["machine"] |= kafka.versions
+                versions = kafka.versions
                 ours, theirs = _index(kafka, kind, size, directory)
                 seconds = _measure(ours, theirs, targets, rounds)
-            report["indexes"].append({"kind": kind.__name__, "entries": len(ours), "seconds": seconds})
+            measured.append({"kind": kind.__name__, "entries": len(ours), "seconds": seconds})
+            if kind is OffsetIndex and size == SIZES[0]:
+                required = _targets(seconds)
             rows += _rows(len(ours), seconds, targets)
         columns = (
             "entries",
@@ -80,9 +81,27 @@ def lookup(targets: int, rounds: int, directory: Path) -> None:
             "one by one, ns each",
         )
         print_table(f"{kind.__name__}, {targets:,} targets", columns, rows, text_columns=2)
-    result = directory / "lookup.json"
-    result.write_text(json.dumps(report, indent=2) + "\n")
-    print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all passes: {result}")
+    record(directory, "lookup", required, kafka=versions, targets_of_a_pass=targets, indexes=measured)
+
+
+def _targets(seconds: Mapping[str, Sequence[float]]) -> list[Target]:
+    """How many times as fast as Kafka the largest offset index answers, round by round."""
+    return [
+        Target(
+            name=f"offset index of 10 MiB, {order} targets: {_MANY}, to {_KAFKA}",
+            unit="×",
+            values=[
+                theirs / ours
+                for ours, theirs in zip(
+                    seconds[f"{order}, {_MANY}"][WARM_UP_PASSES:],
+                    seconds[f"{order}, {_KAFKA}"][WARM_UP_PASSES:],
+                    strict=True,
+                )
+            ],
+            at_least=at_least,
+        )
+        for order, at_least in (("random", 5), ("sorted", 12))
+    ]
 
 
 def _index(kafka: Kafka, kind: type[AnIndex], size: int, directory: Path) -> tuple[AnIndex, KafkaIndex]:

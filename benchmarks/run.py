@@ -43,22 +43,8 @@ from kidxlib.terminal.console import note
 
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
-    *(scan, cold, job, small_segments, worker_memory, start_up),
-    *(
-        runs,
-        incremental,
-        planning,
-        fleet,
-        workers,
-        retention,
-        growth,
-        seek,
-        reading,
-        time_range,
-        source,
-        tiered,
-        recover,
-    ),
+*(scan, lookup, cold, job, small_segments, worker_memory, start_up, runs, incremental, planning, fleet, workers),
+    *(retention, growth, seek, reading, time_range, source, tiered, recover),
 )
 
 
@@ -87,7 +73,6 @@ for command in (
     audit,
     compaction,
     comparison,
-    lookup,
     pages,
     pictures,
     skipping,
