@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.cli.build_report import run_result, show_json, show_summary
-from kidxlib.cli.build_request import build_request
-from kidxlib.cli.build_run import run_build
-from kidxlib.cli.without_catalog import refuse_without_catalog
+from kidxlib.cli.without_catalog.build_report import run_result, show_json, show_summary
+from kidxlib.cli.without_catalog.build_request import build_request
+from kidxlib.cli.without_catalog.build_run import run_build
+from kidxlib.cli.without_catalog.options import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.build.tiered.options import asks_for_tiered, reported_as

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.cli.without_catalog import refuse_without_catalog
+from kidxlib.cli.without_catalog.options import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
 from kidxlib.operations.audit.options import audit_options
@@ -74,7 +74,9 @@ def verify(
             raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
         for parameter in ("catalog", *_OF_CATALOGS):
             del options[parameter]
-        from kidxlib.cli.audit_request import audit_request  # compiled loops, which other audits do not wait for
+        from kidxlib.cli.without_catalog.audit_request import (
+            audit_request,  # compiled loops, which other audits do not wait for
+        )
         from kidxlib.operations.audit.run import run_audit
 
         request = audit_request(directory, **options)

@@ -1,0 +1,1 @@
+"""Commands of `kidx` that may have a catalog, where they are given none."""
