@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "accept": "Record that known damage may stay as it is.",
     "build": "Write the index files of a log dir's segments.",
     "compact": "Make index files smaller and fewer; change nothing without --apply.",
+    "doctor": "Show what is installed and what works here, for a bug report.",
     "dump": "Show what is in a segment's files.",
     "export": "Write the records of a log dir to files of Parquet, Arrow or JSON.",
     "forget-source": "Take a source out of a catalog.",
@@ -61,7 +62,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, invoke_without_command=True)
-@click.version_option(package_name="kidx")
+@click.version_option(package_name="kidx", message="kidx %(version)s; `kidx doctor` shows what else is installed")
 @click.pass_context
 def kidx(context: click.Context) -> None:
     """Kafka segments and their sparse indexes, on one machine, without a broker."""

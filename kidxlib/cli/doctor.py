@@ -1,0 +1,34 @@
+"""`kidx doctor`: what is installed, and what works here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from kidxlib.operations.doctor.examine import examine
+from kidxlib.terminal.console import note, print_json
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.tables import print_table
+
+
+@click.command(context_settings={"max_content_width": 110})
+@shared_options.as_json
+@click.pass_context
+def doctor(context: click.Context, as_json: bool) -> None:
+    """Show what is installed and what this machine has: packages, Java, processor, memory. Put it into a bug report.
+
+    Exit codes: 0 all is well; 3 something does not work, which the last lines name; 1 failed.
+    """
+    facts = examine()
+    problems = [fact for fact in facts if fact.problem is not None]
+    if as_json:
+        print_json({"facts": [asdict(fact) for fact in facts], "problems": len(problems)})
+    else:
+        print_table(
+            "kidx doctor", ("about", "what", "found"), [(f.subject, f.name, f.found) for f in facts], text_columns=3
+        )
+        for fact in problems:
+            note(f"{fact.subject}, {fact.name}: {fact.problem}")
+    context.exit(ExitCode.PROBLEMS_FOUND if problems else ExitCode.OK)
