@@ -74,9 +74,7 @@ def verify(
             raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
         for parameter in ("catalog", *_OF_CATALOGS):
             del options[parameter]
-        from kidxlib.cli.without_catalog.audit_request import (
-            audit_request,  # compiled loops, which other audits do not wait for
-        )
+        from kidxlib.cli.without_catalog.audit_request import audit_request  # with compiled loops: others do not wait
         from kidxlib.operations.audit.run import run_audit
 
         request = audit_request(directory, **options)

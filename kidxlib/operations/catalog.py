@@ -26,9 +26,9 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES, UPGRADE_ORDER
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.damaged_segments import known_damage
-from kidxlib.operations.known_damage import KnownDamage
-from kidxlib.operations.last_findings import audited_sources, last_findings
+from kidxlib.operations.damage.damaged_segments import known_damage
+from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.last_findings import audited_sources, last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.run.heartbeat import sweep_folders

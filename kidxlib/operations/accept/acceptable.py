@@ -12,8 +12,8 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.operations.accept.acceptances import Selects, is_selected
 from kidxlib.operations.accept.damage import ACCEPTABLE, VERSION_NAMES, Damage, version_now
-from kidxlib.operations.damaged_segments import DAMAGED
-from kidxlib.operations.last_findings import last_findings
+from kidxlib.operations.damage.damaged_segments import DAMAGED
+from kidxlib.operations.damage.last_findings import last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import warn
 

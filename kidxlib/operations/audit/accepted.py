@@ -25,9 +25,9 @@ from kidxlib.operations.accept.acceptances import still_accepted
 from kidxlib.operations.accept.damage import ACCEPTABLE, VERSION_NAMES, Damage
 from kidxlib.operations.audit.found import Found
 from kidxlib.operations.audit.summary import LOST
-from kidxlib.operations.damaged_segments import known_damage
-from kidxlib.operations.known_damage import ACCEPTED_STATUS
-from kidxlib.operations.last_findings import audited_sources, last_findings
+from kidxlib.operations.damage.damaged_segments import known_damage
+from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS
+from kidxlib.operations.damage.last_findings import audited_sources, last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import print_line
 

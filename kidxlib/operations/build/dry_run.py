@@ -13,7 +13,7 @@ from kidxlib.operations.build.planning.cost import cost_of
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import catalog_damage, exit_code, lost_counts
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.known_damage import KnownDamage
+from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import print_json, print_line, rate
 

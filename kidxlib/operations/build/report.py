@@ -13,7 +13,7 @@ from kidxlib.catalog.segments import FillableFacts
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.known_damage import KnownDamage
+from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult

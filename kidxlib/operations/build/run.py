@@ -23,7 +23,7 @@ from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import Built, build_as_json, catalog_damage, print_report, result_of
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import RECORDING, scan_in_waves
-from kidxlib.operations.known_damage import KnownDamage
+from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimize_tables
 from kidxlib.run.result import RunResult
 from kidxlib.tables.maintenance import MaintenanceOf

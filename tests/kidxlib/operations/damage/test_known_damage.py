@@ -22,7 +22,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.accept import acceptable, acceptances
 from kidxlib.operations.accept.damage import Damage
 from kidxlib.operations.audit.accepted import judged
-from kidxlib.operations.damaged_segments import known_damage
+from kidxlib.operations.damage.damaged_segments import known_damage
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch

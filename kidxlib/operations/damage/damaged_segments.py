@@ -21,7 +21,7 @@ from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.matching import Values, differing, positions_in
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.operations.known_damage import ACCEPTED_STATUS, DamagedSegment, KnownDamage
+from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, DamagedSegment, KnownDamage
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.tables.protocol import Tables
 
