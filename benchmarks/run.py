@@ -43,7 +43,7 @@ from kidxlib.terminal.console import note
 
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
-*(scan, lookup, cold, job, small_segments, worker_memory, start_up, runs, incremental, planning, fleet, workers),
+    *(scan, lookup, cold, job, small_segments, worker_memory, start_up, runs, incremental, planning, fleet, workers),
     *(retention, growth, seek, reading, time_range, source, tiered, recover),
 )
 
