@@ -24,5 +24,7 @@ fi
 .venv/bin/mypy --python-executable .venv-airflow/bin/python --cache-dir .mypy_cache/airflow airflow_dags
 .venv/bin/lint-imports --no-logo
 unset PYTHONDONTWRITEBYTECODE # they start the library in hundreds of processes, which find it compiled
-# A file's tests stay together: they share what takes long to make. More processes than this want more memory.
-exec .venv/bin/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"
+# A file's tests stay together: they share what takes long to make. One process more than there are cores, as tests wait for
+# brokers, for Spark and for disks; more than four want more memory.
+processes=$(($(nproc) + 1))
+exec .venv/bin/python -m pytest --numprocesses "$processes" --maxprocesses 4 --dist loadfile --no-loadscope-reorder "$@"
