@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results.build import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.operations.retention.partition import Partition, first_timestamp, first_unexpired_offset
 from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.retention.decide import Decisions, decide, keep_all
@@ -66,6 +68,8 @@ class _Rule:
             what_if=options.what_if,
             looks_compacted=topic in compacted,
         )
+        if parse_segment_log(posixpath.basename(partition.of_first_row("log_path"))) is None:
+            kept = Reason.NOT_MODELLED  # a copy in a bucket of tiered storage: RemoteLogManager decides of it otherwise
         return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
 
     def decide(self, segments: Segments) -> Decisions:

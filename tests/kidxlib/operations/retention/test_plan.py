@@ -320,6 +320,20 @@ def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
     assert first["bytes"] == (archive.log_dir / "truncated-0" / f"{0:020}.log").stat().st_size
 
 
+def test_nothing_of_a_bucket_of_tiered_storage_goes(tmp_path: Path) -> None:
+    """Its segments go by the rules of RemoteLogManager, whatever a policy says that knows of no remote storage."""
+    bucket = golden.SAMPLES.parent / "tiered/kafka-tiered-storage"
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"{_ALL_SAID}retention.ms = 0\n")
+    for place in (bucket, bucket.parent / "log-dir"):
+        catalog, index_dir = tmp_path / f"catalog-{place.name}", tmp_path / f"index-{place.name}"
+        assert kidx_build_here(place, "--index-dir", index_dir, "--catalog", catalog).code == 0
+        ended = retention_here("--catalog", catalog, "--policy", policy, "--what-if", "--json")
+        assert ended.code == 0
+        reasons = {segment["reason"] for segment in json.loads(ended.out)["segments"]}
+        assert (reasons == {"not modelled"}) == (place == bucket), reasons
+
+
 def test_the_summary_on_screen(archive: Archive) -> None:
     ended = retention_here("--catalog", archive.catalog, "--topics", "plain-zstd", "--now", str(_NOW + 99 * _DAY_MS))
     assert ended.code == 0
