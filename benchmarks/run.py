@@ -43,8 +43,9 @@ from kidxlib.terminal.console import note
 
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
-    *(scan, lookup, cold, job, small_segments, worker_memory, start_up, runs, incremental, planning, fleet, workers),
-    *(retention, growth, seek, reading, time_range, source, tiered, recover),
+    *(scan, lookup, audit, cold, job, small_segments, worker_memory, start_up),
+    *(runs, incremental, planning, fleet, workers, retention, growth, seek),
+    *(reading, time_range, source, tiered, recover),
 )
 
 
@@ -70,7 +71,6 @@ for command in (
     *WITH_TARGETS,
     all_targets,
     generate,
-    audit,
     compaction,
     comparison,
     pages,
