@@ -15,6 +15,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from kidxlib.format import layouts as formats
+from kidxlib.java import as_long
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -196,6 +197,18 @@ def assert_equal(recovered: RecoveredSegment, reference: Recovered, base_offset:
         largest = recovered.facts.max_timestamp_ms, recovered.facts.offset_of_max_timestamp
         expected = replace(expected, max_timestamp_ms=largest[0], offset_of_max_timestamp=largest[1])
     assert recovered.facts == expected
+    assert recovered.odd_position == odd_position(reference, base_offset)
+
+
+def odd_position(reference: Recovered, base_offset: int) -> int | None:
+    """Where the first batch starts that no broker writes there, by its offsets or its magic."""
+    position, next_offset = 0, base_offset
+    for batch in reference.valid:
+        first_offset = batch.header["base_offset" if batch.is_v2 else "offset"]
+        if min(first_offset, batch.last_offset) < next_offset or not 0 <= batch.header["magic"] <= formats.MAGIC_V2:
+            return position
+        position, next_offset = position + len(batch.data), as_long(batch.last_offset + 1)
+    return None
 
 
 def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
