@@ -80,6 +80,40 @@ def test_generated_segments_in_chunks(segment: Segment, chunk_bytes: int) -> Non
     assert_same(in_chunks, recover(whole(segment.log), segment.base_offset, segment.options))
 
 
+#: Each unlike the many before it, in another way.
+UNLIKE: Final = (
+    Batch(timestamp=5, last_offset_delta=3),  # it begins among those before
+    Batch(timestamp=5, offset_step=0),
+    Batch(timestamp=5, offset_step=-7),
+    Batch(timestamp=5, offset_step=2**31),
+    Batch(timestamp=5, last_offset_delta=-2),
+    Batch(timestamp=5, leader_epoch=7),
+    Batch(timestamp=4_000_000),
+    Batch(timestamp=-1),
+    Batch(timestamp=5, records=0),
+    Batch(timestamp=5, records=3, last_offset_delta=2, offset_step=3),
+    Batch(timestamp=5, attributes=4),
+    Batch(timestamp=5, attributes=8, records=2),
+    Batch(timestamp=5, magic=1),
+    Batch(timestamp=5, magic=3),
+    Batch(timestamp=5, crc_error=1),
+    Batch(timestamp=5, bytes_kept=60),
+    Batch(timestamp=5, producer_id=9, producer_epoch=1, base_sequence=4),
+    Batch(timestamp=5, producer_id=9, producer_epoch=1, base_sequence=4, attributes=16),
+    Batch(**control()),
+)
+
+
+@pytest.mark.parametrize("before", [Batch(timestamp=5), Batch(timestamp=5, magic=1)], ids=["v2", "v1"])
+def test_one_that_is_unlike_many_before_it(before: Batch) -> None:
+    """Most batches are taken many at once. The others are seen among them, at any place, one or two of them."""
+    for first, second in itertools.product(UNLIKE, (None, *UNLIKE)):
+        unlike = (first,) if second is None else (first, before, second)
+        log = log_of(*[before] * 150, *unlike, *[before] * 70)
+        for options in (RecoverOptions(), EACH):
+            assert_equal(recover(whole(log), 0, options), recover_reference(log, 0, options), 0)
+
+
 def log_of(*batches: Batch) -> bytes:
     return b"".join(encode(0, batches))
 
