@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, Final, TypeVar
 
@@ -92,12 +92,32 @@ def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
     Raises:
         UsageError: one of those was given.
     """
-    is_tiered = options["tiered"] is not None
-    if is_tiered:
-        leave_out(context, options, _OF_OTHERS, "--tiered audits no log dir: leave out {option}")
-        if options["catalog"] is None and options.get("database") is None:
-            leave_out(context, options, _OF_CATALOGS, "{option}: only with --catalog")
-    else:
-        leave_out(context, options, _OF_TIERED, "{option}: only with --tiered")
+    return is_tiered(context, options, _OF_TIERED, _OF_OTHERS, "--tiered audits no log dir: leave out {option}")
+
+
+def is_tiered(
+    context: click.Context,
+    options: dict[str, Any],
+    of_tiered: Mapping[str, str],
+    of_others: Mapping[str, str],
+    why: str,
+) -> bool:
+    """Whether a command is to work on tiered storage. Removes the options that only another kind of run has.
+
+    Args:
+        options: all of the command's, by parameter.
+        of_tiered: what a user calls those that only such a run has, by parameter, beside `tiered`.
+        of_others: those that it has no use for.
+        why: what to say where one of these was given; `{option}` stands for it.
+
+    Raises:
+        UsageError: one of those was given.
+    """
+    if options["tiered"] is None:
+        leave_out(context, options, of_tiered, "{option}: only with --tiered")
         del options["tiered"]
-    return is_tiered
+        return False
+    leave_out(context, options, of_others, why)
+    if options["catalog"] is None and options.get("database") is None:
+        leave_out(context, options, _OF_CATALOGS, "{option}: only with --catalog")
+    return True

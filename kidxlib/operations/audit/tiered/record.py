@@ -43,7 +43,7 @@ def record_segments(
         CatalogError: as `Tables.change`.
     """
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_KEY[1:])])
-    keys: list[Key] = list(zip(*(listed[name].to_pylist() for name in _KEY), strict=True))
+    keys = keys_of(listed)
     of_segments = _by_segment(findings, keys)
     values = {
         **{name: listed[name] for name in listed.column_names},
@@ -68,6 +68,11 @@ def record_segments(
     found = {"audit": audit, "segment": pa.table(columns, schema=schema)}
     tables.change(REMOTE_SEGMENTS, found, updates.audited_remote, by=["audit_id"])
     return len(keys)
+
+
+def keys_of(listed: pa.Table) -> list[Key]:
+    """Which segments some rows of `ListedSegmentRow` are."""
+    return list(zip(*(listed[name].to_pylist() for name in _KEY), strict=True))
 
 
 def _column(values: Any, kind: pa.DataType) -> Any:

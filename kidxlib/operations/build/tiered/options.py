@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.audit.tiered.level import Level
+from kidxlib.operations.audit.tiered.options import is_tiered
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.given import leave_out
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -71,8 +71,6 @@ _OF_OTHERS: Final = {
     "dry_run": "--dry-run",
     "now": "--now",
 }
-#: What only a run has that is recorded.
-_OF_CATALOGS: Final = {"settings_file": "--settings"}
 
 
 def tiered_options(command: _Command) -> _Command:
@@ -86,15 +84,7 @@ def asks_for_tiered(context: click.Context, options: dict[str, Any]) -> bool:
     Raises:
         UsageError: one of those was given.
     """
-    is_tiered = options["tiered"] is not None
-    if is_tiered:
-        leave_out(context, options, _OF_OTHERS, "--tiered builds from no log dir: leave out {option}")
-        if options["catalog"] is None and options.get("database") is None:
-            leave_out(context, options, _OF_CATALOGS, "{option}: only with --catalog")
-    else:
-        leave_out(context, options, _OF_TIERED, "{option}: only with --tiered")
-        del options["tiered"]
-    return is_tiered
+    return is_tiered(context, options, _OF_TIERED, _OF_OTHERS, "--tiered builds from no log dir: leave out {option}")
 
 
 def reported_as(options: dict[str, Any]) -> str:

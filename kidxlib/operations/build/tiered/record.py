@@ -11,7 +11,7 @@ import pyarrow as pa
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.finding import RemoteFindingRow
 from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.operations.audit.tiered.record import Key, record_segments
+from kidxlib.operations.audit.tiered.record import Key, keys_of, record_segments
 from kidxlib.operations.audit.tiered.request import Recording
 from kidxlib.operations.build.tiered.put import Mended, Outcome
 from kidxlib.tables.protocol import Tables
@@ -74,11 +74,9 @@ def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]
     """What was listed, with objects that were put since: when, and their ETags, nobody has asked."""
     if not put:
         return listed
-    names = ("topic_id", "partition", "start_offset", "segment_id")
-    keys = zip(*(listed[name].to_pylist() for name in names), strict=True)
     column = listed["objects"]
     objects: list[Any] = column.to_pylist()
-    for number, key in enumerate(keys):
+    for number, key in enumerate(keys_of(listed)):
         if new := put.get(key):
             replaced = {each["name"] for each in new}
             objects[number] = [*(each for each in objects[number] if each["name"] not in replaced), *new]
