@@ -61,11 +61,6 @@ from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, SCAN_STATE, TIME_ENTR
 _HEADER_SIZE_UP_TO_MAGIC: Final = formats.HEADER_SIZE_UP_TO_MAGIC
 _ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
 _RELATIVE_OFFSET_MAX: Final = formats.RELATIVE_OFFSET_MAX
-_INT32_MAX: Final = 2**31 - 1
-_CACHE_LINE_BYTES: Final = 64
-#: How far ahead of a small batch memory is asked for, and up to which size that pays.
-_PREFETCH_BYTES: Final = 4096
-_SMALL_BATCH_BYTES: Final = 2048
 
 
 @njit(
