@@ -1,0 +1,118 @@
+"""What is said of a replica: how it compares with another one of its partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How a replica compares with another. What stands further up is said where several are true.
+
+    Attributes:
+        DIFFERS: it has other batches in a range of offsets.
+        EPOCHS_DISAGREE: it has the same batches, of other leader epochs; in compacted topics, of epochs that cannot
+            both be right.
+        NOT_COMPARABLE: nothing could be compared; `reason` says why.
+        BEHIND: it has the same as far as it goes, and ends earlier.
+        SAME: all that could be compared is the same; `undecided_offsets` could not.
+    """
+
+    DIFFERS = "differs"
+    EPOCHS_DISAGREE = "epochs-disagree"
+    NOT_COMPARABLE = "not-comparable"
+    BEHIND = "behind"
+    SAME = "same"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """A byte of a log.
+
+    Attributes:
+        log_path: the `.log`.
+        position: of the first byte of a batch.
+    """
+
+    log_path: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where two replicas begin to differ.
+
+    Attributes:
+        first_offset, last_offset: the first range of offsets whose digests differ, as narrow as the catalog tells it.
+        ranges: how many such ranges there are.
+        offset: the first offset that differs, by the headers of batches: one of the two has a batch there that the
+            other has not. None where the logs were not read.
+        place: the batch there, or the one that stands where it should be; None at the end of the log.
+        other_place: the same of the other replica.
+        note: why the logs do not tell the first offset; None where they do.
+    """
+
+    first_offset: int
+    last_offset: int
+    ranges: int
+    offset: int | None = None
+    place: LogPlace | None = None
+    other_place: LogPlace | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochDifference:
+    """Where leader epochs of two replicas begin to disagree.
+
+    Attributes:
+        offset: the first offset at which they do.
+        epoch, other_epoch: of the batches there; −1 is none.
+    """
+
+    offset: int
+    epoch: int
+    other_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaVerdict:
+    """How a replica compares with another one of its partition.
+
+    Attributes:
+        topic_id: None where neither source says it.
+        source: which has the replica.
+        compared_with: the source that it is compared with: one of those that agree.
+        agreeing: the sources that agree with that one, that one among them.
+        has_majority: these are more than half of the sources that have the partition; else nobody knows which of two
+            replicas that differ is right.
+        compacted: how it is known that the topic is compacted, in which case leader epochs and counts of records alone
+            are compared; None of others.
+        first_offset, end_offset: the offsets that both should have: from the first on, up to below the end. None where
+            there are none.
+        undecided_offsets: how many of these digests could not tell of.
+        behind_offsets: by how many offsets its log ends before that of the other; 0 where it does not.
+        records, other_records: in all of its segments, and in all of the other's; None where not all are known.
+        difference: None where digests do not differ.
+        epochs: None where leader epochs do not disagree.
+        reason: why nothing could be compared, or why some offsets are undecided; None where there is nothing to say.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    source: str
+    compared_with: str
+    agreeing: list[str]
+    has_majority: bool
+    verdict: Verdict
+    compacted: str | None
+    first_offset: int | None
+    end_offset: int | None
+    undecided_offsets: int
+    behind_offsets: int
+    records: int | None
+    other_records: int | None
+    difference: Difference | None
+    epochs: EpochDifference | None
+    reason: str | None
