@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "export": "Write the records of a log dir to files of Parquet, Arrow or JSON.",
     "forget-source": "Take a source out of a catalog.",
     "recover": "Make a killed broker's log dirs ready for its start; change nothing without --apply.",
+    "report": "Write a page that shows what a catalog knows.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",

@@ -54,39 +54,102 @@ class Decisions:
         return tuple(REASONS[number] for number in self.reasons.tolist())
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What is true of a partition's segments whatever the limits are, at a time. Arrays as in `Decisions`.
+
+    Attributes:
+        may_go: nothing keeps it but the limits, or a segment before it that stays.
+        below_start: all its records are below the log start offset.
+        by_start: how many go for that, from the first on.
+    """
+
+    segments: Segments
+    now_ms: int
+    largest_timestamps: Longs
+    age_from_mtime: Flags
+    next_offsets: Longs
+    below_start: Flags
+    above_high_watermark: Flags
+    may_go: Flags
+    by_start: int
+
+    @classmethod
+    def of(cls, segments: Segments, bounds: Bounds, now_ms: int) -> Candidates:
+        """The candidates of a partition; it has one segment at least."""
+        next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
+        age_from_mtime = segments.max_timestamps < 0
+        below_start = next_offsets <= bounds.log_start_offset
+        below_start[-1] = False
+        above_high_watermark = next_offsets > bounds.high_watermark
+        may_go = segments.fully_read & ~above_high_watermark
+        may_go[-1] &= segments.sizes[-1] > 0
+        return cls(
+            segments=segments,
+            now_ms=now_ms,
+            largest_timestamps=np.where(age_from_mtime, segments.mtimes_ms, segments.max_timestamps),
+            age_from_mtime=age_from_mtime,
+            next_offsets=next_offsets,
+            below_start=below_start,
+            above_high_watermark=above_high_watermark,
+            may_go=may_go,
+            by_start=leading(may_go & below_start),
+        )
+
+    def too_old(self, retention_ms: int) -> Flags:
+        """Which are older than `retention.ms`; none where that is no limit."""
+        with np.errstate(over="ignore"):  # wraps as Java's longs do
+            ages = self.now_ms - self.largest_timestamps
+            flags: Flags = (ages > retention_ms) & (retention_ms >= 0)
+        return flags
+
+    def by_size(self, retention_bytes: int) -> int:
+        """How many go as the log is too large or as they are below the log start offset, from the first on."""
+        sizes = self.segments.sizes[self.by_start :]
+        too_many = sizes.sum() - retention_bytes if retention_bytes >= 0 else -1
+        return self.by_start + leading(self.may_go[self.by_start :] & (sizes.cumsum() <= too_many))
+
+    def reasons_to_stay(self, policy: TopicPolicy, too_old: Flags) -> NDArray[np.int8]:
+        """For each segment why it would stay; where nothing of its own keeps it, one before it does."""
+        by_time = Cleanup.DELETE in policy.cleanup and policy.retention_ms >= 0
+        conditions = [
+            (~self.segments.fully_read, Reason.NOT_WELL),
+            (_only_last(self.segments.sizes == 0), Reason.ACTIVE),
+            (self.above_high_watermark, Reason.HIGH_WATERMARK),
+            (self.below_start | (too_old & by_time), Reason.AFTER_KEPT),
+        ]
+        if by_time:
+            conditions += [
+                (self.largest_timestamps > self.now_ms, Reason.FUTURE_TIMESTAMP),
+                (self.age_from_mtime, Reason.NO_TIMESTAMPS),
+            ]
+        return np.select(
+            [condition for condition, _ in conditions],
+            [np.int8(_number(reason)) for _, reason in conditions],
+            default=np.int8(_number(_reason_of_policy(policy))),
+        ).astype(np.int8)
+
+
 def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
     """Decide on a partition's segments; there is at least one."""
-    next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
-    age_from_mtime = segments.max_timestamps < 0
-    largest = np.where(age_from_mtime, segments.mtimes_ms, segments.max_timestamps)
-    below_start = next_offsets <= bounds.log_start_offset
-    below_start[-1] = False
-    with np.errstate(over="ignore"):  # wraps as Java's longs do
-        ages = now_ms - largest
-        too_old = (ages > policy.retention_ms) & (policy.retention_ms >= 0)
-    may_go = segments.fully_read & (next_offsets <= bounds.high_watermark)
-    may_go[-1] &= segments.sizes[-1] > 0
-
-    by_start = _leading(may_go & below_start)
-    by_size = by_time = by_start
+    of = Candidates.of(segments, bounds, now_ms)
+    too_old = of.too_old(policy.retention_ms)
+    by_size = by_time = of.by_start
     if Cleanup.DELETE in policy.cleanup:
-        sizes = segments.sizes[by_start:]
-        too_many = sizes.sum() - policy.retention_bytes if policy.retention_bytes >= 0 else -1
-        by_size += _leading(may_go[by_start:] & (sizes.cumsum() <= too_many))
-        by_time = by_size + _leading(may_go[by_size:] & too_old[by_size:])
+        by_size = of.by_size(policy.retention_bytes)
+        by_time = by_size + leading((of.may_go & too_old)[by_size:])
 
-    reasons = _reasons_to_stay(
-        segments, bounds, policy, next_offsets, below_start, too_old, age_from_mtime, largest > now_ms
-    )
-    reasons[:by_start] = _number(Reason.LOG_START)
-    reasons[by_start:by_size] = _number(Reason.SIZE)
+    reasons = of.reasons_to_stay(policy, too_old)
+    reasons[: of.by_start] = _number(Reason.LOG_START)
+    reasons[of.by_start : by_size] = _number(Reason.SIZE)
     reasons[by_size:by_time] = _number(Reason.TIME)
     after_kept = reasons == _number(Reason.AFTER_KEPT)
+    largest = of.largest_timestamps
     return Decisions(
         deleted=by_time,
         reasons=reasons,
         largest_timestamps=largest,
-        age_from_mtime=age_from_mtime,
+        age_from_mtime=of.age_from_mtime,
         future_ms=np.maximum(largest - now_ms, 0),
         backwards_ms=np.where(after_kept, np.maximum.accumulate(largest) - largest, 0),
     )
@@ -98,33 +161,6 @@ def keep_all(segments: Segments, reason: Reason) -> Decisions:
     nothing = np.zeros(len(segments), np.int64)
     largest = np.where(age_from_mtime, segments.mtimes_ms, segments.max_timestamps)
     return Decisions(0, np.full(len(segments), _number(reason), np.int8), largest, age_from_mtime, nothing, nothing)
-
-
-def _reasons_to_stay(
-    segments: Segments,
-    bounds: Bounds,
-    policy: TopicPolicy,
-    next_offsets: Longs,
-    below_start: Flags,
-    too_old: Flags,
-    age_from_mtime: Flags,
-    in_future: Flags,
-) -> NDArray[np.int8]:
-    """For each segment why it would stay; where nothing of its own keeps it, one before it does."""
-    by_time = Cleanup.DELETE in policy.cleanup and policy.retention_ms >= 0
-    conditions = [
-        (~segments.fully_read, Reason.NOT_WELL),
-        (_only_last(segments.sizes == 0), Reason.ACTIVE),
-        (next_offsets > bounds.high_watermark, Reason.HIGH_WATERMARK),
-        (below_start | (too_old & by_time), Reason.AFTER_KEPT),
-    ]
-    if by_time:
-        conditions += [(in_future, Reason.FUTURE_TIMESTAMP), (age_from_mtime, Reason.NO_TIMESTAMPS)]
-    return np.select(
-        [condition for condition, _ in conditions],
-        [np.int8(_number(reason)) for _, reason in conditions],
-        default=np.int8(_number(_reason_of_policy(policy))),
-    ).astype(np.int8)
 
 
 def _reason_of_policy(policy: TopicPolicy) -> Reason:
@@ -142,7 +178,7 @@ def _only_last(flags: Flags) -> Flags:
     return last
 
 
-def _leading(flags: Flags) -> int:
+def leading(flags: Flags) -> int:
     """How many are true before the first that is not."""
     return len(flags) if flags.all() else int(flags.argmin())
 

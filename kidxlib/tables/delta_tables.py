@@ -33,6 +33,7 @@ from kidxlib.tables.grouped import ROWS, Ends
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.place import storage_options
 from kidxlib.tables.protocol import ArrowStream
+from kidxlib.tables.question import Question
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.sorted_merge import merge_sorted
 from kidxlib.tables.version import made_by_an_older_release, version_of
@@ -101,6 +102,24 @@ class DeltaTables:
         chosen = f'{grouped}, min("{ends.order}") AS first, {last} AS last'
         asked = f"SELECT {chosen} FROM rows WHERE {sql_of(where)} GROUP BY {grouped}"
         return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
+
+    def ask(self, question: Question) -> pa.Table:
+        """See `TablesToAsk.ask`."""
+        opened = {table.name: self.opened(table) for table in question.tables}
+        builder = QueryBuilder()
+        for name, delta in opened.items():
+            if delta is None:
+                return question.schema.empty_table()
+            builder = builder.register(name, delta)
+
+        def read() -> pa.Table:
+            rows = builder.execute(question.for_datafusion)
+            return pa.RecordBatchReader.from_stream(rows).read_all().cast(question.schema)
+
+        try:
+            return whole_answer(read)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise CatalogError(f"{self.path}: cannot be asked for {question.name}: {one_line(error)}") from error
 
     def change(
         self,

@@ -14,6 +14,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.tables.grouped import Ends
 from kidxlib.tables.maintenance import Maintenance
 from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
+from kidxlib.tables.question import Question, TablesToAsk
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,11 @@ class TablesByRows:
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
         """See `TablesToRead.ends`."""
         return self.driver.ends(table, by, ends, where)
+
+    def ask(self, question: Question) -> pa.Table:
+        """See `TablesToAsk.ask`."""
+        assert isinstance(self.driver, TablesToAsk)
+        return self.driver.ask(question)
 
     def change(
         self,

@@ -22,6 +22,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.tables.grouped import ROWS, Ends
 from kidxlib.tables.protocol import ArrowStream, TablesToRead
+from kidxlib.tables.question import Question
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
 
@@ -94,6 +95,15 @@ class SparkTables:
             return schema.empty_table()
         first, last = F.min(ends.order).alias("first"), F.max_by(ends.of_last, ends.order).alias("last")
         return rows.groupBy(*schema.names[:-2]).agg(first, last).toArrow().cast(schema)
+
+    def ask(self, question: Question) -> pa.Table:
+        """See `TablesToAsk.ask`."""
+        for table in question.tables:
+            rows = self._rows(table, ())
+            if rows is None:
+                return question.schema.empty_table()
+            rows.createOrReplaceTempView(table.name)
+        return self.spark.sql(question.sql).toArrow().cast(question.schema)
 
     def change(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -16,15 +15,14 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results.build import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
-from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.operations.retention.partition import Partition, first_timestamp, first_unexpired_offset
+from kidxlib.operations.retention.partition_rule import PartitionRule
 from kidxlib.operations.retention.plan_options import PlanOptions
-from kidxlib.retention.decide import Decisions, decide, keep_all
-from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
-from kidxlib.retention.policy import TopicConfig, kept_for_its_topic
-from kidxlib.retention.reasons import REASONS, PlanWarning, Reason, decision_of
+from kidxlib.retention.decide import Decisions
+from kidxlib.retention.partition import Flags, Longs, Segments
+from kidxlib.retention.policy import TopicConfig
+from kidxlib.retention.reasons import REASONS, PlanWarning, decision_of
 from kidxlib.retention.time_index_files import OnDisk
-from kidxlib.retention.topic_policy import TopicPolicy
 
 _ROWS: Final = pa.schema(list(PLANNED.field("segment").type))
 _REASONS: Final = pa.array([reason.value for reason in REASONS])
@@ -45,40 +43,6 @@ _AS_IN_CATALOG: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """What a partition's segments are decided by.
-
-    Attributes:
-        kept: why all of them stay; None where the policy decides.
-    """
-
-    bounds: Bounds
-    policy: TopicPolicy
-    kept: Reason | None
-    now_ms: int
-    looks_compacted: bool
-
-    @classmethod
-    def of(cls, partition: Partition, config: TopicConfig, options: PlanOptions, compacted: Collection[str]) -> _Rule:
-        topic = partition.of_first_row("topic")
-        kept = kept_for_its_topic(
-            topic,
-            config,
-            include_internal=options.include_internal,
-            what_if=options.what_if,
-            looks_compacted=topic in compacted,
-        )
-        if parse_segment_log(posixpath.basename(partition.of_first_row("log_path"))) is None:
-            kept = Reason.NOT_MODELLED  # a copy in a bucket of tiered storage: RemoteLogManager decides of it otherwise
-        return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
-
-    def decide(self, segments: Segments) -> Decisions:
-        if self.kept is not None:
-            return keep_all(segments, self.kept)
-        return decide(segments, self.bounds, self.policy, self.now_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class _Decided:
     """A partition, and what is decided of it.
 
@@ -87,7 +51,7 @@ class _Decided:
     """
 
     partition: Partition
-    rule: _Rule
+    rule: PartitionRule
     decisions: Decisions
     on_disk: Sequence[OnDisk | None] | None
 
@@ -137,7 +101,7 @@ def planned_rows(
     """
     decided = []
     for number, partition in enumerate(partitions):
-        rule = _Rule.of(partition, configs[partition.of_first_row("topic")], options, compacted_topics)
+        rule = PartitionRule.of(partition, configs[partition.of_first_row("topic")], options, compacted_topics)
         decisions = rule.decide(partition.segments)
         decided.append(_Decided(partition, rule, decisions, None if on_disk is None else on_disk[number]))
     columns: dict[str, Any] = {

@@ -1,0 +1,147 @@
+"""What a person should look at, put together from all sections: the first thing that the page says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from rich.filesize import decimal
+
+_DAY_MS: Final = 24 * 3_600_000
+
+
+class Severity(StrEnum):
+    """How much it matters."""
+
+    BAD = "bad"  # data is lost, wrong, or will be
+    WARNING = "warning"  # something is not as somebody would expect it
+    UNKNOWN = "unknown"  # nobody has looked
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing to look at.
+
+    Attributes:
+        page: of the report that says more.
+        title: what it is, in one line.
+        detail: which, the first of them, and what follows from it.
+    """
+
+    severity: Severity
+    page: str
+    title: str
+    detail: str
+
+
+def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
+    """All that is to be looked at, what is bad first.
+
+    Args:
+        sections: of the report, by name.
+        now_ms: the report's time, ms since the epoch.
+    """
+    found = [
+        *_of_health(sections["health"]),
+        *_of_replicas(sections["replicas"]),
+        *_of_retention(sections["retention"]),
+        *_of_shape(sections["shape"]),
+        *_of_builds(sections["builds"], sections["overview"], now_ms),
+    ]
+    order = list(Severity)
+    return [asdict(each) for each in sorted(found, key=lambda each: order.index(each.severity))]
+
+
+def _of_health(health: dict[str, Any]) -> list[Attention]:
+    found = []
+    if open_ := health["damaged_segments"] - health["accepted_segments"]:
+        first = next((row for row in health["damaged"] if row["accepted_by"] is None), None)
+        detail = "" if first is None else f"{_segment(first)}: {first['status']}, {first['reason']}"
+        found.append(Attention(Severity.BAD, "health", f"{_count(open_, 'segment')} damaged", detail))
+    for verdict in ("broken", "torn"):
+        rows = [row for row in health["files"] if row["verdict"] == verdict]
+        if rows:
+            detail = f"{_segment(rows[0])}{rows[0]['file']}: {rows[0]['reason']}. {_sentence(rows[0]['consequence'])}"
+            found.append(Attention(Severity.BAD, "health", f"{_count(len(rows), 'file')} {verdict}", detail))
+    remote = [row for row in health["remote_files"] if row["verdict"] == "broken"]
+    if remote:
+        row = remote[0]
+        detail = f"{row['topic']}-{row['partition']}, remote segment at {row['start_offset']}: {row['file']} "
+        detail += f"{row['reason']}. {_sentence(row['consequence'])}"
+        found.append(Attention(Severity.BAD, "health", f"{_count(len(remote), 'finding')} in tiered storage", detail))
+    if health["not_audited"]:
+        names = health["not_audited"]
+        detail = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: no index file was compared with its log"
+        found.append(Attention(Severity.UNKNOWN, "health", f"{_count(len(names), 'source')} never audited", detail))
+    return found
+
+
+def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
+    rows = [row for row in replicas["partitions"] if row["verdict"] in ("differs", "epochs disagree")]
+    behind = [row for row in replicas["partitions"] if row["verdict"] == "behind"]
+    found = []
+    if rows:
+        detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"
+        found.append(
+            Attention(Severity.BAD, "replicas", f"{_count(len(rows), 'partition')} with unlike replicas", detail)
+        )
+    if behind:
+        detail = f"{behind[0]['topic']}-{behind[0]['partition']}: {behind[0]['sentence']}"
+        found.append(Attention(Severity.WARNING, "replicas", f"{_count(len(behind), 'replica')} behind", detail))
+    return found
+
+
+def _of_retention(retention: dict[str, Any]) -> list[Attention]:
+    found = []
+    if rows := retention["future"]:
+        row = rows[0]
+        detail = f"{_segment(row)} has a timestamp of {row['ahead']} from now: retention by time waits for it, with "
+        detail += f"{_count(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
+        title = f"{_count(len(rows), 'segment')} with a timestamp in the future"
+        found.append(Attention(Severity.BAD, "retention", title, detail))
+    unknown = [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
+    if unknown:
+        detail = f"{unknown[0]['topic']}: nobody said {', '.join(unknown[0]['configured']['unknown'])}; name "
+        detail += "--cluster-metadata or --policy, and the report says what goes by it"
+        title = f"{_count(len(unknown), 'topic')} whose retention is not known"
+        found.append(Attention(Severity.UNKNOWN, "retention", title, detail))
+    return found
+
+
+def _of_shape(shape: dict[str, Any]) -> list[Attention]:
+    rows = [row for row in shape["topics"] if row["has_small_batches"]]
+    if not rows:
+        return []
+    row = max(rows, key=lambda row: row["batches"])
+    detail = f"{row['topic']}: {row['batches']:,} batches of {row['bytes_a_batch']:,.0f} bytes on average, of which "
+    detail += f"{row['header_share']:.0%} are headers. A producer with linger.ms and a larger batch.size writes fewer"
+    return [Attention(Severity.WARNING, "shape", f"{_count(len(rows), 'topic')} of small batches", detail)]
+
+
+def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) -> list[Attention]:
+    found = []
+    changes = overview["changes"]
+    if changes is not None and changes["gone_segments"]:
+        title = f"{_count(changes['gone_segments'], 'segment')} gone since the build before"
+        detail = f"{decimal(changes['gone_bytes'])}: deleted by retention, or lost"
+        found.append(Attention(Severity.WARNING, "overview", title, detail))
+    if builds["builds"]:
+        age_ms = now_ms - builds["builds"][0]["started_ms"]
+        if age_ms > _DAY_MS:
+            title = f"the last build is {age_ms // _DAY_MS} days old"
+            detail = "what brokers have written, deleted or damaged since is not in this report"
+            found.append(Attention(Severity.UNKNOWN, "builds", title, detail))
+    return found
+
+
+def _segment(row: dict[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}/{row['base_offset']:020}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _sentence(text: str | None) -> str:
+    return text or "nothing follows from it for brokers"

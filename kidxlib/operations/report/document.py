@@ -1,0 +1,115 @@
+"""The report as a document: sections for each page, and parts that are needed once somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Final
+
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.report.answers import Answers
+from kidxlib.operations.report.attention import attention
+from kidxlib.operations.report.changes import changes_section
+from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, future
+from kidxlib.operations.report.request import ReportRequest
+from kidxlib.operations.report.sections.builds import builds_section
+from kidxlib.operations.report.sections.growth import growth_section
+from kidxlib.operations.report.sections.health import health_section
+from kidxlib.operations.report.sections.overview import overview_section
+from kidxlib.operations.report.sections.shape import shape_section
+from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes, remote_lanes
+from kidxlib.operations.report.timeline.section import PartitionName, expired, timeline_index, timelines
+from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
+from kidxlib.operations.retention.recorded import source_paths
+from kidxlib.tables.question import TablesToAsk
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.times import to_ms
+
+#: Of the JSON object; another one where a name or a meaning changes.
+REPORT_VERSION: Final = 1
+_DAY_MS: Final = 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a report says, ready for JSON.
+
+    Attributes:
+        head: when and of what it was made.
+        sections: what each page shows at once, by the page's name.
+        retention_partitions: what becomes of each partition with other limits, by topic.
+        timelines: the lanes of each partition.
+    """
+
+    head: Mapping[str, Any]
+    sections: Mapping[str, Any]
+    retention_partitions: Mapping[str, Sequence[Mapping[str, Any]]]
+    timelines: Mapping[PartitionName, Sequence[Mapping[str, Any]]]
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as one object."""
+        lanes = [
+            {"topic": topic, "partition": partition, "lanes": lanes}
+            for (topic, partition), lanes in self.timelines.items()
+        ]
+        parts = {"retention_partitions": self.retention_partitions, "timelines": lanes}
+        return {**self.head, **self.sections, **parts}
+
+
+def make_report(backend: Backend, request: ReportRequest) -> Report:
+    """Ask the catalog, decide with each limit, and put both together.
+
+    Raises:
+        KidxError: as `Answers.ask` and `try_ladder`.
+    """
+    tables = backend.catalog.tables
+    assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
+    now_ms = to_ms(request.context.now)
+    begin_phase("asking the catalog")
+    answers, paths = Answers.ask(tables, now_ms), source_paths(tables)
+    begin_phase("trying limits of retention")
+    what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
+    begin_phase("laying out timelines")
+    ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
+    sections: dict[str, Any] = {
+        "overview": {**overview_section(answers), "changes": changes_section(tables)},
+        "health": health_section(answers, paths, tables.path),
+        "retention": {**what_if_section(what_if), "future": ahead},
+        "shape": shape_section(answers),
+        "growth": growth_section(answers),
+        "replicas": {"partitions": []},
+        "builds": builds_section(answers, tables),
+    }
+    found = _timelines(tables, sections, what_if, now_ms)
+    return Report(
+        head={
+            "report_version": REPORT_VERSION,
+            "kidx": metadata.version("kidx"),
+            "made_at_ms": now_ms,
+            "catalog": tables.path,
+            "attention": attention(sections, now_ms),
+            "sql": answers.sql,
+        },
+        sections={**sections, "timeline": timeline_index(found)},
+        retention_partitions=what_if_partitions(what_if),
+        timelines=found,
+    )
+
+
+def _timelines(
+    tables: TablesToAsk, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
+) -> dict[PartitionName, list[dict[str, Any]]]:
+    audits = {row["audit_id"] for row in tables.ask(LAST_REMOTE_AUDITS).to_pylist()}
+    lanes = [local_lanes(tables, [], tables.ask(FOUND)), remote_lanes(tables, audits)]
+    columns = ("source", "topic", "partition", "configured_deleted")
+    decided: Any = zip(*(what_if.rows[name].to_pylist() for name in columns), strict=True)
+    rows = expired(ordered_lanes(lanes, now_ms), {tuple(key): deleted for *key, deleted in decided})
+    health, future_ = sections["health"], sections["retention"]["future"]
+    named = (health["damaged"], health["files"], health["remote_files"], health["gaps"], future_)
+    return timelines(rows, {(row["topic"], row["partition"]) for found in named for row in found})
+
+
+def _ahead(ms: int) -> str:
+    days = ms / _DAY_MS
+    return f"{days:,.0f} days" if days >= 2 else f"{ms / 3_600_000:,.1f} hours"

@@ -1,0 +1,84 @@
+// Health: findings, where in which file, what follows, and the command that looks into it or mends it.
+
+const partitionName = (row) => `${row.topic}-${row.partition}`;
+
+function healthPage(report) {
+  const { health } = report;
+  const statuses = Object.entries(health.segments).map(([status, segments]) => ({ status, segments }));
+  const verdicts = health.verdicts.flatMap((row) => Object.entries(row.files).map(([verdict, files]) => ({ ...row, verdict, files })));
+  return [
+    section("Segments by status",
+      table("Segments by status", [text("status", (row) => row.status), number("segments", (row) => row.segments)],
+        statuses, { name: "statuses" }), origin(report, "totals")),
+    section("Damaged segments", damaged(health), origin(report, "damaged segments")),
+    section("Audits",
+      table("Files by verdict", [text("source", (row) => row.source), text("verdict", (row) => row.verdict),
+        number("files", (row) => row.files), { title: "audited", value: (row) => row.audited_ms, show: (row) => time(row.audited_ms), number: true }],
+      verdicts, { name: "verdicts", empty: "no audit is recorded. kidx verify --catalog makes one" }),
+      health.not_audited.length === 0 ? null
+        : element("p", {}, badge("not known", "unknown"), ` Never audited: ${health.not_audited.join(", ")}. A build reads logs; it does not compare the index files that are there with them.`),
+      origin(report, "verdicts")),
+    section("Files that are broken or torn", files(health.files), origin(report, "findings")),
+    section("Tiered storage", remoteFiles(health), origin(report, "remote segments", "findings in buckets")),
+    section("Next start of brokers", starts(health), origin(report, "next start")),
+    section("Gaps between segments", gaps(health), origin(report, "gaps")),
+  ];
+}
+
+function damaged(health) {
+  return table("Damaged segments",
+    [text("segment", (row) => `${partitionName(row)}/${offsetName(row.base_offset)}`), text("source", (row) => row.source),
+      text("status", (row) => row.status), text("reason", (row) => row.reason),
+      number("at byte", (row) => row.position), number("of bytes", (row) => row.log_bytes),
+      text("accepted by", (row) => row.accepted_by)],
+    health.damaged, { name: "damaged", unfold: (row) => element("div", {},
+      element("p", {}, `${row.path}: byte ${count(row.position)}: ${row.detail ?? row.reason}`),
+      row.accepted_by === null ? null : element("p", {}, `Accepted by ${row.accepted_by}: ${row.accepted_reason}`),
+      element("p", {}, "Look at it; take the partition from a replica or a backup; or say that it may stay:"),
+      commandLines(row.commands)) });
+}
+
+function files(rows) {
+  return table("Files that are broken or torn",
+    [text("file", (row) => `${partitionName(row)}/${offsetName(row.base_offset)}${row.file.startsWith(".") ? "" : " "}${row.file}`),
+      text("source", (row) => row.source), { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, "bad") },
+      text("reason", (row) => row.reason), number("at byte", (row) => row.position),
+      number("bytes lost at the next start", (row) => row.lost_bytes, bytes)],
+    rows, { name: "files", unfold: (row) => element("div", {},
+      element("p", {}, `${row.path}${row.position === null ? "" : `: byte ${count(row.position)}`}: ${row.detail ?? row.reason}`),
+      row.consequence === null ? null : element("p", {}, row.consequence),
+      row.action === null ? null : element("p", {}, `At its next start the broker: ${row.action}.`),
+      commandLines(row.commands)) });
+}
+
+function remoteFiles(health) {
+  return element("div", {},
+    table("Remote segments", [text("bucket", (row) => row.source), text("topic", (row) => row.topic),
+      number("segments", (row) => row.segments), number("that brokers read", (row) => row.read_segments),
+      number("bytes of logs", (row) => row.log_bytes, bytes)], health.remote,
+    { name: "remote", empty: "no audit of tiered storage is recorded" }),
+    health.remote.length === 0 ? null : table("Findings in tiered storage",
+      [text("remote segment", (row) => `${partitionName(row)} from ${row.start_offset}`), text("bucket", (row) => row.source),
+        text("file", (row) => row.file), { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, row.verdict === "broken" ? "bad" : "unknown") },
+        text("reason", (row) => row.reason)],
+      health.remote_files, { name: "remote_files", unfold: (row) => element("div", {},
+        element("p", {}, `Segment ${row.segment_id}${row.position === null ? "" : `, byte ${count(row.position)}`}: ${row.detail ?? row.reason}`),
+        row.consequence === null ? null : element("p", {}, row.consequence),
+        element("p", {}, `What to do: ${row.remedy}.`)) }));
+}
+
+function starts(health) {
+  return element("div", {},
+    note("Log dirs without the mark of a clean stop, as they were when they were built: those of running brokers, too. If such a broker is killed, it reads so much before it serves. kidx recover LOG_DIR shows the plan that spares it that."),
+    table("Log dirs without the mark of a clean stop", [text("source", (row) => row.source),
+      number("partitions", (row) => row.partitions), number("segments to read", (row) => row.segments),
+      number("bytes to read", (row) => row.log_bytes, bytes)], health.starts, { name: "starts", empty: "none" }));
+}
+
+function gaps(health) {
+  return element("div", {},
+    note("Normal in compacted topics. Elsewhere a segment is missing, or the one before the gap is damaged. A negative number: offsets that both segments have."),
+    table("Segments that do not join", [text("partition", partitionName), text("source", (row) => row.source),
+      number("ends at", (row) => row.next_offset), number("next begins at", (row) => row.next_base_offset),
+      number("offsets between", (row) => row.offsets)], health.gaps, { name: "gaps", empty: "none" }));
+}

@@ -1,0 +1,40 @@
+// Which page is shown: that of the address's hash.
+
+const PAGES = [
+  ["overview", "Overview", overviewPage], ["health", "Health", healthPage], ["timeline", "Timeline", timelinePage],
+  ["retention", "Retention what-if", retentionPage], ["shape", "Shape", shapePage], ["growth", "Growth", growthPage],
+  ["replicas", "Replicas", replicasPage], ["builds", "Builds", buildsPage],
+];
+
+async function start() {
+  const report = await part("main");
+  document.getElementById("made").textContent = `as of ${time(report.made_at_ms)}`;
+  document.getElementById("origin").textContent = `Catalog ${report.catalog}, kidx ${report.kidx}. Charts by Apache ECharts, under the Apache License 2.0. SQL is Spark's; docs/catalog.md says how to open the tables.`;
+  const links = PAGES.map(([name, title]) => element("li", {}, element("a", { href: `#${name}` }, title)));
+  document.getElementById("pages").replaceChildren(...links);
+  const content = document.getElementById("content");
+
+  function show(focus) {
+    const wanted = location.hash.slice(1), [name, title, page] = PAGES.find(([each]) => each === wanted) ?? PAGES[0];
+    links.forEach((link, at) => {
+      if (PAGES[at][0] === name) link.firstChild.setAttribute("aria-current", "page");
+      else link.firstChild.removeAttribute("aria-current");
+    });
+    content.replaceChildren(heading(title, `page-${name}`), ...page(report).filter((each) => each !== null));
+    document.title = `${title} · Kafka segments`;
+    drawCharts();
+    if (focus) { window.scrollTo(0, 0); content.querySelector("h1").focus({ preventScroll: true }); }
+    document.body.dataset.page = name;
+  }
+
+  window.addEventListener("hashchange", () => show(true));
+  document.getElementById("theme").addEventListener("click", () => {
+    const root = document.documentElement, dark = getComputedStyle(root).colorScheme.startsWith("dark") && root.dataset.theme !== "light";
+    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : dark || window.matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = isDark ? "light" : "dark";
+    redrawCharts();
+  });
+  show(false);
+}
+
+start();

@@ -1,0 +1,69 @@
+// The timeline: choose a partition, see its segments.
+
+const MATCHES_SHOWN = 200;
+
+function timelinePage(report) {
+  const { partitions, marks } = report.timeline;
+  if (partitions.length === 0) return [note("The catalog has no segment.")];
+  const label = (row) => `${partitionName(row)} · ${count(row.segments)} segments${notable(marks, row)}`;
+  const order = partitions.slice().sort((one, other) => isNotable(marks, other) - isNotable(marks, one));
+  const filter = element("input", { type: "search", id: "timeline-filter", autocomplete: "off", on: { input: list } });
+  const select = element("select", { id: "timeline-partition", size: 8, on: { change: show } });
+  const place = element("div", { "aria-live": "polite" });
+  const more = note("");
+
+  function list() {
+    const wanted = filter.value.toLowerCase();
+    const found = order.filter((row) => partitionName(row).toLowerCase().includes(wanted));
+    select.replaceChildren(...found.slice(0, MATCHES_SHOWN).map((row) => element("option", { value: partitionName(row) }, label(row))));
+    more.textContent = found.length > MATCHES_SHOWN ? `${count(found.length - MATCHES_SHOWN)} more partitions: write a part of a name.` : "";
+    select.selectedIndex = 0;
+    show();
+  }
+
+  async function show() {
+    const name = select.value;
+    if (name === "") { place.replaceChildren(note("No partition has such a name.")); return; }
+    const lanes = (await part(`timeline-${report.timeline_part[name]}`))[name];
+    if (select.value !== name) return;
+    place.replaceChildren(timelineChart(report, name, lanes), legend(), lanesTable(report, name, lanes));
+    drawCharts();
+  }
+
+  queueMicrotask(list);
+  return [
+    element("div", { class: "chooser" },
+      element("label", { for: "timeline-filter" }, "Part of a partition's name"), filter,
+      element("label", { for: "timeline-partition" }, "Partition: those with something to look at come first"), select, more),
+    place,
+    origin(report, "SELECT source, base_offset, next_offset, status, active, log_bytes, max_timestamp\nFROM segments\nWHERE topic = '…' AND partition = …\nORDER BY source, base_offset"),
+  ];
+}
+
+function isNotable(words, row) {
+  return MARK_COLOURS.some(([word, kind]) => ["bad", "future", "warning"].includes(kind) && row.marks & (1 << words.indexOf(word)));
+}
+
+function notable(words, row) {
+  return isNotable(words, row) ? ` · ${markNames(words, row.marks).filter((word) => word !== "active" && word !== "expired").join(", ")}` : "";
+}
+
+function legend() {
+  const told = { plain: "ok", active: "active", expired: "goes by the topic's own policy", warning: "a gap before it, or timestamps that go back",
+    future: "a timestamp in the future", bad: "damaged, or a broken file", absent: "gone or deleted", unknown: "in the bucket, but not read" };
+  return element("ul", { class: "legend" }, ...Object.entries(told).map(([kind, words]) =>
+    element("li", {}, element("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), words)));
+}
+
+function lanesTable(report, name, lanes) {
+  const words = report.timeline.marks;
+  const rows = lanes.flatMap((lane) => lane.base_offset.map((base, at) => ({ source: lane.source, base,
+    next: lane.next_offset[at], bytes: lane.log_bytes[at], time: lane.max_timestamp_ms[at], marks: lane.marks[at], segments: lane.segments[at] })));
+  const merged = rows.some((row) => row.segments > 1);
+  return element("div", {},
+    merged ? note("A row is a piece of several segments here: the page shows 100,000 segments one by one, those of partitions with something to look at first.") : null,
+    table(`Segments of ${name}`, [text("source", (row) => row.source), number("base offset", (row) => row.base),
+      number("next offset", (row) => row.next < 0 ? null : row.next), number("segments", (row) => row.segments),
+      number("bytes", (row) => row.bytes, bytes), { title: "largest timestamp", value: (row) => row.time, show: (row) => time(row.time), number: true },
+      text("marks", (row) => markNames(words, row.marks).join(", ") || "ok")], rows, { name: "lanes" }));
+}

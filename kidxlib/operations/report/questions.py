@@ -1,0 +1,397 @@
+"""What the report asks a catalog, as SQL: the page shows each beside the numbers that it gives."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.transactions import PRODUCER_EVENTS
+from kidxlib.tables.question import Question
+
+_PRESENT: Final = "status NOT IN ('gone', 'deleted')"
+_KEY: Final = (("source", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+_LONG: Final = pa.int64()
+_TEXT: Final = pa.string()
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+def _question(name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa.DataType], ...], sql: str) -> Question:
+    return Question(name, sql.strip(), tables, pa.schema([pa.field(*column) for column in columns]))
+
+
+TOTALS: Final = _question(
+    "totals",
+    (SEGMENTS,),
+    (("source", _TEXT), ("topic", _TEXT), ("status", _TEXT), ("segments", _LONG), ("log_bytes", _LONG)),
+    """
+SELECT source, topic, status, count(*) AS segments, coalesce(sum(log_bytes), 0) AS log_bytes
+FROM segments
+GROUP BY source, topic, status
+ORDER BY source, topic, status
+""",
+)
+
+PARTITION_COUNTS: Final = _question(
+    "partitions",
+    (PARTITIONS,),
+    (("source", _TEXT), ("topic", _TEXT), ("partitions", _LONG), ("present", _LONG)),
+    """
+SELECT source, topic, count(*) AS partitions, count(*) FILTER (WHERE present) AS present
+FROM partitions
+GROUP BY source, topic
+ORDER BY source, topic
+""",
+)
+
+LARGEST: Final = _question(
+    "largest partitions",
+    (SEGMENTS,),
+    (*_KEY, ("segments", _LONG), ("log_bytes", _LONG), ("records", _LONG)),
+    f"""
+SELECT source, topic, partition, count(*) AS segments, sum(log_bytes) AS log_bytes, sum(records) AS records
+FROM segments
+WHERE {_PRESENT}
+GROUP BY source, topic, partition
+ORDER BY log_bytes DESC, source, topic, partition
+LIMIT 20
+""",
+)
+
+SHAPE: Final = _question(
+    "shape",
+    (SEGMENTS,),
+    (
+        ("topic", _TEXT),
+        *((name, _LONG) for name in ("segments", "log_bytes", "valid_bytes", "batches", "records")),
+        *((name, _LONG) for name in ("uncounted_segments", "index_bytes", "transactional_batches", "control_batches")),
+    ),
+    f"""
+SELECT topic,
+       count(*) AS segments,
+       coalesce(sum(log_bytes), 0) AS log_bytes,
+       coalesce(sum(valid_bytes), 0) AS valid_bytes,
+       coalesce(sum(batches), 0) AS batches,
+       coalesce(sum(records), 0) AS records,
+       count(*) FILTER (WHERE records IS NULL) AS uncounted_segments,
+       coalesce(sum(offset_index_bytes), 0) + coalesce(sum(time_index_bytes), 0)
+         + coalesce(sum(transaction_index_bytes), 0) AS index_bytes,
+       coalesce(sum(transactional_batches), 0) AS transactional_batches,
+       coalesce(sum(control_batches), 0) AS control_batches
+FROM segments
+WHERE {_PRESENT}
+GROUP BY topic
+ORDER BY log_bytes DESC, topic
+""",
+)
+
+CODECS: Final = _question(
+    "codecs",
+    (SEGMENTS,),
+    (("topic", _TEXT), ("codec", _TEXT), ("segments", _LONG), ("log_bytes", _LONG)),
+    f"""
+SELECT topic, codec, count(*) AS segments, sum(log_bytes) AS log_bytes
+FROM (SELECT topic, log_bytes, explode(codecs) AS codec FROM segments WHERE {_PRESENT} AND codecs IS NOT NULL) AS seen
+GROUP BY topic, codec
+ORDER BY topic, log_bytes DESC, codec
+""",
+)
+
+MAGICS: Final = _question(
+    "message formats",
+    (SEGMENTS,),
+    (("topic", _TEXT), ("magic", pa.int32()), ("segments", _LONG), ("log_bytes", _LONG)),
+    f"""
+SELECT topic, magic, count(*) AS segments, sum(log_bytes) AS log_bytes
+FROM (SELECT topic, log_bytes, explode(magics) AS magic FROM segments WHERE {_PRESENT} AND magics IS NOT NULL) AS seen
+GROUP BY topic, magic
+ORDER BY topic, magic
+""",
+)
+
+PRODUCERS: Final = _question(
+    "producers",
+    (PRODUCER_EVENTS,),
+    (("topic", _TEXT), ("producers", _LONG)),
+    """
+SELECT topic, count(DISTINCT producer_id) AS producers
+FROM producer_events
+WHERE producer_id >= 0
+GROUP BY topic
+ORDER BY topic
+""",
+)
+
+GROWTH: Final = _question(
+    "growth",
+    (SEGMENTS,),
+    (("topic", _TEXT), ("day", _LONG), ("records", _LONG), ("certain_records", _LONG), ("bytes", pa.float64())),
+    f"""
+SELECT topic,
+       cast(floor(hour['hour_ms'] / 86400000.0) AS bigint) AS day,
+       sum(hour['records']) AS records,
+       sum(hour['certain_records']) AS certain_records,
+       sum(hour['records'] * bytes_a_record) AS bytes
+FROM (
+  SELECT topic, valid_bytes / cast(records AS double) AS bytes_a_record, explode(records_by_hour) AS hour
+  FROM segments
+  WHERE {_PRESENT} AND records > 0 AND records_by_hour IS NOT NULL
+) AS hours
+WHERE hour['hour_ms'] >= 0
+GROUP BY topic, cast(floor(hour['hour_ms'] / 86400000.0) AS bigint)
+ORDER BY topic, day
+""",
+)
+
+UNTIMED: Final = _question(
+    "segments without hours",
+    (SEGMENTS,),
+    (("topic", _TEXT), ("segments", _LONG), ("log_bytes", _LONG)),
+    f"""
+SELECT topic, count(*) AS segments, sum(log_bytes) AS log_bytes
+FROM segments
+WHERE {_PRESENT} AND batches > 0 AND (records_by_hour IS NULL OR records IS NULL OR max_timestamp_ms < 0)
+GROUP BY topic
+ORDER BY topic
+""",
+)
+
+DAMAGED: Final = _question(
+    "damaged segments",
+    (SEGMENTS, ACCEPTED),
+    (
+        *_KEY,
+        ("base_offset", _LONG),
+        *((name, _TEXT) for name in ("status", "reason")),
+        ("position", _LONG),
+        ("detail", _TEXT),
+        ("log_bytes", _LONG),
+        ("valid_bytes", _LONG),
+        *((name, _TEXT) for name in ("path", "accepted_by", "accepted_reason")),
+    ),
+    """
+SELECT s.source, s.topic, s.partition, s.base_offset, s.status, s.reason, s.reason_position AS position,
+       s.reason_detail AS detail, s.log_bytes, s.valid_bytes, s.log_path AS path, a.accepted_by, a.accepted_reason
+FROM segments AS s LEFT JOIN accepted AS a
+  ON a.file = '.log' AND s.source = a.source AND s.topic = a.topic AND s.partition = a.partition
+  AND s.base_offset = a.base_offset AND s.reason = a.reason AND (s.reason_position IS NOT DISTINCT FROM a.position)
+  AND (s.log_bytes IS NOT DISTINCT FROM a.file_bytes) AND (s.log_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
+  AND (s.log_inode IS NOT DISTINCT FROM a.file_inode)
+WHERE s.status NOT IN ('ok', 'gone', 'deleted')
+ORDER BY s.source, s.topic, s.partition, s.base_offset
+LIMIT 1000
+""",
+)
+
+_LAST_AUDITS: Final = """
+WITH audits AS (SELECT DISTINCT source, topic, partition, audit_id, audited_at FROM findings),
+ordered AS (
+  SELECT source, topic, partition, audit_id,
+         row_number() OVER (PARTITION BY source, topic, partition ORDER BY audited_at DESC, audit_id DESC) AS newest
+  FROM audits
+),
+last AS (
+  SELECT f.* FROM findings AS f JOIN ordered AS o
+    ON f.source = o.source AND f.topic = o.topic AND f.partition = o.partition AND f.audit_id = o.audit_id
+  WHERE o.newest = 1
+)"""
+
+VERDICTS: Final = _question(
+    "verdicts",
+    (FINDINGS,),
+    (("source", _TEXT), ("file", _TEXT), ("verdict", _TEXT), ("files", _LONG), ("audited_at", _TIME)),
+    f"""{_LAST_AUDITS}
+SELECT source, file, verdict, count(*) AS files, min(audited_at) AS audited_at
+FROM last
+GROUP BY source, file, verdict
+ORDER BY source, file, verdict
+""",
+)
+
+FOUND: Final = _question(
+    "findings",
+    (FINDINGS,),
+    (
+        *_KEY,
+        ("base_offset", _LONG),
+        *((name, _TEXT) for name in ("file", "verdict", "reason")),
+        ("position", _LONG),
+        *((name, _TEXT) for name in ("detail", "consequence", "action")),
+        *((name, _LONG) for name in ("kept_bytes", "lost_bytes", "lost_records")),
+        ("path", _TEXT),
+    ),
+    f"""{_LAST_AUDITS}
+SELECT source, topic, partition, base_offset, file, verdict, reason, position, detail, consequence, action,
+       kept_bytes, lost_bytes, lost_records, path
+FROM last
+WHERE verdict IN ('broken', 'torn')
+ORDER BY verdict, source, topic, partition, base_offset, file
+LIMIT 1000
+""",
+)
+
+STARTS: Final = _question(
+    "next start",
+    (SEGMENTS, PARTITIONS),
+    (
+        ("source", _TEXT),
+        *((name, _LONG) for name in ("partitions", "segments", "log_bytes")),
+    ),
+    f"""
+WITH ordered AS (
+  SELECT source, topic, partition, log_bytes,
+         lead(base_offset) OVER (PARTITION BY source, topic, partition ORDER BY base_offset) AS next_base_offset
+  FROM segments
+  WHERE {_PRESENT}
+)
+SELECT p.source AS source,
+       count(DISTINCT concat(p.topic, '-', cast(p.partition AS string))) AS partitions,
+       count(*) AS segments,
+       sum(o.log_bytes) AS log_bytes
+FROM partitions AS p JOIN ordered AS o ON p.source = o.source AND p.topic = o.topic AND p.partition = o.partition
+WHERE p.present AND NOT p.clean_shutdown
+  AND (o.next_base_offset IS NULL OR o.next_base_offset > coalesce(p.recovery_point, 0))
+GROUP BY p.source
+ORDER BY source
+""",
+)
+
+GAPS: Final = _question(
+    "gaps",
+    (SEGMENTS,),
+    (*_KEY, ("base_offset", _LONG), ("next_offset", _LONG), ("next_base_offset", _LONG)),
+    f"""
+SELECT source, topic, partition, base_offset, next_offset, next_base_offset
+FROM (
+  SELECT source, topic, partition, base_offset, next_offset,
+         lead(base_offset) OVER (PARTITION BY source, topic, partition ORDER BY base_offset) AS next_base_offset
+  FROM segments
+  WHERE {_PRESENT}
+) AS neighbours
+WHERE next_offset <> next_base_offset
+ORDER BY source, topic, partition, base_offset
+LIMIT 1000
+""",
+)
+
+REMOTE: Final = _question(
+    "remote segments",
+    (REMOTE_SEGMENTS,),
+    (
+        *((name, _TEXT) for name in ("source", "topic")),
+        *((name, _LONG) for name in ("segments", "read_segments", "log_bytes")),
+    ),
+    """
+WITH ordered AS (
+  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
+  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
+)
+SELECT r.source AS source, r.topic AS topic, count(*) AS segments, count(*) FILTER (WHERE is_read) AS read_segments,
+       coalesce(sum(log_bytes), 0) AS log_bytes
+FROM remote_segments AS r JOIN ordered AS o ON r.source = o.source AND r.audit_id = o.audit_id
+WHERE o.newest = 1
+GROUP BY r.source, r.topic
+ORDER BY source, topic
+""",
+)
+
+REMOTE_FOUND: Final = _question(
+    "findings in buckets",
+    (REMOTE_SEGMENTS,),
+    (
+        *_KEY,
+        ("start_offset", _LONG),
+        ("segment_id", _TEXT),
+        *((name, _TEXT) for name in ("file", "verdict", "reason")),
+        ("position", _LONG),
+        *((name, _TEXT) for name in ("detail", "consequence")),
+    ),
+    """
+WITH ordered AS (
+  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
+  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
+),
+found AS (
+  SELECT r.source, r.topic, r.partition, r.start_offset, r.segment_id, explode(r.findings) AS finding
+  FROM remote_segments AS r JOIN ordered AS o ON r.source = o.source AND r.audit_id = o.audit_id
+  WHERE o.newest = 1
+)
+SELECT source, topic, partition, start_offset, segment_id, finding['file'] AS file, finding['verdict'] AS verdict,
+       finding['reason'] AS reason, finding['position'] AS position, finding['detail'] AS detail,
+       finding['consequence'] AS consequence
+FROM found
+ORDER BY source, topic, partition, start_offset, segment_id, file
+LIMIT 1000
+""",
+)
+
+BUILT: Final = _question(
+    "builds",
+    (BUILDS,),
+    (
+        ("build_id", _TEXT),
+        ("started_at", _TIME),
+        *((name, pa.float64()) for name in ("seconds", "scan_seconds")),
+        *((name, _LONG) for name in ("partitions", "segments", "log_bytes", "unchanged", "gone", "rows_changed")),
+    ),
+    """
+SELECT build_id, started_at, seconds, scan_seconds, partitions, segments, log_bytes, unchanged, gone, rows_changed
+FROM builds
+ORDER BY started_at DESC, build_id
+LIMIT 200
+""",
+)
+
+
+LAST_REMOTE_AUDITS: Final = _question(
+    "last audits of buckets",
+    (REMOTE_SEGMENTS,),
+    (("audit_id", _TEXT),),
+    """
+WITH ordered AS (
+  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
+  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
+)
+SELECT audit_id FROM ordered WHERE newest = 1
+""",
+)
+
+
+def future(now_ms: int) -> Question:
+    """Segments whose largest timestamp is more than an hour ahead, and what waits behind each."""
+    return _question(
+        "future timestamps",
+        (SEGMENTS,),
+        (
+            *_KEY,
+            *((name, _LONG) for name in ("base_offset", "max_timestamp_ms", "later_segments", "later_bytes")),
+        ),
+        f"""
+SELECT source, topic, partition, base_offset, max_timestamp_ms, later_segments, later_bytes
+FROM (
+  SELECT source, topic, partition, base_offset, max_timestamp_ms,
+         count(*) OVER later AS later_segments, coalesce(sum(log_bytes) OVER later, 0) AS later_bytes
+  FROM segments
+  WHERE {_PRESENT}
+  WINDOW later AS (
+    PARTITION BY source, topic, partition ORDER BY base_offset ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
+  )
+) AS ordered
+WHERE max_timestamp_ms > {now_ms + 3_600_000}
+ORDER BY later_bytes DESC, source, topic, partition, base_offset
+LIMIT 1000
+""",
+    )
+
+
+#: All but those that depend on the time.
+QUESTIONS: Final = (
+    *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
+    *(DAMAGED, VERDICTS, FOUND, STARTS, GAPS, REMOTE, REMOTE_FOUND, BUILT),
+)

@@ -1,0 +1,42 @@
+"""Makes a report, as an HTML page, as JSON, or both."""
+
+from __future__ import annotations
+
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.report.document import make_report
+from kidxlib.operations.report.page.write import write_page
+from kidxlib.operations.report.request import ReportRequest
+from kidxlib.run.result import RunResult
+from kidxlib.terminal.console import print_json, print_line
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+
+
+def run_report(request: ReportRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Make a report of a catalog. Nothing is recorded in it.
+
+    Args:
+        open_backend: opens a catalog that is there, and of this release.
+
+    Raises:
+        KidxError: as `make_report`, or the page cannot be written.
+    """
+    with open_backend() as backend:
+        report = make_report(backend, request)
+    overview, attention = report.sections["overview"], report.head["attention"]
+    if request.output is not None:
+        begin_phase("writing the page")
+        size = write_page(report, request.output)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        print_line(f"report: {request.output} ({size:,} bytes): open it in a browser")
+        for row in attention:
+            print_line(f"{row['severity']}: {row['title']}: {row['detail']}")
+        if not attention:
+            print_line("nothing to look at: no damage, no finding, and every source was audited")
+    return RunResult(
+        code=ExitCode.OK,
+        counts={"segments": overview["segments"], "attention": len(attention)},
+        bytes=overview["log_bytes"],
+    )

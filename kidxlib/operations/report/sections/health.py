@@ -1,0 +1,110 @@
+"""Health: what builds and audits have found, what it leads to, and which command looks into it or mends it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.report.answers import Answers
+from kidxlib.operations.report.questions import (
+    DAMAGED,
+    FOUND,
+    GAPS,
+    PARTITION_COUNTS,
+    REMOTE,
+    REMOTE_FOUND,
+    STARTS,
+    TOTALS,
+    VERDICTS,
+)
+from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.times import to_ms
+
+_ABSENT: Final = tuple(status.value for status in ABSENT)
+_QUIET: Final = (Status.OK.value, *_ABSENT)
+
+
+def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> dict[str, Any]:
+    """What is not well, and of what nobody knows.
+
+    Args:
+        paths: of sources, by name.
+        catalog: its place, for commands.
+    """
+    counted: Counter[str] = Counter()
+    for row in answers[TOTALS]:
+        counted[row["status"]] += row["segments"]
+    damaged = [_damaged(row, catalog) for row in answers[DAMAGED]]
+    files = [_file(row, paths, catalog) for row in answers[FOUND]]
+    return {
+        "segments": dict(counted),
+        "damaged_segments": sum(count for status, count in counted.items() if status not in _QUIET),
+        "damaged": damaged,
+        "accepted_segments": sum(row["accepted_by"] is not None for row in damaged),
+        "verdicts": _verdicts(answers),
+        "files": files,
+        "not_audited": _not_audited(answers),
+        "starts": answers[STARTS],
+        "losses": [row for row in files if row["lost_bytes"]],
+        "gaps": _gaps(answers),
+        "remote": answers[REMOTE],
+        "remote_files": [_remote(row) for row in answers[REMOTE_FOUND]],
+    }
+
+
+def _damaged(row: dict[str, Any], catalog: str) -> dict[str, Any]:
+    where = f"{row['topic']}-{row['partition']}/{row['base_offset']}"
+    commands = [f"kidx dump {shlex.quote(row['path'])}"]
+    if row["accepted_by"] is None:
+        commands.append(_accept(catalog, row["source"], where))
+    return {**row, "commands": commands}
+
+
+def _file(row: dict[str, Any], paths: Mapping[str, str], catalog: str) -> dict[str, Any]:
+    where = f"{row['topic']}-{row['partition']}/{row['base_offset']}"
+    source = f"{row['source']}={paths.get(row['source'], 'DIR')}"
+    if row["file"] == LOG_SUFFIX:
+        commands = [f"kidx dump {shlex.quote(row['path'])}", _accept(catalog, row["source"], where)]
+    else:
+        target = f"--source {shlex.quote(source)} --catalog {shlex.quote(catalog)}"
+        place = "--in-place" if _is_beside_its_log(row["path"], paths.get(row["source"])) else "--index-dir …"
+        commands = [f"kidx build --repair {place} {target}", f"kidx verify {target}"]
+    return {**row, "commands": commands}
+
+
+def _is_beside_its_log(path: str, source: str | None) -> bool:
+    return source is not None and path.startswith(source.rstrip(os.sep) + os.sep)
+
+
+def _accept(catalog: str, source: str, segment: str) -> str:
+    quoted = [shlex.quote(each) for each in (catalog, source, segment)]
+    return f"kidx accept --catalog {quoted[0]} --source {quoted[1]} --segment {quoted[2]} --reason …"
+
+
+def _remote(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "remedy": what_to_do(row["file"], row["reason"])}
+
+
+def _verdicts(answers: Answers) -> list[dict[str, Any]]:
+    """How many files of each source have which verdict, and when the oldest of these audits was."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    audited: dict[str, int] = {}
+    for row in answers[VERDICTS]:
+        source, at = row["source"], to_ms(row["audited_at"])
+        found[source][row["verdict"]] += row["files"]
+        audited[source] = min(at, audited.get(source, at))
+    return [{"source": source, "audited_ms": audited[source], "files": dict(files)} for source, files in found.items()]
+
+
+def _not_audited(answers: Answers) -> list[str]:
+    audited = {row["source"] for row in answers[VERDICTS]} | {row["source"] for row in answers[REMOTE]}
+    return sorted({row["source"] for row in answers[PARTITION_COUNTS] if row["present"]} - audited)
+
+
+def _gaps(answers: Answers) -> list[dict[str, Any]]:
+    return [{**row, "offsets": row["next_base_offset"] - row["next_offset"]} for row in answers[GAPS]]
