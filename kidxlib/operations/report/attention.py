@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
+from kidxlib.operations.report.replicas.verdict import Verdict
+
 _DAY_MS: Final = 24 * 3_600_000
 
 
@@ -78,8 +80,8 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
 
 
 def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
-    rows = [row for row in replicas["partitions"] if row["verdict"] in ("differs", "epochs disagree")]
-    behind = [row for row in replicas["partitions"] if row["verdict"] == "behind"]
+    rows = [row for row in replicas["partitions"] if row["verdict"] in (Verdict.DIFFERS, Verdict.EPOCHS_DISAGREE)]
+    behind = [row for row in replicas["partitions"] if row["verdict"] == Verdict.BEHIND]
     found = []
     if rows:
         detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"

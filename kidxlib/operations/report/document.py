@@ -17,6 +17,7 @@ from kidxlib.operations.report.sections.builds import builds_section
 from kidxlib.operations.report.sections.growth import growth_section
 from kidxlib.operations.report.sections.health import health_section
 from kidxlib.operations.report.sections.overview import overview_section
+from kidxlib.operations.report.sections.replicas import replicas_section
 from kidxlib.operations.report.sections.shape import shape_section
 from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes, remote_lanes
 from kidxlib.operations.report.timeline.section import PartitionName, expired, timeline_index, timelines
@@ -78,7 +79,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
         "retention": {**what_if_section(what_if), "future": ahead},
         "shape": shape_section(answers),
         "growth": growth_section(answers),
-        "replicas": {"partitions": []},
+        "replicas": replicas_section(tables, answers),
         "builds": builds_section(answers, tables),
     }
     found = _timelines(tables, sections, what_if, now_ms)

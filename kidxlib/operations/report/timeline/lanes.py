@@ -20,15 +20,12 @@ from kidxlib.tables.protocol import TablesToRead
 #: A lane: one partition in one source. `is_remote`: that is a bucket.
 LANE: Final = ("topic", "partition", "is_remote", "source")
 _LONGS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
-_COLUMNS: Final = pa.schema(
-    {
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "is_remote": pa.bool_(),
-        "source": pa.string(),
-        **dict.fromkeys(_LONGS, pa.int64()),
-    }
-)
+_OF_LANE: Final[dict[str, pa.DataType]] = {
+    **dict.fromkeys(("topic", "source"), pa.string()),
+    "partition": pa.int32(),
+    "is_remote": pa.bool_(),
+}
+_COLUMNS: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
 
 
 def local_lanes(tables: TablesToRead, where: Sequence[Condition], broken: pa.Table) -> pa.Table:

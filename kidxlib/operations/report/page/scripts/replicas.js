@@ -1,5 +1,33 @@
 // Replicas: whether brokers hold the same batches at the same offsets.
 
+const REPLICA_BADGES = { "differs": "bad", "epochs-disagree": "bad", "behind": "warning", "not-comparable": "unknown" };
+
 function replicasPage(report) {
-  return [note("Compared once the catalog has a partition in several sources.")];
+  const { verdicts, partitions } = report.replicas;
+  const counted = Object.entries(verdicts).map(([verdict, replicas]) => ({ verdict, replicas }));
+  if (counted.length === 0) return [note("No partition is in several sources. Build the log dirs of several brokers into one catalog, each with a name of its own (--source NAME=DIR), and their replicas are compared here.")];
+  return [
+    element("p", {}, "The same offsets should hold the same batches on each broker. They are compared by digests of ranges of offsets, which builds put together from checksums of batches, below all high watermarks and above all log starts. Each replica is compared with those that most agree with."),
+    table("Replicas by verdict", [text("verdict", (row) => row.verdict), number("replicas", (row) => row.replicas)], counted, { name: "replica-verdicts" }),
+    note("Behind: the same as far as it goes, and it ends earlier. A source that was built earlier than another is behind by what was written since. Compacted topics, which each broker cleans for itself, are compared by leader epochs and numbers of records alone."),
+    table("Replicas with something to look at", [
+      text("partition", partitionName), text("source", (row) => row.source),
+      { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, REPLICA_BADGES[row.verdict] ?? "unknown") },
+      text("what", (row) => row.sentence), text("compacted", (row) => row.compacted ? "yes" : "no")],
+    partitions, { name: "replicas", empty: "none: all that could be compared is the same", unfold: replicaDetails }),
+    origin(report, "SELECT source, base_offset, offset_digests, leader_epochs\nFROM segments\nWHERE topic = '…' AND partition = …\n-- docs/catalog.md says how digests are added up"),
+  ];
+}
+
+function replicaDetails(row) {
+  const lines = [`Compared with ${row.compared_with}${row.agreeing.length > 1 ? `, with which ${row.agreeing.filter((each) => each !== row.compared_with).join(", ")} agrees` : ""}.`];
+  if (row.first_offset !== null) lines.push(`Offsets that both should have: ${count(row.first_offset)} to ${count(row.end_offset - 1)}; of ${count(row.undecided_offsets)} of these the digests tell nothing.`);
+  if (row.difference !== null) {
+    const { difference } = row;
+    lines.push(`Digests differ in ${count(difference.ranges)} ranges of offsets, first in ${count(difference.first_offset)} to ${count(difference.last_offset)}.`);
+    for (const place of [difference.place, difference.other_place]) if (place !== null) lines.push(`${place.log_path}: byte ${count(place.position)}`);
+    if (difference.note !== null) lines.push(difference.note);
+  }
+  if (row.reason !== null) lines.push(row.reason);
+  return element("div", {}, ...lines.map((line) => element("p", {}, line)));
 }
