@@ -9,6 +9,7 @@
 #   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
+#   ./setup.sh browser  Chromium alone, where there is none: tests look at the report with it
 #   ./setup.sh test     all of these, side by side
 #   ./setup.sh lock     rewrite requirements*.lock from pyproject.toml
 #
@@ -210,6 +211,59 @@ set_up_versitygw() {
   fi
 }
 
+# ---- the browser ----
+
+# Chromium without a window, which tests look at the report with: Debian's, with the libraries that this machine lacks,
+# unpacked into .jars; nothing is installed. Debian keeps only its newest version, so none is pinned. Who has a Chromium
+# on PATH uses that; who has neither does without, and those tests are skipped.
+set_up_chromium() {
+  local directory=.jars/chromium made=.jars/chromium.made
+  [[ ! -x $directory/chromium ]] || return 0
+  ! type -P chromium-headless-shell chromium >/dev/null || return 0
+  one_at_a_time
+  [[ ! -x $directory/chromium ]] || return 0
+  if ! type -P apt-get >/dev/null || ! type -P dpkg-deb >/dev/null; then
+    say "there is no Chromium, nor Debian's apt-get to fetch it with: the tests that need a browser are skipped"
+    return 0
+  fi
+  say "fetching Chromium, which tests look at the report with …"
+  rm -rf "$made"
+  mkdir -p "$made/lists/partial" "$made/cache/archives/partial" "$made/root"
+  # apt's own directories stay as they are, so nobody needs to be root, and no other apt is in the way.
+  local apt=(apt-get -y -o Debug::NoLocking=1 -o APT::Sandbox::User=root -o Dir::State::lists="$PWD/$made/lists"
+    -o Dir::Cache="$PWD/$made/cache")
+  if "${apt[@]}" update >"$made/log" 2>&1 &&
+    "${apt[@]}" install --download-only --no-install-recommends chromium-headless-shell fonts-dejavu-core \
+      >>"$made/log" 2>&1 && unpack_chromium "$made" >>"$made/log" 2>&1; then
+    rm -rf "$made/lists" "$made/cache" "$made/log"
+    rm -rf "$directory"
+    mv "$made" "$directory"
+  else
+    rm -rf "$made/lists" "$made/cache" "$made/root"
+    say "Chromium was not fetched, and the tests that need a browser are skipped; apt-get's output is in $made/log"
+  fi
+}
+
+unpack_chromium() { # DIRECTORY
+  local package
+  for package in "$1"/cache/archives/*.deb; do
+    dpkg-deb -x "$package" "$1/root" || return 1
+  done
+  [[ -x $1/root/usr/lib/chromium/chromium-headless-shell ]] || return 1
+  cat >"$1/chromium" <<'SCRIPT'
+#!/bin/sh
+# The Chromium beside this script, with its libraries and fonts.
+root=$(dirname "$(readlink -f "$0")")/root
+for directory in "$root"/usr/lib/*-linux-gnu "$root"/usr/lib/*-linux-gnu/pulseaudio; do
+  LD_LIBRARY_PATH=$directory:$LD_LIBRARY_PATH
+done
+export LD_LIBRARY_PATH XDG_DATA_HOME="$root/usr/share"
+[ ! -d "$root/etc/fonts" ] || export FONTCONFIG_PATH="$root/etc/fonts"
+exec "$root/usr/lib/chromium/chromium-headless-shell" "$@"
+SCRIPT
+  chmod +x "$1/chromium"
+}
+
 # ---- the lock files ----
 
 write_lock() {
@@ -239,6 +293,8 @@ case ${1-} in
       airflow=$!
       set_up_versitygw &
       versitygw=$!
+      set_up_chromium &
+      chromium=$!
     fi
     set_up_venv
     set_up_jars delta Delta
@@ -253,6 +309,7 @@ case ${1-} in
     if [[ ${1-} == test ]]; then
       wait "$airflow"
       wait "$versitygw"
+      wait "$chromium"
     fi
     ;;
   kafka-versions)
@@ -267,6 +324,7 @@ case ${1-} in
     ;;
   venv) set_up_venv ;;
   airflow) set_up_airflow ;;
+  browser) set_up_chromium ;;
   lock) write_lock ;;
   *) fail 2 "no such target: $1; --help says what there is" ;;
 esac

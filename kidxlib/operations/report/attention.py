@@ -64,7 +64,8 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
     for verdict in ("broken", "torn"):
         rows = [row for row in health["files"] if row["verdict"] == verdict]
         if rows:
-            detail = f"{_segment(rows[0])}{rows[0]['file']}: {rows[0]['reason']}. {_sentence(rows[0]['consequence'])}"
+            name = rows[0]["file"] if rows[0]["file"].startswith(".") else f" {rows[0]['file']}"
+            detail = f"{_segment(rows[0])}{name}: {rows[0]['reason']}. {_sentence(rows[0]['consequence'])}"
             found.append(Attention(Severity.BAD, "health", f"{_count(len(rows), 'file')} {verdict}", detail))
     remote = [row for row in health["remote_files"] if row["verdict"] == "broken"]
     if remote:

@@ -20,7 +20,7 @@ from kidxlib.operations.report.sections.overview import overview_section
 from kidxlib.operations.report.sections.replicas import replicas_section
 from kidxlib.operations.report.sections.shape import shape_section
 from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes, remote_lanes
-from kidxlib.operations.report.timeline.section import PartitionName, expired, timeline_index, timelines
+from kidxlib.operations.report.timeline.section import PartitionName, differing, expired, timeline_index, timelines
 from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
 from kidxlib.operations.retention.recorded import source_paths
 from kidxlib.tables.question import TablesToAsk
@@ -106,9 +106,21 @@ def _timelines(
     columns = ("source", "topic", "partition", "configured_deleted")
     decided: Any = zip(*(what_if.rows[name].to_pylist() for name in columns), strict=True)
     rows = expired(ordered_lanes(lanes, now_ms), {tuple(key): deleted for *key, deleted in decided})
-    health, future_ = sections["health"], sections["retention"]["future"]
-    named = (health["damaged"], health["files"], health["remote_files"], health["gaps"], future_)
-    return timelines(rows, {(row["topic"], row["partition"]) for found in named for row in found})
+    rows = differing(rows, _first_differences(sections["replicas"]))
+    health = sections["health"]
+    found = [health[name] for name in ("damaged", "files", "remote_files", "gaps")]
+    found += [sections["retention"]["future"], sections["replicas"]["partitions"]]
+    return timelines(rows, {(row["topic"], row["partition"]) for named in found for row in named})
+
+
+def _first_differences(replicas: Mapping[str, Any]) -> dict[tuple[str, str, int], int]:
+    """The first offset at which each replica differs, by source, topic and partition."""
+    found = {}
+    for row in replicas["partitions"]:
+        if (difference := row["difference"]) is not None:
+            first = difference["first_offset"] if difference["offset"] is None else difference["offset"]
+            found[row["source"], row["topic"], row["partition"]] = first
+    return found
 
 
 def _ahead(ms: int) -> str:

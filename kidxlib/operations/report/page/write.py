@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kidxlib.errors import UsageError
 from kidxlib.operations.report.document import Report
+from kidxlib.terminal.console import printable
 
 _PLACE: Final = files(__package__)
 #: In the order in which they stand in the page: what others use comes first.
@@ -59,7 +60,7 @@ def page_of(report: Report) -> str:
     )
     return Template(_text("page.html")).substitute(
         policy=_policy([library, scripts], styles),
-        title=html.escape(str(report.head["catalog"])),
+        title=html.escape(printable(report.head["catalog"])),
         styles=styles,
         parts=parts,
         library=library,

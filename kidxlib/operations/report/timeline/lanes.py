@@ -25,7 +25,8 @@ _OF_LANE: Final[dict[str, pa.DataType]] = {
     "partition": pa.int32(),
     "is_remote": pa.bool_(),
 }
-_COLUMNS: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
+#: Segments of lanes.
+LANES: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
 
 
 def local_lanes(tables: TablesToRead, where: Sequence[Condition], broken: pa.Table) -> pa.Table:
@@ -58,7 +59,7 @@ def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
 
 def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
     """Segments in the order of their lanes, with all marks but that of expiry."""
-    rows = pa.concat_tables([_COLUMNS.empty_table(), *found])
+    rows = pa.concat_tables([LANES.empty_table(), *found])
     rows = rows.sort_by([(name, "ascending") for name in (*LANE, "base_offset")]).combine_chunks()
     if not rows.num_rows:
         return rows
@@ -83,7 +84,7 @@ def lane_starts(rows: pa.Table) -> Any:
 def _rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
     columns = {**{name: rows[name] for name in rows.column_names}, "marks": pa.array(marks)}
     columns["is_remote"] = pa.array(np.full(rows.num_rows, is_remote))
-    return pa.table([columns[name] for name in _COLUMNS.names], names=_COLUMNS.names).cast(_COLUMNS)
+    return pa.table([columns[name] for name in LANES.names], names=LANES.names).cast(LANES)
 
 
 def _flags(column: Values) -> Any:

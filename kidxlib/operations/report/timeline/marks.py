@@ -30,6 +30,7 @@ class Mark(enum.IntFlag):
     OVERLAP = 1024  # it begins below that
     UNREAD = 2048  # a remote segment that brokers do not read
     BROKEN = 4096  # an audit found a file of it torn or broken
+    DIFFERS = 8192  # it holds the first offset at which this replica differs from others
 
 
 MARKS: Final = tuple(mark.name for mark in Mark if mark.name is not None)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kidxlib.operations.report.timeline.lanes import LANE, lane_starts
 from kidxlib.operations.report.timeline.marks import MARKS, Mark
@@ -40,6 +41,26 @@ def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.T
         if count:
             present = np.flatnonzero((marks[start:end] & (Mark.GONE | Mark.DELETED)) == 0)
             marks[start + present[:count]] |= Mark.EXPIRED
+    return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
+
+
+def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
+    """The rows, with the mark of segments in which a replica begins to differ from others.
+
+    Args:
+        rows: as `ordered_lanes`.
+        offsets: the first that differs, by source, topic and partition.
+    """
+    marks: Longs = rows["marks"].to_numpy().copy()
+    base, end = rows["base_offset"].to_numpy(), rows["next_offset"].fill_null(pa.scalar(-1, pa.int64())).to_numpy()
+    for (source, topic, partition), offset in offsets.items():
+        is_of_lane = (
+            (pc.field("source") == source) & (pc.field("topic") == topic) & (pc.field("partition") == partition)
+        )
+        numbers = (
+            rows.append_column("number", pa.array(np.arange(rows.num_rows))).filter(is_of_lane)["number"].to_numpy()
+        )
+        marks[numbers[(base[numbers] <= offset) & (offset < end[numbers])]] |= Mark.DIFFERS
     return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
 
 

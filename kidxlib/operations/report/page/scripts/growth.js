@@ -22,7 +22,7 @@ function growthPage(report) {
   return [
     note("Of segments that are present, by timestamps of batches, in UTC. A batch counts for the day of its largest timestamp, so some of its records may be of the day before; with LogAppendTime the days are exact. Bytes are those of the segment, divided among its records."),
     stack("bytes", "Bytes of each day by topic", bytes), stack("records", "Records of each day by topic", count),
-    table("Days", [{ title: "day", value: (row) => row.day, show: (row) => day(row.day), number: true }, number("records", (row) => row.records), number("bytes", (row) => row.bytes, bytes)], rows, { name: "days" }),
+    table("Days", [text("day", (row) => day(row.day)), number("records", (row) => row.records), number("bytes", (row) => row.bytes, bytes)], rows, { name: "days" }),
     table("Topics", [text("topic", (row) => row.topic), number("records", (row) => total(row, "records")),
       number("of which the day is certain", (row) => total(row, "certain_records")), number("bytes", (row) => total(row, "bytes"), bytes)], growth.topics, { name: "growth" }),
     growth.uncounted.length === 0 ? null : table("Segments that are not counted: no timestamps, or nobody counted their records",

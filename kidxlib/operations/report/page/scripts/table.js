@@ -4,7 +4,7 @@ const ROWS_SHOWN = 50;
 
 // columns: { title, value: row => number or text, show: row => text or element, number: bool, title }
 // unfold: row => element of further details, or null
-function table(caption, columns, rows, { unfold = null, empty = "nothing", name = null } = {}) {
+function table(caption, columns, rows, { unfold = null, empty = "none", name = null } = {}) {
   if (rows.length === 0) return element("p", { class: "quiet", "data-table": name }, `${caption}: ${empty}.`);
   let ordered = rows.slice(), by = null, descending = false, start = 0;
   const body = element("tbody");

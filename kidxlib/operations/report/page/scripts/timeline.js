@@ -50,7 +50,7 @@ function notable(words, row) {
 
 function legend() {
   const told = { plain: "ok", active: "active", expired: "goes by the topic's own policy", warning: "a gap before it, or timestamps that go back",
-    future: "a timestamp in the future", bad: "damaged, or a broken file", absent: "gone or deleted", unknown: "in the bucket, but not read" };
+    future: "a timestamp in the future", bad: "damaged, a broken file, or unlike another replica", absent: "gone or deleted", unknown: "in the bucket, but not read" };
   return element("ul", { class: "legend" }, ...Object.entries(told).map(([kind, words]) =>
     element("li", {}, element("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), words)));
 }

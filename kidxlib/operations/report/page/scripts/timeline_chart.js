@@ -1,9 +1,11 @@
 // Segments of one partition, drawn: pieces that are narrower than a pixel or so are put together before they are drawn.
 
 const BUCKETS = 600;
+const TIME_LABELS = { year: "{yyyy}", month: "{yyyy}-{MM}", day: "{yyyy}-{MM}-{dd}", hour: "{MM}-{dd} {HH}:{mm}",
+  minute: "{HH}:{mm}", second: "{HH}:{mm}:{ss}", millisecond: "{HH}:{mm}:{ss}.{SSS}" };
 // The first mark of these that a piece has gives its colour.
 const MARK_COLOURS = [
-  ["BROKEN", "bad"], ["QUARANTINED", "bad"], ["UNREADABLE", "bad"], ["TRUNCATED", "bad"], ["OVERLAP", "bad"],
+  ["BROKEN", "bad"], ["DIFFERS", "bad"], ["QUARANTINED", "bad"], ["UNREADABLE", "bad"], ["TRUNCATED", "bad"], ["OVERLAP", "bad"],
   ["FUTURE", "future"], ["BACKWARDS", "warning"], ["GAP", "warning"], ["UNREAD", "unknown"],
   ["GONE", "absent"], ["DELETED", "absent"], ["EXPIRED", "expired"], ["ACTIVE", "active"],
 ];
@@ -66,6 +68,7 @@ function points(of, told) {
 
 function timelineChart(report, name, lanes) {
   const [from, to] = extent(lanes), words = report.timeline.marks, height = 300 + 34 * lanes.length;
+  const left = window.innerWidth < 640 ? 84 : 140;
   const top = 24, lanesBottom = top + 34 * lanes.length;
   const colours = () => Object.fromEntries([...MARK_COLOURS.map(([, each]) => each), "plain"].map((each) => [each, colour(`mark-${each}`)]));
   const told = (piece) => [`offsets ${count(piece.start)} to ${count(piece.end - 1)}`,
@@ -95,11 +98,11 @@ function timelineChart(report, name, lanes) {
 
   const offsets = (more) => axis("value", { min: from, max: to, axisLabel: { color: colour("text"), formatter: (value) => count(Math.round(value)), hideOverlap: true }, ...more });
   return chart(`Segments of ${name}: offsets from left to right, a lane for each source; below, the largest timestamp of each`, height, () => ({
-    grid: [{ left: 140, right: 24, top, height: lanesBottom - top }, { left: 140, right: 24, top: lanesBottom + 30, bottom: 78 }],
+    grid: [{ left, right: 24, top, height: lanesBottom - top }, { left, right: 24, top: lanesBottom + 30, bottom: 78 }],
     xAxis: [offsets({ gridIndex: 0, axisLabel: { show: false } }), offsets({ gridIndex: 1 })],
     yAxis: [axis("category", { gridIndex: 0, data: lanes.map((lane) => shortened(lane.source)), inverse: true,
-      axisLabel: { color: colour("text"), width: 128, overflow: "truncate" } }),
-      axis("time", { gridIndex: 1, scale: true, axisLabel: { color: colour("text") } })],
+      axisLabel: { color: colour("text"), width: left - 12, overflow: "truncate" } }),
+      axis("time", { gridIndex: 1, scale: true, axisLabel: { color: colour("text"), formatter: TIME_LABELS } })],
     dataZoom: [{ type: "inside", xAxisIndex: [0, 1], filterMode: "none" }, { type: "slider", xAxisIndex: [0, 1], filterMode: "none", bottom: 18, height: 28, textStyle: { color: colour("text") } }],
     series: series(from, to),
   }), { name: "timeline", ready: (drawn) => drawn.on("datazoom", () => {

@@ -1,0 +1,54 @@
+"""Replicas: how each compares with those that most of its partition's sources agree with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from kidxlib.operations.report.answers import Answers
+from kidxlib.operations.report.questions import REMOTE
+from kidxlib.operations.report.replicas.compare import compare_replicas
+from kidxlib.operations.report.replicas.verdict import ReplicaVerdict, Verdict
+from kidxlib.tables.protocol import TablesToRead
+
+
+def replicas_section(tables: TablesToRead, answers: Answers) -> dict[str, Any]:
+    """A row for each replica that was compared, those with something to look at first; those that are the same are only
+    counted.
+
+    Raises:
+        CatalogError: the catalog cannot be read.
+    """
+    buckets = {row["source"] for row in answers[REMOTE]}
+    found = [each for each in compare_replicas(tables) if each.source not in buckets]
+    order = list(Verdict)
+    found.sort(key=lambda each: order.index(each.verdict))
+    return {
+        "verdicts": dict(Counter(each.verdict.value for each in found)),
+        "partitions": [
+            {**asdict(each), "sentence": _sentence(each)} for each in found if each.verdict is not Verdict.SAME
+        ],
+    }
+
+
+def _sentence(found: ReplicaVerdict) -> str:
+    """What is said of a replica, in one line."""
+    if found.verdict is Verdict.DIFFERS and found.difference is not None:
+        first = found.difference.offset
+        if first is None:
+            first = found.difference.first_offset
+            where = f"in the offsets {first} to {found.difference.last_offset}"
+        else:
+            where = f"from offset {first} on"
+        right = "" if found.has_majority else "; which of the two is right, nobody knows"
+        return f"source {found.source} has other batches than {', '.join(found.agreeing)} {where}{right}"
+    if found.verdict is Verdict.EPOCHS_DISAGREE and found.epochs is not None:
+        epochs = found.epochs
+        return (
+            f"source {found.source} has leader epoch {epochs.epoch} at offset {epochs.offset}, "
+            f"{found.compared_with} has {epochs.other_epoch}"
+        )
+    if found.verdict is Verdict.BEHIND:
+        return f"source {found.source} ends {found.behind_offsets:,} offsets before {found.compared_with}"
+    return f"source {found.source}: {found.reason or 'the same'}"

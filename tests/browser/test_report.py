@@ -1,0 +1,191 @@
+"""The report in a real browser: it runs under its own policy, says what the catalog says, and anybody can use it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser
+
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.report.what_if.steps import LADDER, LATER_MS
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.browser.conftest import Opened, Reported, open_page
+from tests.support.catalog import append_rows
+from tests.support.report_fleet import DAMAGED, DIVERGED, FUTURE, NOW_MS, SMALL, run_kidx
+
+_PAGES: Final = ("overview", "health", "timeline", "retention", "shape", "growth", "replicas", "builds")
+_HOSTILE: Final = "</script><img src=x onerror=alert(1)>\"'`${x}&amp;<!--"
+#: All characters that a topic's name may have.
+_TOPIC: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
+
+@pytest.fixture
+def opened(browser: Browser, reported: Reported) -> Iterator[Opened]:
+    opened = open_page(browser, reported.page)
+    yield opened
+    opened.page.context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_each_page_runs_and_is_accessible(browser: Browser, reported: Reported, theme: str, width: int) -> None:
+    opened = open_page(browser, reported.page, theme=theme, width=width)
+    for name in _PAGES:
+        opened.go(name)
+        for row in opened.page.locator("button.unfold").all():
+            row.click()
+        found = Axe().run(opened.page)
+        assert not found.violations_count, f"{name}: {found.generate_report()}"
+        sideways = opened.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert sideways <= 0, f"{name} is wider than the window by {sideways}"
+    assert not opened.errors
+    assert opened.requests == [reported.page.as_uri()], "a page asks for nothing but itself"
+    opened.page.context.close()
+
+
+def test_five_things_are_told_at_once(opened: Opened) -> None:
+    told = opened.page.locator(".attention").inner_text()
+    for topic in (FUTURE, DIVERGED, DAMAGED, SMALL):
+        assert topic in told
+    assert ".txnindex" in told
+    assert len(opened.page.locator(".attention li.bad").all()) == 4
+
+
+def test_numbers_on_the_page_are_those_of_the_catalog(opened: Opened, reported: Reported) -> None:
+    tables = DeltaTables(str(reported.fleet.catalog))
+    segments = tables.read(SEGMENTS, ["source", "topic", "log_bytes", "batches", "records"]).to_pylist()
+    assert _tiles(opened) == {
+        "log_bytes": sum(row["log_bytes"] for row in segments),
+        "segments": len(segments),
+        "partitions": tables.read(PARTITIONS, ["topic"]).num_rows,
+        "sources": 3,
+        "topics": len({row["topic"] for row in segments}),
+        "new_segments": len(segments),
+        "grown_segments": 0,
+        "gone_segments": 0,
+    }
+    for column, name in (("topic", "topics"), ("source", "sources")):
+        by = {key: [row for row in segments if row[column] == key] for key in {row[column] for row in segments}}
+        expected = {key: (len(rows), sum(row["log_bytes"] for row in rows)) for key, rows in by.items()}
+        assert {row[0]: (int(row[2]), int(row[3])) for row in _rows(opened, name)} == expected
+    opened.go("shape")
+    for row in _rows(opened, "shape"):
+        of_topic = [each for each in segments if each["topic"] == row[0].removesuffix("small batches").strip()]
+        assert int(row[2]) == sum(each["batches"] for each in of_topic)
+    opened.go("growth")
+    assert sum(int(row[1]) for row in _rows(opened, "days")) == sum(row["records"] for row in segments)
+
+
+def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported) -> None:
+    numbers = reported.numbers
+    opened.go("health")
+    shown = [row[0] for row in _rows(opened, "files")]
+    assert len(shown) == len(numbers["health"]["files"]) == 1 and f"{DAMAGED}-0/" in shown[0]
+    opened.page.locator('[data-table="files"] button.unfold').click()
+    unfolded = opened.page.locator('[data-table="files"] .unfolded').inner_text()
+    (found,) = numbers["health"]["files"]
+    assert f"byte {found['position']}" in unfolded and "kidx build --repair --in-place" in unfolded
+    opened.go("replicas")
+    assert f"{DIVERGED}-0" in _rows(opened, "replicas")[0][0]
+    opened.go("timeline")
+    for name in (f"{DAMAGED}-0", f"{FUTURE}-0", f"{DIVERGED}-0"):
+        opened.page.select_option("#timeline-partition", name)
+        opened.page.wait_for_selector(f'[data-chart="timeline"]:has-text("{name}")')
+        lanes = next(row for row in numbers["timelines"] if f"{row['topic']}-{row['partition']}" == name)["lanes"]
+        assert [int(row[1]) for row in _rows(opened, "lanes")] == [at for lane in lanes for at in lane["base_offset"]]
+
+
+def test_sliders_give_what_a_plan_gives(opened: Opened, reported: Reported, rng: random.Random) -> None:
+    """Twenty pairs of limits: the page's numbers are those of `kidx retention` for the same time and limits, now and a
+    week later, and so is the first offset that stays of each partition.
+    """
+    opened.go("retention")
+    opened.page.locator(f'[data-table="retention"] button.link:text-is("{FUTURE}")').click()
+    for _ in range(20):
+        time, size = rng.randrange(len(LADDER.times_ms)), rng.randrange(len(LADDER.sizes))
+        for name, step in (("retention-ms", time), ("retention-bytes", size)):
+            opened.page.locator(f"#{name}").fill(str(step))
+        plans = [_plan(reported.fleet.catalog, time, size, NOW_MS + later) for later in LATER_MS]
+        now, later = ([row for row in plan["segments"] if row["decision"] == "delete"] for plan in plans)
+        assert _tiles(opened) == {
+            "freed": sum(row["bytes"] for row in now),
+            "deleted": len(now),
+            "freed_later": sum(row["bytes"] for row in later),
+            "deleted_later": len(later),
+        }, f"{LADDER.times_ms[time]} ms, {LADDER.sizes[size]} bytes"
+        of_topic = [row for row in plans[0]["segments"] if row["topic"] == FUTURE]
+        stays = next((row for row in of_topic if row["decision"] == "keep"), None)
+        opened.page.wait_for_function("() => document.querySelector('[data-table=\"retention-partitions\"]') !== null")
+        (row,) = _rows(opened, "retention-partitions")
+        assert int(row[2]) == sum(each["decision"] == "delete" for each in of_topic)
+        if stays is not None:
+            assert (int(row[4]), row[5]) == (stays["base_offset"], stays["reason"])
+
+
+def test_everything_is_reached_by_keyboard(opened: Opened) -> None:
+    page = opened.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    page.locator('nav a[href="#retention"]').focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector('body[data-page="retention"]')
+    assert page.evaluate("document.activeElement.tagName") == "H1", "the page's heading is read out next"
+    page.locator("#retention-ms").focus()
+    before = page.locator("#retention-ms-shown").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#retention-ms-shown").inner_text() != before
+
+
+def test_names_are_text_whatever_they_are(browser: Browser, reported: Reported, tmp_path: Path) -> None:
+    catalog = tmp_path / "catalog"
+    keys = {"source": _HOSTILE, "topic": _TOPIC, "partition": 0}
+    facts = {"status": "ok", "log_bytes": 5, "valid_bytes": 5, "batches": 1, "records": 1, "next_offset": 1}
+    times = {"max_timestamp_ms": 2**63 - 1, "log_mtime_ns": 0, "log_path": f"/{_HOSTILE}/{0:020}.log"}
+    append_rows(catalog, SEGMENTS, {**keys, **facts, **times, "base_offset": 0})
+    append_rows(catalog, PARTITIONS, {**keys, "present": True, "directory": _HOSTILE})
+    page = tmp_path / "report.html"
+    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS))
+    opened = open_page(browser, page)
+    dialogs: list[str] = []
+    opened.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    for name in _PAGES:
+        opened.go(name)
+        assert opened.page.locator("img").count() == 0
+    opened.go("overview")
+    assert [row[0] for row in _rows(opened, "sources")] == [_HOSTILE]
+    assert [row[0] for row in _rows(opened, "topics")] == [_TOPIC]
+    assert not dialogs and not opened.errors
+    # Nothing that got into the page after all would run.
+    opened.page.evaluate("""() => { const script = document.createElement("script");
+      script.textContent = "document.body.dataset.ran = 'yes'"; document.body.append(script); }""")
+    assert opened.page.evaluate("document.body.dataset.ran") is None
+    opened.page.context.close()
+
+
+def _plan(catalog: Path, time: int, size: int, now_ms: int) -> dict[str, Any]:
+    limits = ("--retention-ms", str(LADDER.times_ms[time]), "--retention-bytes", str(LADDER.sizes[size]))
+    plan = run_kidx("retention", "--catalog", str(catalog), *limits, "--what-if", "--now", str(now_ms), "--json")
+    found: dict[str, Any] = json.loads(plan)
+    return found
+
+
+def _tiles(opened: Opened) -> dict[str, int]:
+    tiles = opened.page.locator("dd[data-name]").all()
+    return {str(tile.get_attribute("data-name")): int(tile.get_attribute("data-value") or "-1") for tile in tiles}
+
+
+def _rows(opened: Opened, name: str) -> list[list[str]]:
+    """The rows of a table that are shown: of numbers the exact values."""
+    found: list[list[str]] = opened.page.evaluate(
+        """name => [...document.querySelectorAll(`[data-table="${name}"] tbody tr:not(.unfolded)`)].map(row =>
+          [...row.cells].map(cell => cell.dataset.value ?? cell.textContent.replace(/^[+−] /, "")))""",
+        name,
+    )
+    return found

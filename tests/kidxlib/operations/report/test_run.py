@@ -1,0 +1,102 @@
+"""`kidx report`: what it says of a catalog, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import TABLES
+from kidxlib.cli.main import kidx
+from kidxlib.errors import UsageError
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.logs import golden
+from tests.support.report_fleet import run_kidx
+
+#: A month after the sample was written.
+_NOW = "2026-12-20T00:00:00Z"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A log dir, and a catalog of it."""
+    shutil.copytree(golden.SAMPLES, tmp_path / "logs")
+    _build(tmp_path)
+    return tmp_path
+
+
+def _build(site: Path) -> None:
+    at = ("--index-dir", str(site / "index"), "--catalog", str(site / "catalog"))
+    run_kidx("build", "--source", f"disk={site / 'logs'}", *at, codes=(0, 3))
+
+
+def _report(site: Path, *options: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        run_kidx("report", "--catalog", str(site / "catalog"), "--now", _NOW, "--json", *options)
+    )
+    return found
+
+
+def test_nothing_is_recorded(site: Path) -> None:
+    tables = DeltaTables(str(site / "catalog"))
+    before = {table.name: tables.version(table) for table in TABLES}
+    report = _report(site, "--output", str(site / "report.html"))
+    assert {table.name: tables.version(table) for table in TABLES} == before
+    assert report["overview"]["segments"] == tables.read(SEGMENTS).num_rows
+    assert (site / "report.html").stat().st_size < 2_000_000
+
+
+def test_what_was_never_looked_at_is_not_called_well(site: Path) -> None:
+    titles = [row["title"] for row in _report(site)["attention"]]
+    assert "1 source never audited" in titles
+    assert "5 topics whose retention is not known" not in titles, "of internal and compacted topics nobody asks it"
+    assert any(title.endswith("topics whose retention is not known") for title in titles)
+    assert any("the last build is" in title for title in titles)
+
+
+def test_changes_since_the_build_before(site: Path) -> None:
+    assert _report(site)["overview"]["changes"]["new_segments"] == 12
+    gone = site / "logs" / "plain-zstd-0" / f"{0:020}.log"
+    gone_bytes = gone.stat().st_size
+    gone.unlink()
+    active = max((site / "logs" / "append-time-0").glob("*.log"))
+    content = active.read_bytes()
+    active.write_bytes(content + content[:100])
+    _build(site)
+    changes = _report(site)["overview"]["changes"]
+    assert changes["gone_segments"] == 1 and changes["gone_bytes"] == gone_bytes
+    assert changes["grown_segments"] == 1 and changes["grown_bytes"] == 100
+    assert changes["new_segments"] == 0
+    titles = {row["title"]: row["severity"] for row in _report(site)["attention"]}
+    assert titles["1 segment damaged"] == "bad" and titles["1 segment gone since the build before"] == "warning"
+
+
+def test_damage_that_was_accepted_is_not_to_look_at(site: Path) -> None:
+    log = max((site / "logs" / "append-time-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-5])
+    _build(site)
+    (row,) = _report(site)["health"]["damaged"]
+    assert row["commands"][0] == f"kidx dump {log}"
+    at = ("--catalog", str(site / "catalog"))
+    run_kidx("accept", *at, "--source", "disk", "--reason", "a copy of a running disk", "--by", "me", "--apply")
+    report = _report(site)
+    assert report["health"]["damaged"][0]["accepted_by"] == "me"
+    assert not any("damaged" in row["title"] for row in report["attention"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "nothing to write: name the page with --output FILE.html, or ask for --json"),
+        (["--output", "."], "--output .: a directory; expected a file's name"),
+        (["--output", "no-such/x.html"], "--output no-such/x.html: no directory no-such; make it first"),
+    ],
+)
+def test_refusals(site: Path, options: list[str], message: str) -> None:
+    result = CliRunner().invoke(kidx, ["report", "--catalog", str(site / "catalog"), *options], standalone_mode=False)
+    assert isinstance(result.exception, UsageError) and str(result.exception) == message
