@@ -32,8 +32,7 @@ from kidxlib.tables.dropped import ATTEMPTS, attempts, was_dropped, whole_answer
 from kidxlib.tables.grouped import ROWS, Ends
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
 from kidxlib.tables.place import storage_options
-from kidxlib.tables.protocol import ArrowStream
-from kidxlib.tables.question import Question
+from kidxlib.tables.protocol import ArrowStream, Question
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.sorted_merge import merge_sorted
 from kidxlib.tables.version import made_by_an_older_release, version_of

@@ -13,8 +13,7 @@ from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.grouped import Ends
 from kidxlib.tables.maintenance import Maintenance
-from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
-from kidxlib.tables.question import Question, TablesToAsk
+from kidxlib.tables.protocol import ArrowStream, Question, Tables, TablesToAsk, TablesToRead
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.tables.grouped import ROWS, Ends
-from kidxlib.tables.protocol import ArrowStream, TablesToRead
-from kidxlib.tables.question import Question
+from kidxlib.tables.protocol import ArrowStream, Question, TablesToRead
 from kidxlib.tables.scope import scope_of
 from kidxlib.tables.version import version_of
 

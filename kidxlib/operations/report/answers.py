@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kidxlib.operations.report.questions import QUESTIONS, future
-from kidxlib.tables.question import Question, TablesToAsk
+from kidxlib.tables.protocol import Question, TablesToAsk
 
 Rows = list[dict[str, Any]]
 

@@ -23,7 +23,7 @@ from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes,
 from kidxlib.operations.report.timeline.section import PartitionName, differing, expired, timeline_index, timelines
 from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
 from kidxlib.operations.retention.recorded import source_paths
-from kidxlib.tables.question import TablesToAsk
+from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.times import to_ms
 

@@ -13,7 +13,7 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
-from kidxlib.tables.question import Question
+from kidxlib.tables.protocol import Question
 
 _PRESENT: Final = "status NOT IN ('gone', 'deleted')"
 _KEY: Final = (("source", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+import posixpath
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,11 +16,15 @@ import pyarrow.compute as pc
 from kidxlib.catalog.matching import Values, differing
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import KidxError
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.log.segment import LogSegment
+from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.records import header_walk, reader
 from kidxlib.recovery.outcome import USABLE, Status
-from kidxlib.retention.decide import Decisions
+from kidxlib.retention.decide import Decisions, decide, keep_all
 from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
+from kidxlib.retention.policy import TopicConfig, kept_for_its_topic
+from kidxlib.retention.reasons import Reason
 from kidxlib.retention.time_index_files import OnDisk, max_timestamp_on_disk
 from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
 from kidxlib.storage.location import location
@@ -75,6 +80,48 @@ class Partition:
         log_path, index_directory = (self.rows[name][number].as_py() for name in ("log_path", "index_directory"))
         base_offset = int(self.segments.base_offsets[number])
         return LogSegment.open(location(log_path).parent, base_offset, location(index_directory))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """What a partition's segments are decided by.
+
+    Attributes:
+        kept: why all of them stay; None where the policy decides.
+    """
+
+    bounds: Bounds
+    policy: TopicPolicy
+    kept: Reason | None
+    now_ms: int
+    looks_compacted: bool
+
+    @classmethod
+    def of(
+        cls, partition: Partition, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
+    ) -> PartitionRule:
+        """The rule of a partition.
+
+        Args:
+            compacted: topics that look so.
+        """
+        topic = partition.of_first_row("topic")
+        kept = kept_for_its_topic(
+            topic,
+            config,
+            include_internal=options.include_internal,
+            what_if=options.what_if,
+            looks_compacted=topic in compacted,
+        )
+        if parse_segment_log(posixpath.basename(partition.of_first_row("log_path"))) is None:
+            kept = Reason.NOT_MODELLED  # a copy in a bucket of tiered storage: RemoteLogManager decides of it otherwise
+        return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
+
+    def decide(self, segments: Segments) -> Decisions:
+        """What becomes of its segments."""
+        if self.kept is not None:
+            return keep_all(segments, self.kept)
+        return decide(segments, self.bounds, self.policy, self.now_ms)
 
 
 def partitions_of(rows: pa.Table) -> list[Partition]:

@@ -15,8 +15,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results.build import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
-from kidxlib.operations.retention.partition import Partition, first_timestamp, first_unexpired_offset
-from kidxlib.operations.retention.partition_rule import PartitionRule
+from kidxlib.operations.retention.partition import Partition, PartitionRule, first_timestamp, first_unexpired_offset
 from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.retention.decide import Decisions
 from kidxlib.retention.partition import Flags, Longs, Segments

@@ -109,7 +109,7 @@ def _configs(
 
 
 def _without_limits(config: TopicConfig) -> TopicConfig:
-    """As options would set them."""
+    """What a topic is configured to, but for its limits, which count as options."""
     unlimited = replace(config.policy, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
     return TopicConfig(unlimited, {**config.origins, **_LIMITS})
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 from kidxlib.engine.work import ItemRows
 from kidxlib.operations.report.what_if.partition_row import WHAT_IF
 from kidxlib.operations.report.what_if.steps import CONFIGURED_POLICY, LADDER, LADDER_POLICY, LATER_MS
-from kidxlib.operations.retention.partition import Partition, partitions_of
-from kidxlib.operations.retention.partition_rule import PartitionRule
+from kidxlib.operations.retention.partition import Partition, PartitionRule, partitions_of
 from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.operations.retention.to_plan import PartitionsToPlan
 from kidxlib.retention.ladder import LadderDecisions, decide_ladder
