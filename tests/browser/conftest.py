@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, sync_playwright
 
 from tests.docs.pages import PROJECT
 from tests.support.report_fleet import NOW_MS, Fleet, build_fleet, run_kidx
@@ -44,14 +44,20 @@ class Opened:
         self.page.wait_for_selector(f'body[data-page="{name}"]')
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def chromium(playwright: Playwright) -> Browser:
+    """A browser without a window."""
     path = str(_OURS) if _OURS.exists() else next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.skip("needs Chromium, which ./setup.sh test fetches where there is Debian's apt-get")
+    # Who is root may not have Chromium's sandbox; pages here are our own files.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(executable_path=path, args=arguments)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Who is root may not have Chromium's sandbox; pages here are our own files.
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        started = chromium(playwright)
         yield started
         started.close()
 
@@ -66,9 +72,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     return Reported(fleet, page, json.loads(run_kidx(*at, "--json")))
 
 
-def open_page(browser: Browser, path: Path, *, width: int = 1200, theme: str = "light") -> Opened:
+def open_page(browser: Browser, path: Path, *, width: int = 1200, height: int = 900, theme: str = "light") -> Opened:
     """Open a file in a window of its own."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)  # type: ignore[arg-type]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)  # type: ignore[arg-type]
     opened = Opened(context.new_page())
 
     def complain(message: ConsoleMessage) -> None:

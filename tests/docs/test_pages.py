@@ -15,6 +15,8 @@ from kidxlib.build.summary import PROBLEMS_KEPT
 from kidxlib.catalog.tables import TABLES
 from kidxlib.compaction import change, orphans
 from kidxlib.lookup.checked_segment import WINDOW_BYTES
+from kidxlib.operations.report.timeline.section import PIECES_MOST, SEGMENTS_SHOWN
+from kidxlib.operations.report.what_if.steps import LADDER
 from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX
 from kidxlib.recovery import outcome, producers
 from kidxlib.recovery import partition as fold
@@ -77,6 +79,10 @@ _COUNTED = [
     ("docs/operations.md", r"named, (\w+) on screen", PROBLEMS_SHOWN),
     ("docs/operations.md", r"up to ([\d,]+) with `--json`", PROBLEMS_KEPT),
     ("docs/operations.md", r"another every (\w+) seconds", int(LINE_SECONDS)),
+    ("docs/report.md", r"has (\w+) values of `retention.ms`", len(LADDER.times_ms)),
+    ("docs/report.md", r"and (\w+) of `retention.bytes`", len(LADDER.sizes)),
+    ("docs/report.md", r"([\d,]+) segments are shown one by one", SEGMENTS_SHOWN),
+    ("docs/report.md", r"up to (\w+) pieces", PIECES_MOST),
     ("docs/performance.md", r"by ranges of (\w+) MiB", RANGE_BYTES // _MIB),
 ]
 

@@ -23,12 +23,14 @@ from jobs.accept import accept
 from jobs.build_index import build_index
 from jobs.compact_index import compact_index
 from jobs.forget_source import forget_source
+from jobs.report import report
 from jobs.retention import retention
 from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.build import build as kidx_build
 from kidxlib.cli.compact import compact as kidx_compact
+from kidxlib.cli.report import report as kidx_report
 from kidxlib.cli.retention import retention as kidx_retention
 from kidxlib.cli.seek import seek as kidx_seek
 from kidxlib.cli.tables import tables as kidx_tables
@@ -91,6 +93,17 @@ def retention_here(*arguments: str | Path) -> Ended:
     """Run retention within this process."""
     use_pips_spark()
     return run_here(retention, *arguments)
+
+
+def report_here(*arguments: str | Path) -> Ended:
+    """Run report within this process."""
+    use_pips_spark()
+    return run_here(report, *arguments)
+
+
+def kidx_report_here(*arguments: str | Path) -> Ended:
+    """Run `kidx report` within this process. Its workers are processes of their own."""
+    return run_here(kidx_report, *arguments)
 
 
 def kidx_retention_here(*arguments: str | Path) -> Ended:

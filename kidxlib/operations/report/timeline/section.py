@@ -16,7 +16,7 @@ from kidxlib.retention.partition import Longs
 #: Segments that are shown one by one, in all partitions together. The browser draws only those of one partition.
 SEGMENTS_SHOWN: Final = 100_000
 #: A partition that is not among these has so many pieces at most.
-_PIECES: Final = 12
+PIECES_MOST: Final = 12
 
 PartitionName = tuple[str, int]
 
@@ -84,7 +84,7 @@ def timelines(
     lanes = rows.select(list(LANE)).take(starts).to_pylist()
     names = [(lane["topic"], lane["partition"]) for lane in lanes]
     is_whole = np.array(_whole(names, counts.tolist(), first, shown))
-    sizes = np.where(is_whole, 1, -(-counts // _PIECES))
+    sizes = np.where(is_whole, 1, -(-counts // PIECES_MOST))
     pieces = np.repeat(starts, counts) + _within(starts, counts) // np.repeat(sizes, counts) * np.repeat(sizes, counts)
     piece_starts = np.unique(pieces)
     columns = _merged(rows, piece_starts)
