@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
-from kidxlib.build.tasks import ScanTask
 
-_T = TypeVar("_T", bound=ScanTask)
+class Packed(Protocol):
+    """What is read by one worker: a segment, or a partition."""
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes that it reads."""
+
+    def with_threads(self, threads: int) -> Self:
+        """A copy that so many threads may work on at the same time."""
+
+
+_T = TypeVar("_T", bound=Packed)
 
 #: A bin is full at this many bytes of logs or this many segments: a second or so of work from memory, so that progress
 #: is seen.
@@ -26,7 +35,7 @@ def pack(tasks: Iterable[_T], cores: int) -> list[list[_T]]:
     """
     ordered = sorted(tasks, key=lambda task: task.log_bytes, reverse=True)
     if ordered and (threads := cores // len(ordered)) > 1:
-        ordered = [replace(task, threads=threads) for task in ordered]
+        ordered = [task.with_threads(threads) for task in ordered]
     total_bytes = sum(task.log_bytes for task in ordered)
     bins_wanted = cores * BINS_PER_CORE
     bin_bytes = min(_BIN_BYTES, total_bytes // bins_wanted + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location
 
+if TYPE_CHECKING:  # compiled loops, for who reads a log
+    from kidxlib.recovery.kept_scans import KeptScans
+
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryFiles:
@@ -61,6 +64,7 @@ class ListedPartition:
         choice: what they may be built with, or should be like, which goes by the topic's id.
         only: names of the files that may be written; None for all.
         recovered: as in `PartitionTask`.
+        kept_scans: as in `BuildTask`.
     """
 
     directory: PartitionDirectory
@@ -69,6 +73,7 @@ class ListedPartition:
     choice: OptionsOfTopic
     only: frozenset[str] | None = None
     recovered: frozenset[int] = frozenset()
+    kept_scans: KeptScans | None = None
 
     @property
     def key(self) -> PartitionKey:
@@ -119,6 +124,7 @@ class ListedPartition:
                 publish_truncated=publish_truncated,
                 only=self.only,
                 all_facts=choice["all_facts"],
+                kept_scans=self.kept_scans,
             )
 
     def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:

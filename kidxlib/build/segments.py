@@ -25,7 +25,7 @@ from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.log_bytes import Access
-from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.at_once import in_order
@@ -98,15 +98,24 @@ def _read_one(task: BuildTask, use_mmap: bool) -> _ReadSegment:
     try:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
-            log = opened.log(use_mmap=use_mmap and not task.segment.active, access=Access.SEQUENTIAL)
-            recovered = recover_task(log, task)
-            if task.all_facts:
-                recovered = replace(recovered, facts=with_all_facts(log, recovered.facts))
+            recovered = _scanned_before(task, version) or _scan(opened, task, use_mmap)
             owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.ensure_unchanged()
     except (LogChangedError, OSError) as error:
         return _ReadSegment(task, version, reads, why_not_read(task.segment.path, error), None)
     return _ReadSegment(task, version, reads, recovered.end, recovered, owner)
+
+
+def _scanned_before(task: BuildTask, version: FileVersion) -> RecoveredSegment | None:
+    if task.kept_scans is None or task.all_facts:
+        return None
+    return task.kept_scans.of(task.segment.base_offset, version, task.options)
+
+
+def _scan(opened: OpenedLog, task: BuildTask, use_mmap: bool) -> RecoveredSegment:
+    log = opened.log(use_mmap=use_mmap and not task.segment.active, access=Access.SEQUENTIAL)
+    recovered = recover_task(log, task)
+    return replace(recovered, facts=with_all_facts(log, recovered.facts)) if task.all_facts else recovered
 
 
 def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegment]:

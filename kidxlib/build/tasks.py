@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from kidxlib.build.source import SegmentFile
 from kidxlib.catalog.segments import IntervalSource
@@ -14,6 +14,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.directory import Directory
 
 if TYPE_CHECKING:  # whoever reads no log does not wait for compiled loops
+    from kidxlib.recovery.kept_scans import KeptScans
     from kidxlib.recovery.partition import FoldState, ScannedSegment
 
 
@@ -85,6 +86,10 @@ class ScanTask:
         """Size of the log as it was listed, in bytes; 0 if it could not be looked at."""
         return self.segment.version.size if self.segment.version else 0
 
+    def with_threads(self, threads: int) -> Self:
+        """A copy that so many threads may work on at the same time."""
+        return replace(self, threads=threads)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTask(ScanTask):
@@ -97,6 +102,7 @@ class BuildTask(ScanTask):
         publish_truncated: publish the index of a valid prefix too.
         only: names of the files that may be written; None for all.
         all_facts: read all bytes for facts that headers do not give.
+        kept_scans: of its partition; None where none were kept.
     """
 
     topic_id: str | None
@@ -105,6 +111,7 @@ class BuildTask(ScanTask):
     publish_truncated: bool
     only: frozenset[str] | None = None
     all_facts: bool = False
+    kept_scans: KeptScans | None = None
 
     @property
     def repairs_indexes(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -63,6 +62,5 @@ def recover(
         broker_logs=broker_logs,
         or_leave=or_leave,
         metadata=metadata,
-        threads=processes or os.cpu_count() or 1,
     )
     return run_recover(request, partial(open_local_once, processes), as_json=as_json)

@@ -24,7 +24,8 @@ _T = TypeVar("_T")
 
 
 class LocalEngine:
-    """Processes of this machine. They are started when there is much work; the command itself does a little.
+    """Processes of this machine. They are started when there is much work; until then the command itself does a
+    little.
 
     Args:
         workers: the processes.
@@ -77,7 +78,7 @@ class LocalEngine:
             take(unit)
             self._requests += unit.requests
 
-        if work.is_small:
+        if work.is_small and not self._workers.are_started:
             return run_in_process(work, directory, self._until_stopped, take)
         self._workers.run(_do_in_worker, units_of(work, directory), take_of_worker)
         return StagedFiles(sorted(files), work.schema)

@@ -43,10 +43,12 @@ class Workers:
 
     Attributes:
         processes: how many there are at most.
+        are_started: they have been given work.
     """
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
+        self.are_started = False
         if _NO_WARNING not in sys.warnoptions:
             sys.warnoptions.append(_NO_WARNING)
         # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
@@ -84,6 +86,7 @@ class Workers:
         Raises:
             KidxError: a worker died once more.
         """
+        self.are_started = True
         for use_mmap in (True, False):
             unfinished = self._try(do, work, use_mmap, take)
             if not unfinished or self._stop.is_set():

@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 from kidxlib.audit.startup import partition_files
 from kidxlib.audit.startup.partition_files import offset_of
 from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots
-from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.audit.startup.recovery import ReadLog, Recovery
 from kidxlib.audit.startup.simulation import Removal, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.format import segment_files
 from kidxlib.index.offset import OffsetIndex
@@ -47,6 +47,7 @@ class LoadState:
         arguments: what it is loaded with.
         read_before: what recovering a segment comes to, by base offset, for segments that were already read with these
             options.
+        read_log: reads others.
         found: what the simulation has found so far.
         files: by the names that they have at this point.
         snapshots: the producer snapshots that exist at this point.
@@ -55,13 +56,16 @@ class LoadState:
 
     arguments: LoadArguments
     read_before: Mapping[int, Recovery]
+    read_log: ReadLog
     found: StartupSimulation
     files: dict[str, Location]
     snapshots: ProducerSnapshots = field(default_factory=ProducerSnapshots)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
 
     @classmethod
-    def of_directory(cls, directory: Location, arguments: LoadArguments, read_before: Mapping[int, Recovery]) -> Self:
+    def of_directory(
+        cls, directory: Location, arguments: LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
+    ) -> Self:
         """The state of a directory before loading begins.
 
         Raises:
@@ -71,6 +75,7 @@ class LoadState:
         return cls(
             arguments,
             read_before,
+            read_log,
             StartupSimulation(failures=list(partition_files.failures_in_files(directory, files))),
             {name: path for name, path in files.items() if not partition_files.is_misnamed(name)},
         )

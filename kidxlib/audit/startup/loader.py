@@ -18,7 +18,7 @@ from kidxlib.audit.startup.load_state import LoadArguments, LoadState, LoadStopp
 from kidxlib.audit.startup.log_ends import find_ends
 from kidxlib.audit.startup.permissions import ensure_readable
 from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots
-from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.audit.startup.recovery import ReadLog, Recovery, read_in_chunks
 from kidxlib.audit.startup.segment_recovery import lost, recover_segment
 from kidxlib.audit.startup.simulation import Removal, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.audit.startup.swaps import finish_swaps
@@ -43,6 +43,7 @@ def simulate_startup(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     recoveries: Mapping[int, Recovery] = MappingProxyType({}),
+    read_log: ReadLog = read_in_chunks,
 ) -> StartupSimulation:
     """What `LogLoader.load` does with a partition's directory.
 
@@ -50,6 +51,7 @@ def simulate_startup(
         options: of the topic, as they are when the broker starts.
         recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
         recoveries: of segments that were read already with these options, by base offset; they are not read again.
+        read_log: reads the others.
 
     Raises:
         OSError: the directory cannot be listed, or a file not read.
@@ -61,7 +63,7 @@ def simulate_startup(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
     )
-    state = LoadState.of_directory(directory, arguments, recoveries)
+    state = LoadState.of_directory(directory, arguments, recoveries, read_log)
     with contextlib.suppress(LoadStopped):
         _load(state)
     for segment in state.found.segments:

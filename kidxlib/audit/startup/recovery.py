@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeAlias
 
+from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd
 from kidxlib.recovery.past_end import PastEnd, past_end
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.log_bytes import LogBytes
 
 
@@ -48,3 +51,21 @@ class Recovery:
             records=facts.records,
             past=past_end(log, recovered, base_offset),
         )
+
+
+#: Reads what is left of a log: its path, the bytes that are left, the base offset, and the options of its topic.
+ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], Recovery]
+
+
+def read_in_chunks(path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
+    """Read what is left of a log, a chunk at a time.
+
+    Raises:
+        OSError, LogChangedError: the log cannot be read.
+    """
+    log = LogFile(path)
+    log.keep_valid(kept_bytes)
+    try:
+        return Recovery.of(log, recover(log, base_offset, options), base_offset)
+    finally:
+        log.close()

@@ -11,8 +11,6 @@ from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction
 from kidxlib.format import segment_files
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.segment import recover
-from kidxlib.storage.lazy_log import LogFile
 
 #: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
 _INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
@@ -68,12 +66,8 @@ def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int |
 
 
 def _read(state: LoadState, segment: SimulatedSegment) -> Recovery:
-    log = LogFile(str(state.log_of(segment.base_offset)))
-    log.keep_valid(segment.kept_bytes)
-    try:
-        return Recovery.of(log, recover(log, segment.base_offset, state.arguments.options), segment.base_offset)
-    finally:
-        log.close()
+    path = str(state.log_of(segment.base_offset))
+    return state.read_log(path, segment.kept_bytes, segment.base_offset, state.arguments.options)
 
 
 def _read_already(state: LoadState, segment: SimulatedSegment) -> Recovery | None:

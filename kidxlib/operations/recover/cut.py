@@ -23,6 +23,7 @@ from kidxlib.operations.recover.forecast import Forecast, forecast
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan, listed_partitions
+from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.remover import Remover
@@ -62,6 +63,7 @@ def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopic
                 each.directory,
                 each.options,
                 each.stop,
+                LogReader(),
                 everything=each.everything,
                 trusts=each.headers is not None,
             )

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
@@ -17,6 +16,8 @@ from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.recover.page_cache.unread import HeadersRead, read_headers
+from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.unfinished_append import is_unfinished
@@ -62,6 +63,8 @@ class Forecast:
         stop: how the broker stopped.
         everything: it is looked at as if nothing had been flushed.
         headers: its unflushed segments by their headers alone, where that tells as much; None where they were read.
+        recoveries: what recovering its segments comes to, by base offset, of those that were read as a whole.
+        kept_scans: the scans of these; None where nobody reads them again.
         alone: what the broker does by itself.
         simulation: the same; with `everything`, what it would do if it had no recovery point.
         scan_from: the base offset of the first segment that has to be read to spare it that; None where it would read
@@ -77,6 +80,8 @@ class Forecast:
     stop: PartitionStop
     everything: bool
     headers: HeadersRead | None
+    recoveries: Mapping[int, Recovery]
+    kept_scans: KeptScans | None
     alone: StartupSimulation
     simulation: StartupSimulation
     scan_from: int | None
@@ -124,6 +129,7 @@ def forecast(
     directory: Path,
     options: RecoverOptions,
     stop: PartitionStop,
+    reader: LogReader,
     *,
     everything: bool = False,
     trusts: bool = False,
@@ -132,6 +138,7 @@ def forecast(
 
     Args:
         options: of the topic.
+        reader: that has read nothing yet.
         everything: look at all segments as if nothing had been flushed.
         trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
     """
@@ -140,12 +147,11 @@ def forecast(
     try:
         if trusts:
             without_checksums = replace(options, verify_crc=False)
-            headers = read_headers(directory, stop.recovery_point, without_checksums)
+            headers = read_headers(directory, stop.recovery_point, without_checksums, reader)
             options = options if headers is None else without_checksums
-        read = {} if headers is None else headers.recoveries
-        found = alone = _simulate(directory, options, stop, stop.recovery_point, read)
+        found = alone = _simulate(directory, options, stop, stop.recovery_point, reader)
         if everything and stop.recovery_point > 0:
-            found = _simulate(directory, options, stop, 0)
+            found = _simulate(directory, options, stop, 0, reader)
         scan_from = _scan_from(directory, found.segments, everything, frozenset() if headers is None else headers.kept)
         seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
         dropped = tuple(_dropped(directory, found, seen))
@@ -158,6 +164,8 @@ def forecast(
         stop=stop,
         everything=everything,
         headers=headers,
+        recoveries=reader.recoveries,
+        kept_scans=None if reader.kept is None else reader.kept.of_partition(),
         alone=alone,
         simulation=found,
         scan_from=scan_from,
@@ -176,7 +184,7 @@ def _simulate(
     options: RecoverOptions,
     stop: PartitionStop,
     recovery_point: int,
-    read: Mapping[int, Recovery] = MappingProxyType({}),
+    reader: LogReader,
 ) -> StartupSimulation:
     return simulate_startup(
         directory,
@@ -184,7 +192,8 @@ def _simulate(
         clean_shutdown=False,
         recovery_point=recovery_point,
         log_start_offset=stop.log_start_offset,
-        recoveries=read,
+        recoveries=reader.recoveries,
+        read_log=reader.read,
     )
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import add_segments, find_partitions
-from kidxlib.build.plan import ListedPartition, Plan
+from kidxlib.build.listed import numbers_in
+from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
+from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker
-from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
+from kidxlib.operations.recover.forecast import Dropped, Forecast
 from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.plan_work import ForecastTask, forecasts_of
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.storage.location import location
 from kidxlib.terminal.options.sources import parse_topics
-from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 
 #: All topics: a broker starts with all that are there.
@@ -122,7 +126,8 @@ def recovery_plan(
     accepts_loss: bool,
     everything: bool,
     untrusted: Mapping[Path, str] | None,
-    threads: int,
+    engine: Engine,
+    scans: Path | None,
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
@@ -130,37 +135,31 @@ def recovery_plan(
         cuts, accepts_loss, untrusted: as in `RecoveryPlan`.
         everything: look at all segments as if nothing had been flushed.
         known: what the log dirs' cluster says of its topics; their sources are named by their paths.
-        threads: that read.
+        engine: that reads.
+        scans: a directory for the scans of logs; None where nobody reads them again.
 
     Raises:
         UsageError: a log dir cannot be listed.
+        KidxError: as `Engine.run`.
     """
     start = time.monotonic()
     begin_phase("listing")
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.unclean}
-    read: list[Forecast] = []
+    tasks = _tasks(broker, listed, everything=everything, untrusted=untrusted, scans=scans)
+    log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
     begin_phase(
         "reading what a broker would",
-        done=lambda: Done(len(read), sum(each.simulation.read_bytes for each in read)),
+        done=lambda: engine.done() - before,
+        segments=sum(task.segments for task in tasks),
+        log_bytes=log_bytes,
     )
-
-    def of(log_dir: LogDir, partition: ListedPartition) -> Forecast:
-        topic_partition, directory = partition.directory.topic_partition, log_dir.path / partition.directory.path.name
-        stop = log_dir.stop.of(topic_partition)
-        trusts = untrusted is not None and log_dir.path not in untrusted
-        found = forecast(topic_partition, directory, partition.options, stop, everything=everything, trusts=trusts)
-        read.append(found)
-        return found
-
-    with ThreadPoolExecutor(threads) as pool:
-        coming = [
-            (log_dir, [pool.submit(of, log_dir, partition) for partition in listed[log_dir.path].partitions])
-            for log_dir in broker.unclean
-        ]
-        planned = [
-            PlannedLogDir(log_dir, listed[log_dir.path], [each.result() for each in forecasts])
-            for log_dir, forecasts in coming
-        ]
+    forecasts = iter(forecasts_of(tasks, engine))
+    planned = [
+        PlannedLogDir(
+            log_dir, listed[log_dir.path], list(itertools.islice(forecasts, len(listed[log_dir.path].partitions)))
+        )
+        for log_dir in broker.unclean
+    ]
     return RecoveryPlan(
         broker=broker,
         level=level,
@@ -171,6 +170,45 @@ def recovery_plan(
         not_named=_not_named(broker, known),
         seconds=time.monotonic() - start,
     )
+
+
+def _tasks(
+    broker: StoppedBroker,
+    listed: Mapping[Path, Plan],
+    *,
+    everything: bool,
+    untrusted: Mapping[Path, str] | None,
+    scans: Path | None,
+) -> list[ForecastTask]:
+    """A task for each partition, in the order of log dirs and of their plans.
+
+    Args:
+        listed: what each log dir has.
+        everything, untrusted, scans: as for `recovery_plan`.
+    """
+    tasks: list[ForecastTask] = []
+    for log_dir in broker.unclean:
+        plan = listed[log_dir.path]
+        base_offsets, log_bytes = (numbers_in(plan.segments[name])[0] for name in ("base_offset", "log_bytes"))
+        for partition, (first, end) in zip(plan.partitions, itertools.pairwise(plan.bounds().tolist()), strict=True):
+            stop = log_dir.stop.of(partition.directory.topic_partition)
+            offset = 0 if everything else stop.recovery_point
+            unflushed = max(first + int(np.searchsorted(base_offsets[first:end], offset, side="right")) - 1, first)
+            tasks.append(
+                ForecastTask(
+                    number=len(tasks),
+                    topic_partition=partition.directory.topic_partition,
+                    directory=log_dir.path / partition.directory.path.name,
+                    options=partition.options,
+                    stop=stop,
+                    everything=everything,
+                    trusts=untrusted is not None and log_dir.path not in untrusted,
+                    segments=end - unflushed,
+                    log_bytes=int(log_bytes[unflushed:end].sum()),
+                    scans=scans,
+                )
+            )
+    return tasks
 
 
 def _not_named(broker: StoppedBroker, known: KnownTopics) -> list[str]:

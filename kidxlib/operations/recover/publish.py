@@ -8,14 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.simulation import StartupSimulation
-from kidxlib.errors import KidxError, PublishError
+from kidxlib.errors import PublishError
 from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT, clean_shutdown, offset_checkpoint
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.options import Level
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems
 from kidxlib.storage.directory import Directory
@@ -63,45 +60,6 @@ def _flush_file(path: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise PublishError(f"{path}: cannot be flushed: {error.strerror}; check this disk") from error
-
-
-def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
-    """What the broker does with a partition as it is now, once recovery points or a marker are written. It has to come
-    to the same log.
-
-    Raises:
-        KidxError: it does not; neither is written.
-    """
-    end = each.simulation.log_end_offset
-    then = simulate_startup(
-        each.directory,
-        each.options,
-        clean_shutdown=level is Level.MARKER,
-        recovery_point=each.stop.recovery_point if end is None else end,
-        log_start_offset=each.stop.log_start_offset,
-        recoveries={} if each.headers is None else each.headers.recoveries,
-    )
-    for what, before, now in (
-        ("would start at offset", each.simulation.log_start_offset, then.log_start_offset),
-        ("would end at offset", each.simulation.log_end_offset, then.log_end_offset),
-        ("would keep bytes", _kept(each.simulation), _kept(then)),
-        ("would fail of", each.simulation.failures, then.failures),
-    ):
-        if before != now:
-            raise KidxError(
-                f"{each.directory}: by itself the log {what} {before}, and with level {level} {now}; nothing was "
-                "written that spares the broker its recovery. Start it by itself, and report this"
-            )
-    if then.forgets_producers:
-        raise KidxError(
-            f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers; with a marker "
-            f"a broker would forget them. --level {Level.CHECKPOINT} leaves that to it"
-        )
-    return then
-
-
-def _kept(simulation: StartupSimulation) -> list[tuple[int, int]]:
-    return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]
 
 
 def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int], forecasts: Sequence[Forecast]) -> None:

@@ -57,6 +57,7 @@ def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
         replace(
             partition,
             recovered=each.recovered,
+            kept_scans=each.kept_scans,
             choice=partition.choice if each.headers is None else _without_checksums(partition.choice),
         )
         for partition, each in zip(part.partitions, to_read, strict=True)

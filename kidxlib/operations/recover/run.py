@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kidxlib.errors import UntrustedError, UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.keep import KeptCopies
@@ -21,7 +21,6 @@ from kidxlib.operations.recover.page_cache.note import ensure_noted, note_down
 from kidxlib.operations.recover.plan import RecoveryPlan, known_topics, recovery_plan
 from kidxlib.operations.recover.publish import (
     advance_recovery_points,
-    ensure_same_start,
     flush,
     sweep_leftovers,
     write_markers,
@@ -30,8 +29,10 @@ from kidxlib.operations.recover.rebuild import rebuild
 from kidxlib.operations.recover.refusals import refusals_of
 from kidxlib.operations.recover.report import as_json as plan_as_json
 from kidxlib.operations.recover.report import show_applied, show_plan
+from kidxlib.operations.recover.same_start import ensure_same_starts
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions
 from kidxlib.run.result import RunResult
+from kidxlib.run.scratch import scratch_directory
 from kidxlib.storage.lock import LOCK_FILE, locked
 from kidxlib.terminal.console import print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
@@ -50,7 +51,6 @@ class RecoverRequest:
             is right.
         broker_logs: what the broker has said since it was started last.
         or_leave: neither a refusal nor what is dropped is a failure.
-        threads: that look at partitions.
     """
 
     log_dirs: Sequence[str]
@@ -63,14 +63,13 @@ class RecoverRequest:
     broker_logs: Sequence[Path]
     or_leave: bool
     metadata: MetadataOptions
-    threads: int
 
 
 def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
     """Look at a broker's log dirs as its next start would, and make them ready for it.
 
     Args:
-        open_backend: called where something is rebuilt.
+        open_backend: called where something is to be read.
 
     Raises:
         UsageError: the log dirs are not those of one broker that has stopped.
@@ -89,6 +88,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         known = known_topics(request.metadata, broker)
         for warning in known.warnings or _unknown(known):
             warn(warning)
+        backend = stack.enter_context(open_backend())
         plan = recovery_plan(
             broker,
             known,
@@ -97,7 +97,8 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             accepts_loss=request.accept_loss,
             everything=request.everything,
             untrusted=_untrusted(request, broker),
-            threads=request.threads,
+            engine=backend.engine,
+            scans=stack.enter_context(scratch_directory()) if request.apply else None,
         )
         refusals = list(refusals_of(plan))
         if not as_json:
@@ -106,7 +107,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         if applies:
             start = time.monotonic()
             done = plan if copies is None else cut(plan, known, copies)
-            read_then = _apply(done, stack, open_backend)
+            read_then = _apply(done, backend)
             if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
                 _note_down(broker)
             if not as_json:
@@ -145,7 +146,7 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
     return stopped_broker(request.log_dirs)  # while nobody else writes
 
 
-def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBackend) -> int:
+def _apply(plan: RecoveryPlan, backend: Backend) -> int:
     """Carry a plan out, under the locks of the log dirs.
 
     Returns:
@@ -154,19 +155,16 @@ def _apply(plan: RecoveryPlan, stack: contextlib.ExitStack, open_backend: OpenBa
     for log_dir in plan.log_dirs:
         sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
     to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
-    if any(to_rebuild.values()):
-        backend = stack.enter_context(open_backend())
-        for log_dir in plan.log_dirs:
-            if of_log_dir := to_rebuild[log_dir.log_dir.path]:
-                rebuild(log_dir, of_log_dir, backend)
+    for log_dir in plan.log_dirs:
+        if of_log_dir := to_rebuild[log_dir.log_dir.path]:
+            rebuild(log_dir, of_log_dir, backend)
     begin_phase("flushing")
     for log_dir in plan.log_dirs:
         flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
     begin_phase("looking at it as the broker will")
-    read_then = sum(
-        each.alone.read_bytes if plan.is_left(each) else ensure_same_start(each, plan.level).read_bytes
-        for each in plan.forecasts
-    )
+    left = [each for each in plan.forecasts if plan.is_left(each)]
+    others = [each for each in plan.forecasts if not plan.is_left(each)]
+    read_then = sum(each.alone.read_bytes for each in left) + ensure_same_starts(others, plan.level, backend.engine)
     for log_dir in plan.log_dirs:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
         if of_log_dir := to_rebuild[path]:

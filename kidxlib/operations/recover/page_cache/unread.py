@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -37,15 +37,17 @@ from kidxlib.format.segment_files import (
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.operations.recover.page_cache.mount import mount_id_of
+from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.records.header_walk import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import PastEnd
-from kidxlib.recovery.segment import recover
 from kidxlib.storage.checkpoints import read_leader_epochs
 from kidxlib.storage.lazy_log import LogFile
 
 _HEADER_BYTES: Final = formats.BATCH_V2.itemsize
+#: Read at a time of the end of a segment, which is about as long as the interval of its index.
+_END_BYTES: Final = 64 * 1024
 _NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
 
 
@@ -54,22 +56,23 @@ class HeadersRead:
     """The unflushed segments of a partition, by their headers.
 
     Attributes:
-        recoveries: what recovering each comes to, by base offset.
         kept: base offsets of those that are whole, with all their side files. Of these the end was read.
         bytes_read: of logs.
     """
 
-    recoveries: Mapping[int, Recovery] = field(default_factory=dict)
     kept: frozenset[int] = frozenset()
     bytes_read: int = 0
 
 
-def read_headers(directory: Path, recovery_point: int, options: RecoverOptions) -> HeadersRead | None:
+def read_headers(
+    directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
+) -> HeadersRead | None:
     """Read headers where all that a broker has written is there.
 
     Args:
         directory: of a partition, in a log dir that is noted to be so (`note.ensure_noted`).
         options: of the topic, without checksums.
+        reader: gets what recovering each segment comes to.
 
     Returns:
         None where a log is not on the file system of its log dir.
@@ -85,18 +88,13 @@ def read_headers(directory: Path, recovery_point: int, options: RecoverOptions) 
     if any(path.is_symlink() or mount_id_of(path) != mount for path in (directory, *logs)):
         return None
     kept = _kept(directory, unflushed)
-    recoveries = {base_offset: end.recovery for base_offset, end in kept.items()}
+    reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})
     bytes_read = sum(end.bytes_read for end in kept.values())
-    for base_offset in unflushed:
-        if base_offset not in recoveries:
-            log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)))
-            try:
-                recovery = Recovery.of(log, recover(log, base_offset, options), base_offset)
-            finally:
-                log.close()
-            recoveries[base_offset] = recovery
+    for base_offset, path in zip(unflushed, logs, strict=True):
+        if base_offset not in kept:
+            recovery = reader.read(str(path), path.stat().st_size, base_offset, options)
             bytes_read += recovery.batches * _HEADER_BYTES
-    return HeadersRead(recoveries, frozenset(kept), bytes_read)
+    return HeadersRead(frozenset(kept), bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ def _end_of(directory: Path, base_offset: int) -> _End | None:
     last, latest = index.last_entry, times.last_entry
     if (len(index) and not last.position) or latest.timestamp <= 0:
         return None  # zeros at the end: it was not closed
-    log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)))
+    log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)), _END_BYTES)
     try:
         found = list(batches(log, last.position))
         size = log.size

@@ -1,0 +1,118 @@
+"""A scan that was kept is used in place of the log, as long as the log is what it was."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+from kidxlib.build.segments import build
+from kidxlib.build.source import SegmentFile
+from kidxlib.build.tasks import BuildTask
+from kidxlib.catalog.segments import IntervalSource
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.opened_log import opened_log
+from tests.support.logs.batches import Batch, encode
+
+_OPTIONS: Final = RecoverOptions()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(encode(0, [Batch(), Batch(body=b"x" * 9000), Batch()])))
+    return path
+
+
+def _scan(log: Path) -> tuple[FileVersion, RecoveredSegment]:
+    with opened_log(str(log)) as opened:
+        return opened.version, recover(opened.log(use_mmap=False), 0, _OPTIONS)
+
+
+def _kept(log: Path) -> KeptScans:
+    writer = ScanWriter(log.parent / "scans")
+    writer.keep(0, *_as_kept(log))
+    writer.close()
+    return writer.of_partition()
+
+
+def _as_kept(log: Path) -> tuple[FileVersion, RecoverOptions, RecoveredSegment]:
+    version, scanned = _scan(log)
+    return version, _OPTIONS, scanned
+
+
+def _is_same(found: RecoveredSegment | None, expected: RecoveredSegment) -> bool:
+    assert found is not None
+    return (
+        (found.end, found.facts) == (expected.end, expected.facts)
+        and (found.offset_index, found.time_index) == (expected.offset_index, expected.time_index)
+        and np.array_equal(found.producer_events, expected.producer_events)
+        and np.array_equal(found.leader_epochs, expected.leader_epochs)
+    )
+
+
+def test_a_scan_comes_back_as_it_was(log: Path) -> None:
+    version, scanned = _scan(log)
+    kept = _kept(log)
+    assert _is_same(kept.of(0, version, _OPTIONS), scanned)
+    assert kept.of(1, version, _OPTIONS) is None
+    assert kept.of(0, replace(version, size=version.size + 1), _OPTIONS) is None
+    assert kept.of(0, version, replace(_OPTIONS, interval_bytes=1)) is None
+
+
+def test_each_partition_has_scans_of_its_own(log: Path) -> None:
+    version, options, scanned = _as_kept(log)
+    writer = ScanWriter(log.parent / "scans")
+    writer.keep(0, version, options, scanned)
+    first = writer.of_partition()
+    writer.keep(7, version, options, scanned)
+    second = writer.of_partition()
+    writer.close()
+    assert (set(first.places), set(second.places)) == ({0}, {7})
+    assert _is_same(second.of(7, version, options), scanned)
+
+
+def test_without_room_nothing_is_kept(log: Path) -> None:
+    writer = ScanWriter(Path("/dev/full"))
+    writer.keep(0, *_as_kept(log))
+    writer.close()
+    assert writer.of_partition().places == {}
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_build_reads_only_logs_that_have_changed(log: Path, is_changed: bool) -> None:
+    """All bytes of the log are others now. Where its time is the same, that shows only to who reads it: nobody does."""
+    kept, (version, scanned) = _kept(log), _scan(log)
+    log.write_bytes(bytes(version.size))
+    if not is_changed:
+        os.utime(log, ns=(version.mtime_ns, version.mtime_ns))
+    task = BuildTask(
+        segment=SegmentFile(
+            source="logs",
+            topic_partition=TopicPartition("t", 0),
+            base_offset=0,
+            path=str(log),
+            version=version,
+            active=False,
+        ),
+        options=_OPTIONS,
+        index_directory=Directory(str(log.parent), ""),
+        topic_id=None,
+        interval_source=IntervalSource.SETTINGS,
+        in_place=True,
+        publish_truncated=True,
+        kept_scans=kept,
+    )
+    [built] = build([task], use_mmap=False)
+    assert built.recovered is not None
+    assert _is_same(built.recovered, scanned) != is_changed
+    assert log.with_suffix(".index").read_bytes() == (b"" if is_changed else scanned.offset_index)
