@@ -58,6 +58,7 @@ def _doc(catalog: Catalog) -> str:
         - **audited_all** updates the asset `{catalog.asset.name}` if the audit found no problems. A run that was
           given other `sources`, `topics` or `audit_options` does not update it.
         - **compact** makes the indexes of cold segments smaller.
+        - **report** writes the page that the key `report` names; where it names none, there is no such task.
         - **no_problems** fails unless all three found no problems.
 
         A task that ends with `ProblemsFoundError` has done its work and found problems; its log names them. It is
@@ -101,6 +102,16 @@ def _compact(catalog: Catalog) -> SparkJob:
     )
 
 
+def _report(catalog: Catalog) -> SparkJob:
+    return spark_job(
+        catalog,
+        "report",
+        lambda context: ["--output", catalog.at_home(catalog.report)],
+        task_id="report",
+        after="build",  # whatever audit and compaction found: the page shows it
+    )
+
+
 def build_dag(catalog: Catalog) -> DAG:
     with catalog_dag(catalog, "build", catalog.build_schedule, params=_params(catalog), doc=_doc(catalog)) as dag:
         build, audit = _build(catalog), _audit(catalog)
@@ -116,7 +127,8 @@ def build_dag(catalog: Catalog) -> DAG:
             trigger_rule=TriggerRule.ALL_DONE,  # the last task decides what becomes of a run
             retries=0,
         )
-        chain(build, audit, audited_all, compact, no_problems)
+        report = [_report(catalog)] if catalog.report else []
+        chain(build, audit, audited_all, compact, *report, no_problems)
     return dag
 
 

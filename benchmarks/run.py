@@ -25,6 +25,7 @@ from benchmarks.pictures import pictures
 from benchmarks.planning import planning
 from benchmarks.reading import reading
 from benchmarks.recover import recover
+from benchmarks.report import report
 from benchmarks.retention import retention
 from benchmarks.runs import runs
 from benchmarks.scan import scan
@@ -44,7 +45,7 @@ from kidxlib.terminal.console import note
 #: Those that record targets, in an order in which each has what it takes of others.
 WITH_TARGETS: Final = (
     *(scan, lookup, audit, cold, job, small_segments, worker_memory, start_up),
-    *(runs, incremental, planning, fleet, workers, retention, growth, seek),
+    *(runs, incremental, planning, fleet, workers, retention, report, growth, seek),
     *(reading, time_range, source, tiered, recover),
 )
 

@@ -37,6 +37,7 @@ class Catalog:
     compact_options: list[str] = field(default_factory=lambda: ["--trim", "--apply"])
     retention_schedule: str = "30 3 * * *"
     retention_options: list[str] = field(default_factory=list)
+    report: str = ""
     tables_schedule: str = "30 4 * * 0"
     tables_options: list[str] = field(default_factory=lambda: ["--apply"])
     conn_id: str = "kidx_spark"

@@ -495,7 +495,9 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
         pools = database.execute("SELECT slots FROM slot_pool WHERE pool = 'kidx_sample'").fetchall()
         (run_after,) = database.execute("SELECT run_after FROM dag_run").fetchone()
     catalog = tmp_path / "var" / "airflow" / "catalog"
-    assert tasks == dict.fromkeys(("build", "audit", "audited_all", "compact", "no_problems"), "success")
+    done = ("build", "audit", "audited_all", "compact", "report", "no_problems")
+    assert tasks == dict.fromkeys(done, "success")
+    assert "Kafka segments" in (tmp_path / "var" / "airflow" / "report.html").read_text()
     assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_build", "audited_all")]
     assert pools == [(1,)]
     segments = rows(catalog, "SELECT status, interval_source FROM segments")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.report.attention import Severity
 from kidxlib.operations.report.document import make_report
 from kidxlib.operations.report.page.write import write_page
 from kidxlib.operations.report.request import ReportRequest
@@ -37,6 +38,9 @@ def run_report(request: ReportRequest, open_backend: OpenBackend, *, as_json: bo
             print_line("nothing to look at: no damage, no finding, and every source was audited")
     return RunResult(
         code=ExitCode.OK,
-        counts={"segments": overview["segments"], "attention": len(attention)},
+        counts={
+            "segments": overview["segments"],
+            **{severity.value: sum(row["severity"] == severity for row in attention) for severity in Severity},
+        },
         bytes=overview["log_bytes"],
     )

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.retention.decide import decide
-from kidxlib.retention.ladder import NONE_STAYS, Ladder, decide_ladder
+from kidxlib.retention.decide import Candidates, decide
+from kidxlib.retention.ladder import NONE_STAYS, Ladder, deletions, reasons_of_first
 from kidxlib.retention.partition import Bounds, Segments
 from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
 
@@ -36,11 +36,12 @@ def test_each_pair_is_decided_as_decide_does(data: st.DataObject) -> None:
     )
     cleanup = frozenset(data.draw(st.sets(st.sampled_from(list(Cleanup)))))
     ladder = Ladder(data.draw(_LIMITS), data.draw(_LIMITS))
-    decided = decide_ladder(segments, bounds, TopicPolicy(cleanup=cleanup), ladder, _NOW)
+    candidates, of_topic = Candidates.of(segments, bounds, _NOW), TopicPolicy(cleanup=cleanup)
+    deleted = deletions(candidates, of_topic, ladder)
+    stays = reasons_of_first(candidates, of_topic, ladder, deleted)
     for row, time_ms in enumerate(ladder.times_ms):
         for column_, size in enumerate(ladder.sizes):
             policy = TopicPolicy(retention_ms=time_ms, retention_bytes=size, cleanup=cleanup)
             alone = decide(segments, bounds, policy, _NOW)
-            stays = NONE_STAYS if alone.whole_partition else alone.reasons[alone.deleted]
-            found = (decided.deleted[row, column_], decided.stays[row, column_])
-            assert found == (alone.deleted, stays), policy
+            expected = NONE_STAYS if alone.whole_partition else alone.reasons[alone.deleted]
+            assert (deleted[row, column_], stays[row, column_]) == (alone.deleted, expected), policy

@@ -14,7 +14,8 @@ from kidxlib.operations.report.what_if.steps import CONFIGURED_POLICY, LADDER, L
 from kidxlib.operations.retention.partition import Partition, PartitionRule, partitions_of
 from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.operations.retention.to_plan import PartitionsToPlan
-from kidxlib.retention.ladder import LadderDecisions, decide_ladder
+from kidxlib.retention.decide import Candidates
+from kidxlib.retention.ladder import deletions, reasons_of_first
 from kidxlib.retention.partition import Longs
 from kidxlib.retention.reasons import REASONS
 
@@ -44,7 +45,12 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
     ends = np.append(0, segments.sizes.cumsum())
     starts = np.append(segments.base_offsets, partition.log_end_offset)
     configured = own.decide(segments).deleted
-    now, later = (_decided(partition, rule, options.now_ms + later_ms) for later_ms in LATER_MS)
+    (now, candidates), (later, _) = (_deleted(partition, rule, options.now_ms + later_ms) for later_ms in LATER_MS)
+    if candidates is None:
+        assert rule.kept is not None
+        stays = np.full(now.shape, REASONS.index(rule.kept), np.int8)
+    else:
+        stays = reasons_of_first(candidates, rule.policy, LADDER, now)
     return {
         "source": partition.of_first_row("source"),
         "topic": topic,
@@ -52,23 +58,20 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
         "segments": len(segments),
         "bytes": int(ends[-1]),
         "kept": None if rule.kept is None else rule.kept.value,
-        "deleted": _cells(now.deleted),
-        "freed": _cells(ends[now.deleted]),
-        "stays": now.stays.ravel().astype(np.int32),
-        "stays_from": _cells(starts[now.deleted]),
+        "deleted": now.ravel(),
+        "freed": ends[now].ravel(),
+        "stays": stays.ravel().astype(np.int32),
+        "stays_from": starts[now].ravel(),
         "configured_deleted": configured,
         "configured_freed": int(ends[configured]),
-        "deleted_later": _cells(later.deleted),
-        "freed_later": _cells(ends[later.deleted]),
+        "deleted_later": later.ravel(),
+        "freed_later": ends[later].ravel(),
     }
 
 
-def _decided(partition: Partition, rule: PartitionRule, now_ms: int) -> LadderDecisions:
-    if rule.kept is None:
-        return decide_ladder(partition.segments, rule.bounds, rule.policy, LADDER, now_ms)
-    shape = len(LADDER.times_ms), len(LADDER.sizes)
-    return LadderDecisions(np.zeros(shape, np.int64), np.full(shape, REASONS.index(rule.kept), np.int8))
-
-
-def _cells(values: Longs) -> Longs:
-    return values.ravel()
+def _deleted(partition: Partition, rule: PartitionRule, now_ms: int) -> tuple[Longs, Candidates | None]:
+    """How many segments go at a time with each pair of limits; and what decided that, where limits did."""
+    if rule.kept is not None:
+        return np.zeros((len(LADDER.times_ms), len(LADDER.sizes)), np.int64), None
+    candidates = Candidates.of(partition.segments, rule.bounds, now_ms)
+    return deletions(candidates, rule.policy, LADDER), candidates

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.alerts import rules
 from tests.support.logs import golden
 from tests.support.report_fleet import run_kidx
 
@@ -57,6 +59,23 @@ def test_what_was_never_looked_at_is_not_called_well(site: Path) -> None:
     assert "5 topics whose retention is not known" not in titles, "of internal and compacted topics nobody asks it"
     assert any(title.endswith("topics whose retention is not known") for title in titles)
     assert any("the last build is" in title for title in titles)
+
+
+def test_what_is_bad_is_counted_for_an_alert(site: Path) -> None:
+    """`KidxReportBad` of docs/operations.md asks for it."""
+    log = max((site / "logs" / "append-time-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-5])
+    figures = site / "report.prom"
+    for expected in (0, 1):
+        _report(site, "--metrics-file", str(figures))
+        found = {
+            (sample.name, sample.labels.get("what")): sample.value
+            for family in text_string_to_metric_families(figures.read_text())
+            for sample in family.samples
+        }
+        assert found["kidx_run_count", "bad"] == expected
+        _build(site)
+    assert 'kidx_run_count{job="report", what="bad"}' in rules()
 
 
 def test_changes_since_the_build_before(site: Path) -> None:
