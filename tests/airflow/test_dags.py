@@ -275,7 +275,7 @@ def test_dags_load(loaded: Loaded) -> None:
         "kidx_sample_tables": "30 4 * * 0",
     }
     assert {name: [task["id"] for task in dag["tasks"]] for name, dag in dags.items()} == {
-        "kidx_sample_build": ["build", "audit", "audited_all", "compact", "no_problems"],
+        "kidx_sample_build": ["build", "audit", "audited_all", "compact", "report", "no_problems"],
         "kidx_sample_retention": ["audited", "plan", "to_apply", "approve", "apply"],
         "kidx_sample_tables": ["maintain"],
     }
@@ -283,7 +283,7 @@ def test_dags_load(loaded: Loaded) -> None:
     tasks = {task["id"]: task for dag in dags.values() for task in dag["tasks"]}
     assert {name: task["outlets"] for name, task in tasks.items() if task["outlets"]} == {"audited_all": [asset]}
     assert {name: task["inlets"] for name, task in tasks.items() if task["inlets"]} == {"audited": [asset]}
-    jobs = {"build", "audit", "compact", "plan", "apply", "maintain"}
+    jobs = {"build", "audit", "compact", "report", "plan", "apply", "maintain"}
     assert {name for name, task in tasks.items() if task["pool"] == "kidx_sample"} == jobs
     assert {name for name, task in tasks.items() if not task["timeout"]} == {"approve"}
     for name in jobs:

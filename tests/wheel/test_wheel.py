@@ -78,6 +78,10 @@ def test_it_holds_the_library_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"kidxlib"}
     assert "kidxlib/py.typed" in names
+    page = PROJECT / "kidxlib" / "operations" / "report" / "page"
+    files = [path for path in page.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    parts = {f"kidxlib/operations/report/page/{path.relative_to(page)}" for path in files}
+    assert parts <= set(names), "the report's page"
     sources = {path.relative_to(PROJECT).as_posix() for path in PROJECT.glob("kidxlib/**/*.py")}
     assert sources <= set(names)
 
@@ -168,6 +172,9 @@ def test_the_extra_reads_a_catalog_without_java(with_catalog: Path, tmp_path: Pa
     assert "Error" not in ended.stderr and ended.stdout, ended
     [answer] = json.loads(ended.stdout)["answers"]
     assert (answer["source"], answer["found"], answer["offset"]) == ("sample", True, 10333), ended
+    report = ("report", "--catalog", tmp_path / "catalog", "--output", tmp_path / "report.html")
+    ended = _kidx(with_catalog, *report, cwd=tmp_path)
+    assert ended.returncode == 0 and (tmp_path / "report.html").stat().st_size > 1_000_000, ended
 
 
 def test_each_extra_is_named_by_what_needs_it(with_catalog: Path, tmp_path: Path) -> None:

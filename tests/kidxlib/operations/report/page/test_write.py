@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_policy_names_each_script_and_style_and_nothing_else() -> None:
     }
     assert allowed == {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in found}
     assert policy[1].startswith("default-src 'none';") and "unsafe" not in policy[1]
+
+
+def test_the_library_that_draws_is_as_it_was_published() -> None:
+    place = files("kidxlib.operations.report.page") / "echarts"
+    sums = re.findall(r"^([0-9a-f]{64})  (\S+)$", (place / "README.md").read_text(), re.MULTILINE)
+    assert {name: hashlib.sha256((place / name).read_bytes()).hexdigest() for _, name in sums} == {
+        name: digest for digest, name in sums
+    }
+    assert {name for _, name in sums} == {path.name for path in place.iterdir()} - {"README.md"}
 
 
 def test_a_page_that_is_there_is_replaced_or_stays(tmp_path: Path) -> None:
