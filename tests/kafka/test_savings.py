@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -41,6 +42,9 @@ from tests.support.logs.guarded import whole
 #: Where the records are as one has them: small batches, no codec.
 _NOW: Final = "now"
 _NOW_BATCH_SIZE: Final = 2_048
+#: Written by another client, without a codec.
+_LIBRDKAFKA: Final = "librdkafka"
+_LIBRDKAFKA_BATCH_SIZE: Final = 64 << 10
 _RECORDS: Final = 30_000
 #: A producer knows the ratio of a batch once it is sent. So many batches have room in its memory, so it never has many
 #: that are not, however busy the machine is.
@@ -112,10 +116,11 @@ def topics(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, exhaustive: b
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         named = {_NOW: ("none", _NOW_BATCH_SIZE), **{_topic(*each): each for each in settings}}
-        for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in named]).values():
+        for future in admin.create_topics([NewTopic(topic, 1, 1) for topic in (*named, _LIBRDKAFKA)]).values():
             future.result(TIMEOUT_SECONDS)
         for topic, setting in named.items():
             _write(kafka, broker, payload, topic, *setting)
+        _write_by_librdkafka(broker, payload)
     catalog = directory / "catalog"
     built = kidx("build", broker.log_dir, "--index-dir", directory / "index", "--catalog", catalog)
     assert built.code == ExitCode.OK, built
@@ -152,6 +157,21 @@ def _write(kafka: Kafka, broker: Broker, payload: Path, topic: str, codec: str, 
     kafka.gateway.jvm.org.apache.kafka.tools.ProducerPerformance.main(strings)
 
 
+def _write_by_librdkafka(broker: Broker, payload: Path) -> None:
+    """Let librdkafka write each line once; no batch is closed by the number of its records."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": broker.bootstrap,
+        "batch.size": _LIBRDKAFKA_BATCH_SIZE,
+        "batch.num.messages": 1_000_000,
+        "linger.ms": 60_000,
+        "log_level": 2,
+    }
+    producer = Producer(settings)
+    for line in payload.read_bytes().splitlines():
+        producer.produce(_LIBRDKAFKA, line, partition=0)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+
+
 def test_estimates_are_those_of_a_real_producer(topics: _Topics, say: Say) -> None:
     """Goal: bytes and batches are within a tenth of what Java's producer writes, or a batch, for each codec and size;
     without a codec nothing is estimated but the bytes that times take.
@@ -185,6 +205,22 @@ def test_a_sample_tells_what_all_records_tell(topics: _Topics, say: Say) -> None
         worst = max(worst, abs(ratios[1] / ratios[0] - 1))
         assert worst < _TOLERANCE, (of_all, of_sample)
     say(f"{sample.sampled_batches} of {whole_topic.batches} batches: within {worst:.1%}")
+
+
+def test_batches_of_librdkafka_without_a_codec_are_alike(topics: _Topics, say: Say) -> None:
+    """Goal: its records laid down again by its own settings are about what it has written."""
+    [found] = measure_savings(
+        DeltaTables(str(topics.catalog)),
+        10**9,
+        topics=[_LIBRDKAFKA],
+        batch_sizes=[_LIBRDKAFKA_BATCH_SIZE],
+        codecs=["none"],
+        bytes_max=1 << 30,
+    )
+    [written] = found.with_settings
+    errors = written.bytes / found.sampled_bytes - 1, written.batches / found.sampled_batches - 1
+    assert found.records == _RECORDS and max(map(abs, errors)) < _TOLERANCE, (written, found)
+    say(f"bytes {errors[0]:+.2%}, batches {errors[1]:+.2%}")
 
 
 def _values(topics: _Topics, topic: str) -> pa.Table:

@@ -46,7 +46,7 @@ class Bounds:
         has_segment = np.diff(bounds) > 0
         last_base = np.zeros(count, np.int64)
         last_base[has_segment] = segments.base[bounds[1:][has_segment] - 1]
-        start = _filled(pc.coalesce(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"])), 0)
+        start = _filled(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"]), 0)
         log_end = np.where(has_segment, _with(rows["log_end_offset"], last_base), 0)
         end = np.minimum(_with(rows["high_watermark"], log_end), log_end)
         records, are_known = segments.records()

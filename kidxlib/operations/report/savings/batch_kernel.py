@@ -12,7 +12,7 @@ from kidxlib.jit.memory_kernel import copy_bytes, varint_at
 
 _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
 #: `MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR`.
-_FACTOR: Final = np.float32(1.05)
+ESTIMATION_FACTOR: Final = np.float32(1.05)
 #: `DefaultRecord.MAX_RECORD_OVERHEAD`: of what a record has before its key, the most.
 RECORD_OVERHEAD_MAX: Final = 21
 
@@ -94,7 +94,7 @@ def _estimated(body_bytes, ratio, compresses):
     """Bytes of the batch so far, as `MemoryRecordsBuilder.estimatedBytesWritten` takes them."""
     if not compresses:
         return _HEADER_BYTES + body_bytes
-    return _HEADER_BYTES + np.int64(np.float32(np.float32(np.float32(body_bytes) * ratio) * _FACTOR))
+    return _HEADER_BYTES + np.int64(np.float32(np.float32(np.float32(body_bytes) * ratio) * ESTIMATION_FACTOR))
 
 
 @njit(cache=True, nogil=True)

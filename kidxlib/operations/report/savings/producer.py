@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
-from kidxlib.operations.report.savings.batch_kernel import fill_batch
+from kidxlib.operations.report.savings.batch_kernel import ESTIMATION_FACTOR, fill_batch
 from kidxlib.operations.report.savings.codecs import UNCOMPRESSED, compressed_bytes
 from kidxlib.operations.report.savings.records import Records
 from kidxlib.operations.report.savings.saving import WrittenBatches
@@ -75,6 +75,7 @@ class Producer:
         self._codec, self._batch_size, self._ratio = codec, batch_size, ratio
         self._observed: np.float32 | None = None
         self._plain_bytes = self._bytes = self._batches = self._full_batches = 0
+        self._missing = 0.0  # of batches that end as there are no more records
 
     def write(self, contents: Contents, producer: int) -> None:
         """Write all records of a producer, the last batch too, which may not be full."""
@@ -91,6 +92,13 @@ class Producer:
             self._bytes += BATCH_V2_BYTES_MIN + compressed
             self._batches += 1
             self._full_batches += first < count and not records.begins[first]
+            if first == count and not records.is_closed:
+                self._missing += max(1 - self._estimated(plain, ratio) / max(self._batch_size, 1), 0)
+
+    def _estimated(self, plain: int, ratio: np.float32) -> float:
+        """How large the producer takes a batch for."""
+        factor = 1 if self._codec == UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
+        return BATCH_V2_BYTES_MIN + plain * factor
 
     @property
     def settled_ratio(self) -> np.float32:
@@ -105,6 +113,7 @@ class Producer:
             bytes=self._bytes,
             batches=self._batches,
             full_batches=self._full_batches,
+            filled_batches=self._batches - self._missing,
         )
 
 

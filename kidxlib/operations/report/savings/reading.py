@@ -74,7 +74,7 @@ def read_sample(sample: TopicSample, places: Mapping[tuple[Any, ...], Mapping[st
             read.note(f"{sample.topic}: a segment is no longer in the catalog; run it again")
             continue
         start = max(run.position, read_to.get(run.segment, 0))
-        share = max(bytes_max - read.record_bytes, 0) // (len(sample.runs) - number)
+        share = max((bytes_max - read.record_bytes) // (len(sample.runs) - number), 1)
         reader = _RunReader(read, placer, read.record_bytes + share)
         try:
             read_to[run.segment] = reader.read(keys[run.segment], place, sizes[run.segment], start, run.batches)
@@ -116,15 +116,15 @@ class _RunReader:
                 records = self._read.producers[source, partition, int(row["producer_id"])]
                 if row["magic"] >= formats.MAGIC_V2 and row["attributes"] & formats.ATTRIBUTE_CONTROL:
                     records.end_transaction()
+                elif not left or self._read.record_bytes >= self._bytes_max:
+                    self.ended_early = left > 0
+                    return end
                 elif not row["crc_is_right"]:
                     self._read.note(f"{path}: byte {row['position']}: a batch whose checksum is wrong")
                 else:
                     self._add(path, batch, records)
                     left -= 1
                 end = int(row["position"] + row["size"])
-                self.ended_early = left > 0 and self._read.record_bytes >= self._bytes_max
-                if not left or self.ended_early:
-                    return end
         return end
 
     def _tables(self, place: Mapping[str, Any], base_offset: int, size: int, start: int) -> Iterator[BatchTable]:

@@ -19,12 +19,14 @@ class Records:
         ends: of shape (n + 1,): where each begins, and where the last one ends.
         timestamps: ms since the epoch, of shape (n,).
         begins: which of them may not follow another in its batch, as a transaction has ended between them.
+        is_closed: a transaction has ended after the last one.
     """
 
     bodies: NDArray[np.uint8]
     ends: NDArray[np.int64]
     timestamps: NDArray[np.int64]
     begins: NDArray[np.bool_]
+    is_closed: bool
 
     def room(self) -> NDArray[np.uint8]:
         """Memory for a batch with all of them."""
@@ -68,7 +70,11 @@ class RecordsToBe:
         """All that were added."""
         ends = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
         return Records(
-            np.concatenate(self._bodies), ends, np.concatenate(self._timestamps), np.concatenate(self._begins)
+            bodies=np.concatenate(self._bodies),
+            ends=ends,
+            timestamps=np.concatenate(self._timestamps),
+            begins=np.concatenate(self._begins),
+            is_closed=self._transaction_has_ended,
         )
 
     def __len__(self) -> int:

@@ -15,6 +15,8 @@ class WrittenBatches:
         bytes: of all batches, headers included.
         batches: how many there are.
         full_batches: those that were closed as the next record did not fit.
+        filled_batches: of a producer's last batch the part that is filled, which is not full as nothing more was read;
+            the others are whole. To be multiplied up where the batches that were read stand for all.
     """
 
     codec: str
@@ -22,6 +24,7 @@ class WrittenBatches:
     bytes: int
     batches: int
     full_batches: int
+    filled_batches: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

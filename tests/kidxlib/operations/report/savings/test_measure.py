@@ -166,7 +166,7 @@ def test_records_of_each_producer_go_together(logs: _Logs) -> None:
 
 
 def test_the_end_of_a_transaction_closes_a_batch(logs: _Logs) -> None:
-    """Markers are not counted, and those of others close nothing."""
+    """Markers are not counted, and those of others close nothing. What it closes is whole, be there room or not."""
     batches, offset = [], 0
     for number in range(6):
         for _ in range(3):
@@ -179,7 +179,8 @@ def test_the_end_of_a_transaction_closes_a_batch(logs: _Logs) -> None:
     logs.add(batches)
     found = logs.measured(**_LARGE)
     assert (found.batches, found.sampled_batches, found.records) == (18, 18, 36)
-    assert (found.with_settings[0].batches, found.with_settings[0].full_batches) == (2, 0)
+    [written] = found.with_settings
+    assert (written.batches, written.full_batches, written.filled_batches) == (2, 0, 2)
 
 
 def test_a_sample_is_spread_and_no_batch_is_read_twice(logs: _Logs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,5 +280,16 @@ def test_larger_batches_and_codecs_save_bytes(logs: _Logs) -> None:
     sizes = [each.bytes for each in found.with_settings]
     assert all(size < found.sampled_bytes for size in sizes) and max(sizes[4:]) < min(sizes[:4]) / 1.5
     for each in found.with_settings:
-        assert each.batches - 1 == each.full_batches
+        assert each.batches - 1 == each.full_batches < each.filled_batches <= each.batches
         assert each.batches * each.batch_size > 0.8 * (each.bytes - each.batch_size)
+
+
+def test_a_batch_that_nothing_more_was_read_of_counts_in_part(logs: _Logs) -> None:
+    """A tenth of the records fills a tenth of a batch; the end of a transaction leaves none to be filled."""
+    records = _records(400, value_bytes=400)
+    logs.add([batch_v2(part) for part in _parts(records, 4)])
+    logs.add([batch_v2(part) for part in _parts(records[:40], 4)], topic="u")
+    of_all, of_few = (each.with_settings[0] for each in measure_savings(logs.tables(), 1_000, **_LARGE))
+    assert (of_all.batches, of_few.batches) == (1, 1)
+    assert of_all.filled_batches == pytest.approx(of_all.bytes / 2**20, rel=0.01)
+    assert of_few.filled_batches == pytest.approx(of_all.filled_batches / 10, rel=0.05)
