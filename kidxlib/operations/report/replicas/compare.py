@@ -54,12 +54,17 @@ def compare_replicas(
     copies = Copies.read(tables, sources)
     if not copies.groups:
         return []
+    found = [each for part in copies.parts(tables) for each in _verdicts(tables, part, frozenset(compacted))]
+    return _with_first_offsets(tables, found, walks)
+
+
+def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
+    """What the catalog says of copies."""
     segments = Segments.read(tables, copies.rows)
     bounds = Bounds.of(copies, segments)
-    by = compacted_by(copies, bounds, frozenset(compacted))
+    by = compacted_by(copies, bounds, compacted)
     compared = _Compared(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
-    verdicts = [verdict for group in copies.groups for verdict in compared.verdicts(*group)]
-    return _with_first_offsets(tables, verdicts, walks)
+    return [verdict for group in copies.groups for verdict in compared.verdicts(*group)]
 
 
 class _Compared:

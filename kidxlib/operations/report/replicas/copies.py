@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.run_lengths import runs
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.tables.grouped import ROWS
 from kidxlib.tables.protocol import TablesToRead
+from kidxlib.tables.scope import scope_of
 
+#: Segments whose facts are in memory at the same time, 2 KB each; one topic may have more.
+SEGMENTS_AT_ONCE: Final = 200_000
+#: As many can be asked for by their names.
+_TOPICS_AT_ONCE: Final = 1_000
 #: What two copies agree in if they are replicas.
 _PARTITION: Final = ("topic", "partition", "topic_id")
 _COLUMNS: Final = (
@@ -56,6 +63,32 @@ class Copies:
             groups.append((at, at + end - start))
             at += end - start
         return cls(kept, groups)
+
+    def parts(self, tables: TablesToRead) -> Iterator[Copies]:
+        """Divide them into parts, whose segments are read one part after the other. All copies of a topic are in one.
+
+        Raises:
+            CatalogError: the catalog cannot be read.
+        """
+        where = [*scope_of({"copies": self.rows}, ("source", "topic")), PRESENT]
+        counts = tables.counts(SEGMENTS, ("topic",), where)
+        segments: dict[str, int] = {row["topic"]: row[ROWS.name] for row in counts.to_pylist()}
+        topics: list[Any] = self.rows["topic"].to_pylist()
+        first, held, names = 0, 0, 0
+        for number, (start, _) in enumerate(self.groups):
+            if number and topics[start] == topics[self.groups[number - 1][0]]:
+                continue
+            held, names = held + segments.get(topics[start], 0), names + 1
+            if number > first and (held > SEGMENTS_AT_ONCE or names > _TOPICS_AT_ONCE):
+                yield self._part(first, number)
+                first, held, names = number, segments.get(topics[start], 0), 1
+        yield self._part(first, len(self.groups))
+
+    def _part(self, first: int, end: int) -> Copies:
+        """Some of the partitions."""
+        start, after = self.groups[first][0], self.groups[end - 1][1]
+        groups = [(one - start, other - start) for one, other in self.groups[first:end]]
+        return Copies(self.rows.slice(start, after - start), groups)
 
 
 def _runs(rows: pa.Table) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.operations.report.replicas import copies as copies_module
 from kidxlib.operations.report.replicas.compare import compare_replicas
 from kidxlib.operations.report.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.recovery.options import RecoverOptions
@@ -83,11 +85,12 @@ def _copy(batches: Sequence[_Laid], lengths: Sequence[int] = (), directory: Path
 
 
 def _tables(copies: Sequence[_Copy], **partition: Any) -> MemoryTables:
-    """A catalog of copies of one partition, in sources called a, b, and so on."""
+    """A catalog of copies, of one partition where they do not name another, in sources called a, b, and so on."""
     tables = MemoryTables("catalog")
     partitions, segments = [], []
-    for source, copy in zip("abcdef", copies, strict=False):
-        key = {"source": source, "topic": "t", "partition": 3, "topic_id": "id"}
+    for source, copy in zip(string.ascii_letters, copies, strict=False):
+        named = {"source": source, "topic": "t", "partition": 3, "topic_id": "id"}
+        key = {name: copy.values.get(name, value) for name, value in named.items()}
         rows = [
             {**key, **_segment_row(copy, number), **copy.of_segments.get(number, {})}
             for number in range(len(copy.segments))
@@ -391,6 +394,29 @@ def test_only_partitions_of_one_topic_id_are_replicas() -> None:
     tables = _tables([_copy(_SOUND), _copy(_SOUND), again])
     assert [each.source for each in compare_replicas(tables)] == ["b"]
     assert compare_replicas(tables, sources=["a", "c"]) == []
+
+
+@pytest.mark.parametrize(("segments", "topics"), [(1, 1_000), (9, 1_000), (10**6, 2), (10**6, 1_000)])
+def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segments: int, topics: int) -> None:
+    """However many segments are read at a time: of each partition its own replicas are compared."""
+    monkeypatch.setattr(copies_module, "SEGMENTS_AT_ONCE", segments)
+    monkeypatch.setattr(copies_module, "_TOPICS_AT_ONCE", topics)
+    places = [(topic, partition) for topic in "stuv" for partition in range(3)]
+    copies = [
+        _copy(
+            _with(_SOUND, 9, body=b"another") if (topic, partition, source) == ("u", 1, "b") else _SOUND,
+            [60] * partition,
+            topic=topic,
+            partition=partition,
+            source=source,
+        )
+        for topic, partition in places
+        for source in "ab"
+    ]
+    found = compare_replicas(_tables(copies))
+    assert [(each.topic, each.partition) for each in found] == places
+    assert [place for place, each in zip(places, found, strict=True) if each.verdict is not Verdict.SAME] == [("u", 1)]
+    assert {each.records for each in found} == {sum(each.batch.records for each in _SOUND)}
 
 
 def test_a_catalog_without_tables_has_no_replicas() -> None:
