@@ -67,7 +67,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     directory = tmp_path_factory.mktemp("fleet")
     fleet = build_fleet(directory, random.Random(29))
     page = directory / "report.html"
-    at = ("report", "--catalog", str(fleet.catalog), "--now", str(NOW_MS))
+    at = ("report", "--catalog", str(fleet.catalog), "--now", str(NOW_MS), "--sample", "50")
     run_kidx(*at, "--output", str(page))
     return Reported(fleet, page, json.loads(run_kidx(*at, "--json")))
 

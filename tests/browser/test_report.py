@@ -92,6 +92,13 @@ def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported)
     unfolded = opened.page.locator('[data-table="files"] .unfolded').inner_text()
     (found,) = numbers["health"]["files"]
     assert f"byte {found['position']}" in unfolded and "kidx build --repair --in-place" in unfolded
+    opened.go("shape")
+    savings = {row["topic"]: row for row in numbers["shape"]["savings"]}
+    shown_savings = _rows(opened, "savings")
+    assert {row[0]: float(row[1]) for row in shown_savings} == {
+        name: row["best"]["saved"] for name, row in savings.items()
+    }
+    assert savings[SMALL]["best"]["saved"] > 0.5
     opened.go("replicas")
     assert f"{DIVERGED}-0" in _rows(opened, "replicas")[0][0]
     opened.go("timeline")

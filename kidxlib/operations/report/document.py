@@ -13,6 +13,7 @@ from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.changes import changes_section
 from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, future
 from kidxlib.operations.report.request import ReportRequest
+from kidxlib.operations.report.savings.measure import measure_savings
 from kidxlib.operations.report.sections.builds import builds_section
 from kidxlib.operations.report.sections.growth import growth_section
 from kidxlib.operations.report.sections.health import health_section
@@ -71,13 +72,13 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     answers, paths = Answers.ask(tables, now_ms), source_paths(tables)
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
-    begin_phase("laying out timelines")
+    begin_phase("putting the report together")
     ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
         "health": health_section(answers, paths, tables.path),
         "retention": {**what_if_section(what_if), "future": ahead},
-        "shape": shape_section(answers),
+        "shape": shape_section(answers, measure_savings(tables, request.sample) if request.sample else []),
         "growth": growth_section(answers),
         "replicas": replicas_section(tables, answers),
         "builds": builds_section(answers, tables),

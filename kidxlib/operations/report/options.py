@@ -11,6 +11,7 @@ import click
 
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
+from kidxlib.terminal.options.integer_range import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,6 +27,12 @@ _OPTIONS: Final = (
         "--policy",
         type=click.Path(path_type=Path),
         help="What kafka-configs --describe --all prints of topics, or a file with one policy (TOML).",
+    ),
+    click.option(
+        "--sample",
+        metavar="N",
+        type=IntegerRange(1, 10_000),
+        help="Read N batches of each topic, and say what larger batches and other codecs would save.",
     ),
     metadata_options,
     shared_options.settings_file,

@@ -22,6 +22,7 @@ class ReportOptions:
     database: str | None
     output: Path | None
     policy: Path | None
+    sample: int | None
     metadata: MetadataOptions
     settings_file: Path
     now: str | None
@@ -34,12 +35,14 @@ class ReportRequest:
     Attributes:
         output: the HTML file; None where only JSON is wanted.
         policy: what topics are configured to, where nobody says it of them.
+        sample: how many batches of each topic are read, for what other settings of producers would save; 0 for none.
         metadata: where clusters say it.
     """
 
     context: RunContext
     output: Path | None
     policy: Policy
+    sample: int
     metadata: MetadataOptions
 
 
@@ -58,5 +61,9 @@ def report_request(options: ReportOptions, *, as_json: bool) -> ReportRequest:
         raise UsageError(f"--policy {options.policy}: it has {len(policies)} policies; expected one")
     context = RunContext.of(read_settings(options.settings_file), options.catalog, options.database, options.now)
     return ReportRequest(
-        context=context.with_catalog(), output=options.output, policy=policies[0], metadata=options.metadata
+        context=context.with_catalog(),
+        output=options.output,
+        policy=policies[0],
+        sample=options.sample or 0,
+        metadata=options.metadata,
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.questions import CODECS, MAGICS, PRODUCERS, SHAPE
+from kidxlib.operations.report.savings.saving import TopicSavings
 
 #: Batches below this mean size cost much for what they hold: a header has 61 bytes, and compression finds little.
 SMALL_BATCH_BYTES: Final = 1024
@@ -15,12 +18,17 @@ SMALL_BATCH_BYTES: Final = 1024
 _BATCHES_LEAST: Final = 1000
 
 
-def shape_section(answers: Answers) -> dict[str, Any]:
-    """A row for each topic, the largest first."""
+def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str, Any]:
+    """A row for each topic, the largest first; and what was measured of other settings of producers.
+
+    Args:
+        savings: of some topics.
+    """
     codecs, magics = _by_topic(answers[CODECS], "codec"), _by_topic(answers[MAGICS], "magic")
     producers = {row["topic"]: row["producers"] for row in answers[PRODUCERS]}
     return {
         "small_batch_bytes": SMALL_BATCH_BYTES,
+        "savings": [{**asdict(each), "best": _best(each)} for each in savings],
         "topics": [
             {
                 **row,
@@ -46,6 +54,16 @@ def has_small_batches(row: dict[str, Any]) -> bool:
     """
     batches = row["batches"] - row["control_batches"]
     return bool(batches >= _BATCHES_LEAST and row["valid_bytes"] / batches < SMALL_BATCH_BYTES)
+
+
+def _best(measured: TopicSavings) -> dict[str, Any] | None:
+    """The setting with which the sample takes the fewest bytes, and the share of its bytes that this saves; None where
+    nothing was read.
+    """
+    if not measured.with_settings or not measured.sampled_bytes:
+        return None
+    best = min(measured.with_settings, key=lambda written: written.bytes)
+    return {**asdict(best), "saved": 1 - best.bytes / measured.sampled_bytes}
 
 
 def _by_topic(rows: list[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]:

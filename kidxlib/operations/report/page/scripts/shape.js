@@ -22,7 +22,28 @@ function shapePage(report) {
 }
 
 function savings(report) {
-  const rows = report.shape.savings ?? [];
+  const rows = report.shape.savings;
   if (rows.length === 0) return section("What larger batches would save", note("Not measured. kidx report --sample 20 takes 20 batches of each topic and writes them anew, with other codecs and in larger batches."));
-  return section("What larger batches would save", savingsTable(rows));
+  const setting = (best) => `${best.codec}, batch.size ${binaryBytes(best.batch_size)}`;
+  return section("What larger batches would save",
+    note("Of each topic some batches were read, and their records laid down again as Java's producer does it, with a linger.ms that lets batches fill. Real compression by the codecs' own libraries, at Kafka's default levels. Nothing is said of records that were not read."),
+    table("Topics by what the best setting saves", [text("topic", (row) => row.topic),
+      number("saved", (row) => row.best?.saved ?? null, percent), text("best setting", (row) => row.best === null ? null : setting(row.best)),
+      number("of all its bytes about", (row) => row.best === null ? null : Math.round(row.best.saved * row.log_bytes), bytes),
+      number("batches read", (row) => row.sampled_batches), number("of batches", (row) => row.batches), number("bytes read", (row) => row.sampled_bytes, bytes)],
+    rows, { name: "savings", unfold: savingsDetails }),
+    origin(report, "kidx report --catalog … --sample N --json\n-- shape.savings"));
+}
+
+function savingsDetails(row) {
+  const sizes = [...new Set(row.with_settings.map((each) => each.batch_size))], codecs = [...new Set(row.with_settings.map((each) => each.codec))];
+  const filled = (written) => written.full_batches === 0 ? ", none full" : "";
+  const cell = (codec, size) => row.with_settings.find((each) => each.codec === codec && each.batch_size === size);
+  return element("div", {},
+    element("table", {}, element("caption", {}, `The sample takes ${bytes(row.sampled_bytes)} in ${count(row.sampled_batches)} batches. With other settings:`),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "compression.type"), ...sizes.map((size) => element("th", { scope: "col", class: "number" }, binaryBytes(size))))),
+      element("tbody", {}, ...codecs.map((codec) => element("tr", {}, element("th", { scope: "row" }, codec),
+        ...sizes.map((size) => element("td", { class: "number" }, `${bytes(cell(codec, size).bytes)} in ${count(cell(codec, size).batches)}${filled(cell(codec, size))}`)))))),
+    note("None full: the sample ended before a batch of that size was full. A larger --sample says more."),
+    ...row.not_read.map((line) => element("p", {}, `Not read: ${line}`)));
 }
