@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.report.what_if.steps import LADDER, LATER_MS
 from kidxlib.tables.delta_tables import DeltaTables
@@ -58,18 +59,35 @@ def test_five_things_are_told_at_once(opened: Opened) -> None:
     assert len(opened.page.locator(".attention li.bad").all()) == 4
 
 
+def test_what_is_to_look_at_leads_to_its_rows(opened: Opened) -> None:
+    """Each line to the table that has more, whose rows lead to the timeline of their partition."""
+    for line in range(opened.page.locator(".attention a").count()):
+        opened.go("overview")
+        place = str(opened.page.locator(".attention a").nth(line).get_attribute("href"))
+        opened.page.locator(".attention a").nth(line).click()
+        page, _, table = place.removeprefix("#").partition("/")
+        opened.page.wait_for_selector(f'body[data-page="{page}"]')
+        expected = opened.page.locator(f'[data-table="{table}"] tbody tr' if table else "main h1")
+        assert expected.first.is_visible()
+    opened.go("health")
+    opened.page.locator('[data-table="files"] button.unfold').click()
+    opened.page.locator('[data-table="files"] .unfolded a').click()
+    opened.page.wait_for_selector(f'[data-chart="timeline"]:has-text("{DAMAGED}-0")')
+    assert opened.page.url.endswith(f"#timeline/{DAMAGED}-0"), "the address may be passed on"
+
+
 def test_numbers_on_the_page_are_those_of_the_catalog(opened: Opened, reported: Reported) -> None:
     tables = DeltaTables(str(reported.fleet.catalog))
     segments = tables.read(SEGMENTS, ["source", "topic", "log_bytes", "batches", "records"]).to_pylist()
+    remote = tables.read(REMOTE_SEGMENTS, ["log_bytes"]).to_pylist()
     assert _tiles(opened) == {
         "log_bytes": sum(row["log_bytes"] for row in segments),
         "segments": len(segments),
         "partitions": tables.read(PARTITIONS, ["topic"]).num_rows,
         "sources": 3,
         "topics": len({row["topic"] for row in segments}),
-        "new_segments": len(segments),
-        "grown_segments": 0,
-        "gone_segments": 0,
+        "remote_bytes": sum(row["log_bytes"] for row in remote),
+        "remote_segments": len(remote),
     }
     for column, name in (("topic", "topics"), ("source", "sources")):
         by = {key: [row for row in segments if row[column] == key] for key in {row[column] for row in segments}}

@@ -60,14 +60,15 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
     sources = [option for name, place in log_dirs.items() for option in ("--source", f"{name}={place}")]
     at = ("--catalog", str(catalog))
     run_kidx("build", *sources, *at, "--index-dir", str(directory / "index"), "--now", str(NOW_MS - 2 * _HOUR_MS))
+    audited = ("--now", str(NOW_MS - _HOUR_MS))
     for name, place in log_dirs.items():
-        run_kidx("verify", "--source", f"{name}={place}", *at, "--index-dir", str(place), codes=(0, 3))
+        run_kidx("verify", "--source", f"{name}={place}", *at, "--index-dir", str(place), *audited, codes=(0, 3))
     bucket = directory / STORAGE_DIRECTORY
     shutil.copytree(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, bucket)
     next(iter(sorted(bucket.rglob(f"*{TRANSACTION_INDEX_SUFFIX}")))).unlink()
     metadata = PROJECT / "samples" / "tiered" / "log-dir"
     tiered = ("--tiered", f"bucket={bucket}", "--tiered-metadata", str(metadata), "--level", "full")
-    run_kidx("verify", *tiered, *at, codes=(0, 3))
+    run_kidx("verify", *tiered, *at, *audited, codes=(0, 3))
     return Fleet(catalog, log_dirs, bucket)
 
 

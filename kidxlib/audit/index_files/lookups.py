@@ -48,8 +48,11 @@ def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str) -> Mis
     missed = np.flatnonzero((measures["is_batch"] == 0) | (measures[before] >= targets))
     if not len(missed):
         return None
-    at = int(missed[0])
-    until = int(targets[at + 1]) - 1 if at + 1 < len(targets) else int(targets[at])
+    at = last = int(missed[0])
+    # Classes above it may begin there, too: an entry's key and the key above it are of two.
+    while last + 1 < len(targets) and last + 1 in missed and starts[last + 1] == starts[at]:
+        last += 1
+    until = int(targets[last + 1]) - 1 if last + 1 < len(targets) else int(targets[last])
     if measures["is_batch"][at]:
         until = min(until, int(measures[before][at]))
         what = "after the batch that it has to begin with"

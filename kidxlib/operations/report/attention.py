@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.operations.report.replicas.verdict import Verdict
+from kidxlib.times import show_time
 
 _DAY_MS: Final = 24 * 3_600_000
 
@@ -26,13 +27,13 @@ class Attention:
     """One thing to look at.
 
     Attributes:
-        page: of the report that says more.
+        place: what says more: a page of the report, or a page and a table on it.
         title: what it is, in one line.
         detail: which, the first of them, and what follows from it.
     """
 
     severity: Severity
-    page: str
+    place: str
     title: str
     detail: str
 
@@ -49,6 +50,7 @@ def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
         *_of_replicas(sections["replicas"]),
         *_of_retention(sections["retention"]),
         *_of_shape(sections["shape"]),
+        *_of_audits(sections["health"], sections["builds"]),
         *_of_builds(sections["builds"], sections["overview"], now_ms),
     ]
     order = list(Severity)
@@ -60,24 +62,42 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
     if open_ := health["damaged_segments"] - health["accepted_segments"]:
         first = next((row for row in health["damaged"] if row["accepted_by"] is None), None)
         detail = "" if first is None else f"{_segment(first)}: {first['status']}, {first['reason']}"
-        found.append(Attention(Severity.BAD, "health", f"{_count(open_, 'segment')} damaged", detail))
+        found.append(Attention(Severity.BAD, "health/damaged", f"{_count(open_, 'segment')} damaged", detail))
     for verdict in ("broken", "torn"):
         rows = [row for row in health["files"] if row["verdict"] == verdict]
         if rows:
             name = rows[0]["file"] if rows[0]["file"].startswith(".") else f" {rows[0]['file']}"
             detail = f"{_segment(rows[0])}{name}: {rows[0]['reason']}. {_sentence(rows[0]['consequence'])}"
-            found.append(Attention(Severity.BAD, "health", f"{_count(len(rows), 'file')} {verdict}", detail))
+            found.append(Attention(Severity.BAD, "health/files", f"{_count(len(rows), 'file')} {verdict}", detail))
     remote = [row for row in health["remote_files"] if row["verdict"] == "broken"]
     if remote:
         row = remote[0]
         detail = f"{row['topic']}-{row['partition']}, remote segment at {row['start_offset']}: {row['file']} "
         detail += f"{row['reason']}. {_sentence(row['consequence'])}"
-        found.append(Attention(Severity.BAD, "health", f"{_count(len(remote), 'finding')} in tiered storage", detail))
+        title = f"{_count(len(remote), 'finding')} in tiered storage"
+        found.append(Attention(Severity.BAD, "health/remote_files", title, detail))
     if health["not_audited"]:
         names = health["not_audited"]
         detail = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: no index file was compared with its log"
-        found.append(Attention(Severity.UNKNOWN, "health", f"{_count(len(names), 'source')} never audited", detail))
+        title = f"{_count(len(names), 'source')} never audited"
+        found.append(Attention(Severity.UNKNOWN, "health/verdicts", title, detail))
     return found
+
+
+def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention]:
+    """Sources that were built after they were last audited: of what has come since no audit knows."""
+    built: dict[str, int] = {}
+    for build in builds["builds"]:
+        for source in build["sources"]:
+            built[source] = max(build["started_ms"], built.get(source, 0))
+    old = [row for row in health["verdicts"] if row["audited_ms"] < built.get(row["source"], 0)]
+    if not old:
+        return []
+    names = [row["source"] for row in old]
+    detail = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: what audits say is older than the logs; "
+    detail += "kidx verify looks again"
+    title = f"{_count(len(old), 'source')} not audited since the last build"
+    return [Attention(Severity.UNKNOWN, "health/verdicts", title, detail)]
 
 
 def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
@@ -86,12 +106,13 @@ def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
     found = []
     if rows:
         detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"
-        found.append(
-            Attention(Severity.BAD, "replicas", f"{_count(len(rows), 'partition')} with unlike replicas", detail)
-        )
+        title = f"{_count(len(rows), 'replica')} diverged"
+        found.append(Attention(Severity.BAD, "replicas/replicas", title, detail))
     if behind:
         detail = f"{behind[0]['topic']}-{behind[0]['partition']}: {behind[0]['sentence']}"
-        found.append(Attention(Severity.WARNING, "replicas", f"{_count(len(behind), 'replica')} behind", detail))
+        found.append(
+            Attention(Severity.WARNING, "replicas/replicas", f"{_count(len(behind), 'replica')} behind", detail)
+        )
     return found
 
 
@@ -99,16 +120,17 @@ def _of_retention(retention: dict[str, Any]) -> list[Attention]:
     found = []
     if rows := retention["future"]:
         row = rows[0]
-        detail = f"{_segment(row)} has a timestamp of {row['ahead']} from now: retention by time waits for it, with "
-        detail += f"{_count(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
+        later = f"{_count(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
+        detail = f"{_segment(row)} has the timestamp {show_time(row['max_timestamp_ms'])}: until then retention.ms "
+        detail += f"deletes neither it nor the {later}"
         title = f"{_count(len(rows), 'segment')} with a timestamp in the future"
-        found.append(Attention(Severity.BAD, "retention", title, detail))
+        found.append(Attention(Severity.BAD, "retention/future", title, detail))
     unknown = [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
     if unknown:
-        detail = f"{unknown[0]['topic']}: nobody said {', '.join(unknown[0]['configured']['unknown'])}; name "
-        detail += "--cluster-metadata or --policy, and the report says what goes by it"
+        detail = f"{unknown[0]['topic']}: {', '.join(unknown[0]['configured']['unknown'])} were not given; name "
+        detail += "--cluster-metadata or --policy, and the report says what is deleted by it"
         title = f"{_count(len(unknown), 'topic')} whose retention is not known"
-        found.append(Attention(Severity.UNKNOWN, "retention", title, detail))
+        found.append(Attention(Severity.UNKNOWN, "retention/configured", title, detail))
     return found
 
 
@@ -122,7 +144,7 @@ def _of_shape(shape: dict[str, Any]) -> list[Attention]:
     best = next((each["best"] for each in shape["savings"] if each["topic"] == row["topic"]), None)
     if best is not None:
         detail += f": {best['codec']} and {best['batch_size']:,} bytes would have saved {best['saved']:.0%} of a sample"
-    return [Attention(Severity.WARNING, "shape", f"{_count(len(rows), 'topic')} of small batches", detail)]
+    return [Attention(Severity.WARNING, "shape/shape", f"{_count(len(rows), 'topic')} of small batches", detail)]
 
 
 def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) -> list[Attention]:
@@ -137,7 +159,7 @@ def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) ->
         if age_ms > _DAY_MS:
             title = f"the last build is {age_ms // _DAY_MS} days old"
             detail = "what brokers have written, deleted or damaged since is not in this report"
-            found.append(Attention(Severity.UNKNOWN, "builds", title, detail))
+            found.append(Attention(Severity.UNKNOWN, "builds/builds", title, detail))
     return found
 
 

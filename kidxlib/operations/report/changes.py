@@ -42,6 +42,7 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
     old = np.where(was_there, _longs(before["log_bytes"].take(places)), 0)
     return {
         "build_id": build_id,
+        "is_first": builds.num_rows == 1,
         "new_segments": int((~was_there & ~is_gone).sum()),
         "new_bytes": int(sizes[~was_there & ~is_gone].sum()),
         "grown_segments": int((was_there & ~is_gone & (sizes != old)).sum()),

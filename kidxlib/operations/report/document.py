@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final
 
+from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.attention import attention
@@ -108,10 +109,11 @@ def _timelines(
     decided: Any = zip(*(what_if.rows[name].to_pylist() for name in columns), strict=True)
     rows = expired(ordered_lanes(lanes, now_ms), {tuple(key): deleted for *key, deleted in decided})
     rows = differing(rows, _first_differences(sections["replicas"]))
+    bounds = tables.read(PARTITIONS, [*PARTITIONS.key, "log_start_offset", "high_watermark", "log_end_offset"])
     health = sections["health"]
     found = [health[name] for name in ("damaged", "files", "remote_files", "gaps")]
     found += [sections["retention"]["future"], sections["replicas"]["partitions"]]
-    return timelines(rows, {(row["topic"], row["partition"]) for named in found for row in named})
+    return timelines(rows, bounds, {(row["topic"], row["partition"]) for named in found for row in named})
 
 
 def _first_differences(replicas: Mapping[str, Any]) -> dict[tuple[str, str, int], int]:

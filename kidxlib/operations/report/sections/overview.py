@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from kidxlib.operations.report.answers import Answers
-from kidxlib.operations.report.questions import LARGEST, PARTITION_COUNTS, TOTALS
+from kidxlib.operations.report.questions import LARGEST, PARTITION_COUNTS, REMOTE, TOTALS
 from kidxlib.recovery.outcome import ABSENT
 
 
@@ -23,6 +23,8 @@ def overview_section(answers: Answers) -> dict[str, Any]:
         "segments": sum(row["segments"] for row in present),
         "partitions": sum(partitions["source"].values()),
         "absent_segments": sum(row["segments"] for row in answers[TOTALS]) - sum(row["segments"] for row in present),
+        "remote_segments": sum(row["segments"] for row in answers[REMOTE]),
+        "remote_bytes": sum(row["log_bytes"] for row in answers[REMOTE]),
         "sources": _by(present, "source", partitions["source"]),
         "topics": _by(present, "topic", partitions["topic"]),
         "largest": answers[LARGEST],

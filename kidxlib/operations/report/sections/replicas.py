@@ -35,14 +35,14 @@ def replicas_section(tables: TablesToRead, answers: Answers) -> dict[str, Any]:
 def _sentence(found: ReplicaVerdict) -> str:
     """What is said of a replica, in one line."""
     if found.verdict is Verdict.DIFFERS and found.difference is not None:
-        first = found.difference.offset
-        if first is None:
-            first = found.difference.first_offset
-            where = f"in the offsets {first} to {found.difference.last_offset}"
-        else:
-            where = f"from offset {first} on"
-        right = "" if found.has_majority else "; which of the two is right, nobody knows"
-        return f"source {found.source} has other batches than {', '.join(found.agreeing)} {where}{right}"
+        difference = found.difference
+        first = "" if difference.offset is None else f", first at offset {difference.offset}"
+        ranges = f" and {difference.ranges - 1:,} more ranges" if difference.ranges > 1 else ""
+        right = "" if found.has_majority else "; which is right, the catalog does not know"
+        return (
+            f"source {found.source} has other batches than {', '.join(found.agreeing)} in offsets "
+            f"{difference.first_offset} to {difference.last_offset}{ranges}{first}{right}"
+        )
     if found.verdict is Verdict.EPOCHS_DISAGREE and found.epochs is not None:
         epochs = found.epochs
         return (

@@ -28,6 +28,7 @@ def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str
     producers = {row["topic"]: row["producers"] for row in answers[PRODUCERS]}
     return {
         "small_batch_bytes": SMALL_BATCH_BYTES,
+        "small_batches_least": _BATCHES_LEAST,
         "savings": [{**asdict(each), "best": _best(each)} for each in savings],
         "topics": [
             {

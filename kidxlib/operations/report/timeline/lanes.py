@@ -65,7 +65,7 @@ def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
         return rows
     longs = {name: _longs(rows[name]) for name in ("base_offset", "next_offset", "max_timestamp_ms", "marks")}
     marks = longs["marks"] | marks_of_neighbours(
-        lane_starts(rows), longs["base_offset"], longs["next_offset"], longs["max_timestamp_ms"]
+        lane_starts(rows), longs["base_offset"], longs["next_offset"], longs["max_timestamp_ms"], now_ms
     )
     marks |= np.where(longs["max_timestamp_ms"] > now_ms + FUTURE_MS, Mark.FUTURE, 0)
     return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))

@@ -55,13 +55,17 @@ def marks_of_status(status: Values) -> Longs:
     return marks
 
 
-def marks_of_neighbours(starts: Flags, base_offsets: Longs, next_offsets: Longs, timestamps: Longs) -> Longs:
+def marks_of_neighbours(
+    starts: Flags, base_offsets: Longs, next_offsets: Longs, timestamps: Longs, now_ms: int
+) -> Longs:
     """Gaps, overlaps and timestamps that go back, of segments in order.
 
     Args:
         starts: whether a segment is the first of its partition in its source.
         next_offsets: −1 where it is not known.
-        timestamps: the largest, ms since the epoch; below 0 where there is none.
+        timestamps: the largest, ms since the epoch; below 0 where there is none. One that is ahead of the report's time
+            says nothing of those after it.
+        now_ms: the report's time, ms since the epoch.
     """
     marks = np.zeros(len(starts), np.int64)
     before = np.append(-1, next_offsets[:-1])
@@ -71,6 +75,6 @@ def marks_of_neighbours(starts: Flags, base_offsets: Longs, next_offsets: Longs,
     firsts = np.flatnonzero(starts)
     for start, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(starts)], strict=True):
         here = timestamps[start:end]
-        is_back = (here >= 0) & (here < np.maximum.accumulate(here))
+        is_back = (here >= 0) & (here < np.maximum.accumulate(np.where(here > now_ms + FUTURE_MS, -1, here)))
         marks[start:end][is_back] |= Mark.BACKWARDS
     return marks

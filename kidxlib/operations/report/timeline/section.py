@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.operations.report.timeline.lanes import LANE, lane_starts
 from kidxlib.operations.report.timeline.marks import MARKS, Mark
 from kidxlib.retention.partition import Longs
@@ -65,17 +66,19 @@ def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa
 
 
 def timelines(
-    rows: pa.Table, first: Collection[PartitionName], shown: int = SEGMENTS_SHOWN
+    rows: pa.Table, bounds: pa.Table, first: Collection[PartitionName], shown: int = SEGMENTS_SHOWN
 ) -> dict[PartitionName, list[dict[str, Any]]]:
     """The lanes of each partition.
 
     Args:
         rows: as `ordered_lanes`.
+        bounds: of partitions of log dirs: their keys, and where they begin and end, as checkpoints say.
         first: partitions that are shown segment by segment before others, which follow by their size.
         shown: segments that are shown so.
 
     Returns:
-        Of each lane columns of its pieces, which are segments where `segments` says 1.
+        Of each lane its bounds, None where they are not known, and columns of its pieces, which are segments where
+        `segments` says 1.
     """
     if not rows.num_rows:
         return {}
@@ -89,11 +92,15 @@ def timelines(
     piece_starts = np.unique(pieces)
     columns = _merged(rows, piece_starts)
     lane_ends = np.searchsorted(piece_starts, [*starts[1:].tolist(), rows.num_rows]).tolist()
+    names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
+    known = {tuple(row[name] for name in PARTITION_KEY): row for row in bounds.to_pylist()}
     found: dict[PartitionName, list[dict[str, Any]]] = {}
     start = 0
     for lane, name, end in zip(lanes, names, lane_ends, strict=True):
         here = {column: values[start:end] for column, values in columns.items()}
-        found.setdefault(name, []).append({"source": lane["source"], "is_remote": lane["is_remote"], **here})
+        of_partition = {} if lane["is_remote"] else known.get((lane["source"], *name), {})
+        ends = {column: of_partition.get(column) for column in names_of_bounds}
+        found.setdefault(name, []).append({"source": lane["source"], "is_remote": lane["is_remote"], **ends, **here})
         start = end
     return found
 

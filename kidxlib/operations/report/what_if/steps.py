@@ -15,8 +15,8 @@ _GIB: Final = 1 << 30
 #: `retention.ms` from short to long, `retention.bytes` of a partition from small to large; no limit comes last.
 LADDER: Final = Ladder(
     times_ms=(
-        *(_HOUR_MS, 6 * _HOUR_MS, _DAY_MS, 3 * _DAY_MS, 7 * _DAY_MS, 14 * _DAY_MS, 30 * _DAY_MS),
-        *(90 * _DAY_MS, 365 * _DAY_MS, UNLIMITED),
+        *(_HOUR_MS, 6 * _HOUR_MS, _DAY_MS, 2 * _DAY_MS, 3 * _DAY_MS, 5 * _DAY_MS, 7 * _DAY_MS, 14 * _DAY_MS),
+        *(30 * _DAY_MS, 90 * _DAY_MS, 365 * _DAY_MS, UNLIMITED),
     ),
     sizes=(_MIB, 10 * _MIB, 100 * _MIB, _GIB, 10 * _GIB, 50 * _GIB, 100 * _GIB, UNLIMITED),
 )

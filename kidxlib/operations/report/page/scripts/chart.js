@@ -73,5 +73,16 @@ function shortened(name) {
   return name.length <= 34 ? name : `${name.slice(0, 16)}…${name.slice(-16)}`;
 }
 
+// Paper is white, whatever the theme.
+let themeBefore = null;
+window.addEventListener("beforeprint", () => {
+  themeBefore = document.documentElement.dataset.theme ?? "";
+  document.documentElement.dataset.theme = "light";
+  redrawCharts();
+});
+window.addEventListener("afterprint", () => {
+  if (themeBefore === "") delete document.documentElement.dataset.theme; else document.documentElement.dataset.theme = themeBefore;
+  redrawCharts();
+});
 window.addEventListener("resize", () => requestAnimationFrame(drawCharts));
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCharts);

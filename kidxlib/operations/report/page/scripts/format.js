@@ -23,7 +23,7 @@ function binaryBytes(value) {
 }
 
 function percent(value) {
-  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(value < 0.1 ? 2 : 0)} %`;
+  return value === null || value === undefined ? "–" : `${(100 * value).toFixed(1)} %`;
 }
 
 // Points in time in UTC, as the command line shows them. Java's longs reach further than the years that a date has.

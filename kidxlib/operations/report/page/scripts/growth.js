@@ -20,7 +20,7 @@ function growthPage(report) {
   const rows = growth.days.map((number_, at) => ({ day: number_, records: growth.topics.reduce((sum, row) => sum + row.records[at], 0),
     bytes: growth.topics.reduce((sum, row) => sum + row.bytes[at], 0) }));
   return [
-    note("Of segments that are present, by timestamps of batches, in UTC. A batch counts for the day of its largest timestamp, so some of its records may be of the day before; with LogAppendTime the days are exact. Bytes are those of the segment, divided among its records."),
+    note("Of segments that are present, by timestamps of batches, in UTC. A batch counts for the day of its largest timestamp, so some of its records may be of the day before; with LogAppendTime the days are exact. Bytes are those of the segment, divided among its records. Each copy of a partition counts. Days without records are left out, so days side by side may be far apart."),
     stack("bytes", "Bytes of each day by topic", bytes), stack("records", "Records of each day by topic", count),
     table("Days", [text("day", (row) => day(row.day)), number("records", (row) => row.records), number("bytes", (row) => row.bytes, bytes)], rows, { name: "days" }),
     table("Topics", [text("topic", (row) => row.topic), number("records", (row) => total(row, "records")),

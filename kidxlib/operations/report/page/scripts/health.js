@@ -1,5 +1,6 @@
 // Health: findings, where in which file, what follows, and the command that looks into it or mends it.
 
+const timelineLink = (row) => element("p", {}, element("a", { href: `#timeline/${encodeURIComponent(partitionName(row))}` }, "See it on the timeline"));
 const partitionName = (row) => `${row.topic}-${row.partition}`;
 
 function healthPage(report) {
@@ -7,10 +8,13 @@ function healthPage(report) {
   const statuses = Object.entries(health.segments).map(([status, segments]) => ({ status, segments }));
   const verdicts = health.verdicts.flatMap((row) => Object.entries(row.files).map(([verdict, files]) => ({ ...row, verdict, files })));
   return [
+    section("Files that are broken or torn", files(health.files), origin(report, "findings")),
+    section("Damaged segments", damaged(health), origin(report, "damaged segments")),
+    section("Tiered storage", remoteFiles(health), origin(report, "remote segments", "findings in buckets")),
     section("Segments by status",
+      note("ok: the log can be read to its end, as its last build found it. That says nothing of its index files, which audits look at."),
       table("Segments by status", [text("status", (row) => row.status), number("segments", (row) => row.segments)],
         statuses, { name: "statuses" }), origin(report, "totals")),
-    section("Damaged segments", damaged(health), origin(report, "damaged segments")),
     section("Audits",
       table("Files by verdict", [text("source", (row) => row.source), text("verdict", (row) => row.verdict),
         number("files", (row) => row.files), { title: "audited", value: (row) => row.audited_ms, show: (row) => time(row.audited_ms), number: true }],
@@ -18,8 +22,6 @@ function healthPage(report) {
       health.not_audited.length === 0 ? null
         : element("p", {}, badge("not known", "unknown"), ` Never audited: ${health.not_audited.join(", ")}. A build reads logs; it does not compare the index files that are there with them.`),
       origin(report, "verdicts")),
-    section("Files that are broken or torn", files(health.files), origin(report, "findings")),
-    section("Tiered storage", remoteFiles(health), origin(report, "remote segments", "findings in buckets")),
     section("Next start of brokers", starts(health), origin(report, "next start")),
     section("Gaps between segments", gaps(health), origin(report, "gaps")),
   ];
@@ -35,7 +37,7 @@ function damaged(health) {
       element("p", {}, `${row.path}: byte ${count(row.position)}: ${row.detail ?? row.reason}`),
       row.accepted_by === null ? null : element("p", {}, `Accepted by ${row.accepted_by}: ${row.accepted_reason}`),
       element("p", {}, "Look at it; take the partition from a replica or a backup; or say that it may stay:"),
-      commandLines(row.commands)) });
+      commandLines(row.commands), timelineLink(row)) });
 }
 
 function files(rows) {
@@ -47,8 +49,9 @@ function files(rows) {
     rows, { name: "files", unfold: (row) => element("div", {},
       element("p", {}, `${row.path}${row.position === null ? "" : `: byte ${count(row.position)}`}: ${row.detail ?? row.reason}`),
       row.consequence === null ? null : element("p", {}, row.consequence),
+      row.file === ".log" || !row.commands[0].includes("--in-place") ? null : note("In place the command takes the lock of the log dir: stop the broker first. Without --in-place it writes elsewhere."),
       row.action === null ? null : element("p", {}, `At its next start the broker: ${row.action}.`),
-      commandLines(row.commands)) });
+      commandLines(row.commands), timelineLink(row)) });
 }
 
 function remoteFiles(health) {
@@ -64,13 +67,13 @@ function remoteFiles(health) {
       health.remote_files, { name: "remote_files", unfold: (row) => element("div", {},
         element("p", {}, `Segment ${row.segment_id}${row.position === null ? "" : `, byte ${count(row.position)}`}: ${row.detail ?? row.reason}`),
         row.consequence === null ? null : element("p", {}, row.consequence),
-        element("p", {}, `What to do: ${row.remedy}.`)) }));
+        element("p", {}, `What to do: ${row.remedy}.`), timelineLink(row)) }));
 }
 
 function starts(health) {
   return element("div", {},
-    note("Log dirs without the mark of a clean stop, as they were when they were built: those of running brokers, too. If such a broker is killed, it reads so much before it serves. kidx recover LOG_DIR shows the plan that spares it that."),
-    table("Log dirs without the mark of a clean stop", [text("source", (row) => row.source),
+    note("Log dirs without .kafka_cleanshutdown when they were built. A running broker has none either, so this is no fault by itself: it is what a broker reads before it serves, if it is killed or was. kidx recover LOG_DIR shows the plan that spares it that."),
+    table("Log dirs without .kafka_cleanshutdown", [text("source", (row) => row.source),
       number("partitions", (row) => row.partitions), number("segments to read", (row) => row.segments),
       number("bytes to read", (row) => row.log_bytes, bytes)], health.starts, { name: "starts", empty: "none" }));
 }

@@ -15,15 +15,19 @@ async function start() {
   const content = document.getElementById("content");
 
   function show(focus) {
-    const wanted = location.hash.slice(1), [name, title, page] = PAGES.find(([each]) => each === wanted) ?? PAGES[0];
+    const [wanted, ...rest] = location.hash.slice(1).split("/"), part = decodeURIComponent(rest.join("/"));
+    const [name, title, page] = PAGES.find(([each]) => each === wanted) ?? PAGES[0];
     links.forEach((link, at) => {
       if (PAGES[at][0] === name) link.firstChild.setAttribute("aria-current", "page");
       else link.firstChild.removeAttribute("aria-current");
     });
-    content.replaceChildren(heading(title, `page-${name}`), ...page(report).filter((each) => each !== null));
+    content.replaceChildren(heading(title, `page-${name}`), ...page(report, part).filter((each) => each !== null));
     document.title = `${title} · Kafka segments`;
     drawCharts();
-    if (focus) { window.scrollTo(0, 0); content.querySelector("h1").focus({ preventScroll: true }); }
+    const table = part === "" ? null : content.querySelector(`[data-table="${CSS.escape(part)}"]`);
+    if (table !== null) table.scrollIntoView({ block: "center" });
+    else if (focus) window.scrollTo(0, 0);
+    if (focus) (table?.querySelector("[tabindex]") ?? content.querySelector("h1")).focus({ preventScroll: true });
     document.body.dataset.page = name;
   }
 

@@ -16,7 +16,10 @@ function overviewPage(report) {
         figureOf("partitions", count(overview.partitions), overview.partitions, "partitions"),
         figureOf("topics", count(overview.topics.length), overview.topics.length, "topics"),
         figureOf("brokers and other sources", count(overview.sources.length), overview.sources.length, "sources")),
-      note("A partition counts in each source that has it; bytes are those on all disks together."),
+      overview.remote_segments === 0 ? null : element("dl", { class: "tiles" },
+        figureOf("bytes of logs in buckets", bytes(overview.remote_bytes), overview.remote_bytes, "remote_bytes"),
+        figureOf("remote segments", count(overview.remote_segments), overview.remote_segments, "remote_segments")),
+      note("A source is a broker's log dir, a backup or a volume. A partition counts in each source that has it, so three replicas count three times, here and on all pages. Segments that are gone or deleted do not count."),
       origin(report, "totals", "partitions")),
     changes(report),
     section("Largest topics",
@@ -39,13 +42,14 @@ function attentionList(report) {
   }
   const items = report.attention.map((row) => element("li", { class: row.severity },
     badge(SEVERITIES[row.severity], row.severity), " ",
-    element("a", { href: `#${row.page}` }, row.title), element("p", {}, row.detail)));
+    element("a", { href: `#${row.place}` }, row.title), element("p", {}, row.detail)));
   return section("To look at", element("ul", { class: "attention" }, ...items));
 }
 
 function changes(report) {
   const found = report.overview.changes;
   if (found === null) return section("Since the build before", note("Not known: no earlier state of the catalog is left."));
+  if (found.is_first) return section("Since the build before", note("This is the first build: there is nothing to compare it with."));
   const tile = (label, name) => figureOf(label, `${count(found[`${name}_segments`])} · ${bytes(found[`${name}_bytes`])}`,
     found[`${name}_segments`], `${name}_segments`);
   return section("Since the build before",

@@ -7,8 +7,9 @@ function replicasPage(report) {
   const counted = Object.entries(verdicts).map(([verdict, replicas]) => ({ verdict, replicas }));
   if (counted.length === 0) return [note("No partition is in several sources. Build the log dirs of several brokers into one catalog, each with a name of its own (--source NAME=DIR), and their replicas are compared here.")];
   return [
-    element("p", {}, "The same offsets should hold the same batches on each broker. They are compared by digests of ranges of offsets, which builds put together from checksums of batches, below all high watermarks and above all log starts. Each replica is compared with those that most agree with."),
+    element("p", {}, "The same offsets should hold the same batches on each broker. They are compared by digests of ranges of offsets, which builds put together from checksums of batches, below all high watermarks and above all log start offsets. Each replica is compared with those that most agree with."),
     table("Replicas by verdict", [text("verdict", (row) => row.verdict), number("replicas", (row) => row.replicas)], counted, { name: "replica-verdicts" }),
+    note("The copy that the others of its partition are compared with is not counted; nor are partitions that one source alone has."),
     note("Behind: the same as far as it goes, and it ends earlier. A source that was built earlier than another is behind by what was written since. Compacted topics, which each broker cleans for itself, are compared by leader epochs and numbers of records alone."),
     table("Replicas with something to look at", [
       text("partition", partitionName), text("source", (row) => row.source),
@@ -21,7 +22,7 @@ function replicasPage(report) {
 
 function replicaDetails(row) {
   const lines = [`Compared with ${row.compared_with}${row.agreeing.length > 1 ? `, with which ${row.agreeing.filter((each) => each !== row.compared_with).join(", ")} agrees` : ""}.`];
-  if (row.first_offset !== null) lines.push(`Offsets that both should have: ${count(row.first_offset)} to ${count(row.end_offset - 1)}; of ${count(row.undecided_offsets)} of these the digests tell nothing.`);
+  if (row.first_offset !== null) lines.push(`Offsets that both should have: ${count(row.first_offset)} to ${count(row.end_offset - 1)}; ${row.undecided_offsets === 0 ? "all were compared." : `of ${count(row.undecided_offsets)} of these the digests tell nothing.`}`);
   if (row.difference !== null) {
     const { difference } = row;
     lines.push(`Digests differ in ${count(difference.ranges)} ranges of offsets, first in ${count(difference.first_offset)} to ${count(difference.last_offset)}.`);
@@ -29,5 +30,8 @@ function replicaDetails(row) {
     if (difference.note !== null) lines.push(difference.note);
   }
   if (row.reason !== null) lines.push(row.reason);
-  return element("div", {}, ...lines.map((line) => element("p", {}, line)));
+  if (row.verdict === "differs") lines.push("If this broker leads the partition, or comes to lead it, consumers get other records from it than from the others. The catalog does not know which replica leads. Where most agree: let one of those lead, stop this broker, move its directory of the partition away, and let it fetch the partition anew.");
+  const places = row.difference === null ? [] : [row.difference.place, row.difference.other_place].filter((place) => place !== null);
+  return element("div", {}, ...lines.map((line) => element("p", {}, line)),
+    places.length === 0 ? null : commandLines(places.map((place) => `kidx dump --deep-iteration ${place.log_path}`)), timelineLink(row));
 }

@@ -23,14 +23,14 @@ function retentionPage(report) {
     place.replaceChildren(
       element("dl", { class: "tiles", "aria-live": "polite" },
         figureOf("bytes freed now", bytes(sum("freed")), sum("freed"), "freed"),
-        figureOf("segments that go now", count(sum("deleted")), sum("deleted"), "deleted"),
+        figureOf("segments deleted now", count(sum("deleted")), sum("deleted"), "deleted"),
         figureOf("bytes freed by a week from now", bytes(sum("freed_later")), sum("freed_later"), "freed_later"),
-        figureOf("segments that go by then", count(sum("deleted_later")), sum("deleted_later"), "deleted_later")),
+        figureOf("segments deleted by then", count(sum("deleted_later")), sum("deleted_later"), "deleted_later")),
       note("A week from now, if nothing is written until then."),
       table("Topics with these limits", [
         { title: "topic", value: (row) => row.topic, show: (row) => element("button", { type: "button", class: "link", on: { click: () => { chosen = row.topic; showPartitions(); partitions.scrollIntoView(); } } }, row.topic) },
         number("bytes", (row) => row.bytes, bytes), number("freed now", (row) => row.freed[at], bytes),
-        number("segments that go", (row) => row.deleted[at]), number("of", (row) => row.segments),
+        number("segments deleted", (row) => row.deleted[at]), number("of segments", (row) => row.segments),
         number("freed in a week", (row) => row.freed_later[at], bytes),
         text("what ends the deletion, in how many partitions", (row) => stoppedBy(row, at))],
       retention.topics, { name: "retention" }));
@@ -38,14 +38,14 @@ function retentionPage(report) {
   }
 
   async function showPartitions() {
-    if (chosen === null) { partitions.replaceChildren(note("Choose a topic to see which segments of its partitions go, and why the first that stays does.")); return; }
+    if (chosen === null) { partitions.replaceChildren(note("Choose a topic to see which segments of its partitions are deleted, and why the first that stays does.")); return; }
     const topic = chosen, at = cell();
     const rows = (await part(`retention-${report.retention_part[topic]}`))[topic];
     if (chosen !== topic || cell() !== at) return;
     const goes = (row) => row.deleted[at], whole = (row) => goes(row) === row.segments;
     partitions.replaceChildren(table(`Partitions of ${topic}`, [
       number("partition", (row) => row.partition), text("source", (row) => row.source),
-      number("segments that go", goes), number("of", (row) => row.segments),
+      number("segments deleted", goes), number("of segments", (row) => row.segments),
       number("first offset that stays", (row) => row.stays_from[at]),
       text("why that stays", (row) => whole(row) ? "nothing stays: a broker rolls first" : retention.reasons[row.stays[at]])],
     rows, { name: "retention-partitions" }));
@@ -53,12 +53,12 @@ function retentionPage(report) {
 
   queueMicrotask(fill);
   return [
-    element("p", {}, "What Kafka's retention would delete if topics had these limits, decided as kidx retention decides. Limits replace those of each topic; its cleanup.policy stays."),
+    element("p", {}, "What Kafka's retention would delete if topics had these limits, decided as kidx retention decides. Limits replace those of each topic; its cleanup.policy stays. Every copy of a partition counts; segments in buckets do not."),
     element("div", { class: "sliders" }, time_.shown, size.shown),
     place,
-    section("Segments that go and stay", partitions,
+    section("Segments that are deleted, and why the first that stays does", partitions,
       origin(report, "kidx retention --catalog … --retention-ms MS --retention-bytes BYTES --what-if")),
-    section("Timestamps in the future", note("Retention by time deletes no segment whose largest timestamp is younger than the limit, nor any after it. A timestamp in the future holds all later segments until that time has come, and the limit after it."),
+    section("Timestamps in the future", note("Retention by time deletes no segment whose largest timestamp is younger than the limit, nor any after it. A timestamp in the future holds all later segments until that time has come, and the limit after it. To get rid of it: kafka-delete-records up to the segment after it, or a retention.bytes. message.timestamp.after.max.ms keeps such records out."),
       table("Segments with a timestamp more than an hour ahead", [text("segment", (row) => `${partitionName(row)}/${offsetName(row.base_offset)}`),
         text("source", (row) => row.source), { title: "largest timestamp", value: (row) => row.max_timestamp_ms, show: (row) => time(row.max_timestamp_ms), number: true },
         text("ahead by", (row) => row.ahead), number("segments that wait", (row) => row.later_segments), number("their bytes", (row) => row.later_bytes, bytes)],
@@ -73,7 +73,7 @@ function stoppedBy(row, at) {
 }
 
 function configured(retention) {
-  const said = (row, name, value) => row.configured.origins[name] === "kafka-default" ? "not known" : `${value} (${row.configured.origins[name]})`;
+  const said = (row, name, value) => row.configured.origins[name] === "kafka-default" ? "not given" : `${value} (${row.configured.origins[name]})`;
   return table("Topics and their own limits", [text("topic", (row) => row.topic),
     text("cleanup.policy", (row) => said(row, "cleanup.policy", row.configured.cleanup_policy)),
     text("retention.ms", (row) => said(row, "retention.ms", duration(row.configured.retention_ms))),

@@ -5,7 +5,7 @@ function shapePage(report) {
   const small = topics.filter((row) => row.bytes_a_batch !== null).sort((one, other) => one.bytes_a_batch - other.bytes_a_batch).slice(0, 20);
   const list = (rows) => rows.map((row) => row.name).join(", ");
   return [
-    element("p", {}, `A batch has a header of 61 bytes, a broker handles each by itself, and compression works within one. Topics whose batches have less than ${count(shape.small_batch_bytes)} bytes on average are marked.`),
+    element("p", {}, `A batch has a header of 61 bytes, a broker handles each by itself, and compression works within one. Topics with batches of less than ${count(shape.small_batch_bytes)} bytes on average and at least ${count(shape.small_batches_least)} batches are marked.`),
     section("Bytes of a batch, the smallest first",
       small.length === 0 ? note("No batch was counted.") : bars("Mean bytes of a batch", small.map((row) => row.topic), small.map((row) => Math.round(row.bytes_a_batch)), bytes),
       table("Topics by the shape of their batches", [

@@ -2,7 +2,7 @@
 
 const MATCHES_SHOWN = 200;
 
-function timelinePage(report) {
+function timelinePage(report, chosen) {
   const { partitions, marks } = report.timeline;
   if (partitions.length === 0) return [note("The catalog has no segment.")];
   const label = (row) => `${partitionName(row)} · ${count(row.segments)} segments${notable(marks, row)}`;
@@ -26,10 +26,13 @@ function timelinePage(report) {
     if (name === "") { place.replaceChildren(note("No partition has such a name.")); return; }
     const lanes = (await part(`timeline-${report.timeline_part[name]}`))[name];
     if (select.value !== name) return;
-    place.replaceChildren(timelineChart(report, name, lanes), legend(), lanesTable(report, name, lanes));
+    history.replaceState(null, "", `#timeline/${encodeURIComponent(name)}`);
+    place.replaceChildren(timelineChart(report, name, lanes), legend(),
+      note("Zoom with Ctrl and the wheel, or with the slider; drag to move."), bounds(lanes), lanesTable(report, name, lanes));
     drawCharts();
   }
 
+  if (chosen) filter.value = chosen;
   queueMicrotask(list);
   return [
     element("div", { class: "chooser" },
@@ -41,15 +44,21 @@ function timelinePage(report) {
 }
 
 function isNotable(words, row) {
-  return MARK_COLOURS.some(([word, kind]) => ["bad", "future", "warning"].includes(kind) && row.marks & (1 << words.indexOf(word)));
+  return MARK_COLOURS.some(([word, kind]) => ["bad", "future", "warning", "backwards"].includes(kind) && row.marks & (1 << words.indexOf(word)));
 }
 
 function notable(words, row) {
   return isNotable(words, row) ? ` · ${markNames(words, row.marks).filter((word) => word !== "active" && word !== "expired").join(", ")}` : "";
 }
 
+function bounds(lanes) {
+  return table("Where the partition begins and ends, as the log dirs' checkpoints said when they were built",
+    [text("source", (row) => row.source), number("log start offset", (row) => row.log_start_offset), number("high watermark", (row) => row.high_watermark),
+      number("log end offset", (row) => row.log_end_offset)], lanes.filter((lane) => !lane.is_remote), { name: "bounds", empty: "in a bucket alone" });
+}
+
 function legend() {
-  const told = { plain: "ok", active: "active", expired: "goes by the topic's own policy", warning: "a gap before it, or timestamps that go back",
+  const told = { plain: "ok", active: "active", expired: "goes by the topic's own policy", warning: "a gap before it", backwards: "an earlier segment has a larger timestamp",
     future: "a timestamp in the future", bad: "damaged, a broken file, or unlike another replica", absent: "gone or deleted", unknown: "in the bucket, but not read" };
   return element("ul", { class: "legend" }, ...Object.entries(told).map(([kind, words]) =>
     element("li", {}, element("span", { class: `swatch ${kind}`, "aria-hidden": "true" }), words)));

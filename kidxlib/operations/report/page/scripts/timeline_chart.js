@@ -6,8 +6,8 @@ const TIME_LABELS = { year: "{yyyy}", month: "{yyyy}-{MM}", day: "{yyyy}-{MM}-{d
 // The first mark of these that a piece has gives its colour.
 const MARK_COLOURS = [
   ["BROKEN", "bad"], ["DIFFERS", "bad"], ["QUARANTINED", "bad"], ["UNREADABLE", "bad"], ["TRUNCATED", "bad"], ["OVERLAP", "bad"],
-  ["FUTURE", "future"], ["BACKWARDS", "warning"], ["GAP", "warning"], ["UNREAD", "unknown"],
-  ["GONE", "absent"], ["DELETED", "absent"], ["EXPIRED", "expired"], ["ACTIVE", "active"],
+  ["FUTURE", "future"], ["GAP", "warning"], ["UNREAD", "unknown"],
+  ["GONE", "absent"], ["DELETED", "absent"], ["EXPIRED", "expired"], ["ACTIVE", "active"], ["BACKWARDS", "backwards"],
 ];
 
 function markNames(words, marks) {
@@ -87,11 +87,13 @@ function timelineChart(report, name, lanes) {
           return { type: "rect", shape: { x: left[0], y: left[1] - tall / 2, width: Math.max(right[0] - left[0] - 0.5, 1), height: tall },
             style: { fill: known[api.value(3)] } };
         } },
-      ...found.map((of, lane) => ({ type: "line", name: lanes[lane].source, xAxisIndex: 1, yAxisIndex: 1, showSymbol: of.length < 200, step: "end",
+      ...found.map((of, lane) => ({ type: "line", name: lanes[lane].source, xAxisIndex: 1, yAxisIndex: 1, showSymbol: of.length < 200,
+        // The base axis is that of times, so this holds a value up to the next offset.
+        step: "start",
         symbolSize: 5, connectNulls: false,
         data: points(of, told),
         tooltip: { formatter: ({ value }) => value[2] },
-        markLine: lane > 0 ? undefined : { silent: true, symbol: "none", label: { formatter: "now", color: colour("text") },
+        markLine: lane > 0 ? undefined : { silent: true, symbol: "none", label: { formatter: "now", position: "insideEndTop", color: colour("text") },
           lineStyle: { color: colour("mark-future") }, data: [{ yAxis: report.made_at_ms }] } })),
     ];
   }
@@ -103,7 +105,7 @@ function timelineChart(report, name, lanes) {
     yAxis: [axis("category", { gridIndex: 0, data: lanes.map((lane) => shortened(lane.source)), inverse: true,
       axisLabel: { color: colour("text"), width: left - 12, overflow: "truncate" } }),
       axis("time", { gridIndex: 1, scale: true, axisLabel: { color: colour("text"), formatter: TIME_LABELS } })],
-    dataZoom: [{ type: "inside", xAxisIndex: [0, 1], filterMode: "none" }, { type: "slider", xAxisIndex: [0, 1], filterMode: "none", bottom: 18, height: 28, textStyle: { color: colour("text") } }],
+    dataZoom: [{ type: "inside", zoomOnMouseWheel: "ctrl", moveOnMouseMove: true, xAxisIndex: [0, 1], filterMode: "none" }, { type: "slider", xAxisIndex: [0, 1], filterMode: "none", bottom: 18, height: 28, textStyle: { color: colour("text") } }],
     series: series(from, to),
   }), { name: "timeline", ready: (drawn) => drawn.on("datazoom", () => {
     const { start, end } = drawn.getOption().dataZoom[0];

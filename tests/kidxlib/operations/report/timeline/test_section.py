@@ -18,6 +18,8 @@ _NAMES = (
     *("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks"),
 )
 
+_BOUNDS = pa.table({"source": ["x"], "topic": ["a"], "partition": [0], "high_watermark": [5]})
+
 
 def _rows(*rows: tuple[object, ...]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(_NAMES, row, strict=True)) for row in rows], LANES)
@@ -39,7 +41,7 @@ def test_pieces_say_what_their_segments_say(
         for lane in lanes
         for number in range(lane[4])
     ]
-    found = timelines(ordered_lanes([_rows(*rows)], _NOW), first, shown)
+    found = timelines(ordered_lanes([_rows(*rows)], _NOW), _BOUNDS, first, shown)
     whole = 0
     sizes: dict[tuple[str, int], int] = defaultdict(int)
     for topic, partition, is_remote, source, count in lanes:
@@ -51,6 +53,8 @@ def test_pieces_say_what_their_segments_say(
         assert sum(lane["segments"]) == count and sum(lane["log_bytes"]) == sum(row[6] for row in of_lane)
         assert (lane["base_offset"][0], lane["next_offset"][-1]) == (0, 10 * count)
         assert lane["max_timestamp_ms"][-1] == count - 1
+        is_known = (topic, partition, is_remote, source) == ("a", 0, False, "x")
+        assert lane["high_watermark"] == (5 if is_known else None)
         together = 0
         for mark in lane["marks"]:
             together |= mark
