@@ -41,8 +41,13 @@ def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
     return targets[(targets >= least) & (targets <= most)]
 
 
-def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str) -> Miss | None:
-    """The first target whose search starts where no batch does, or after a batch that it must look into."""
+def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: int) -> Miss | None:
+    """The first target whose search starts where no batch does, or after a batch that it must look into.
+
+    Args:
+        targets: the smallest of each class.
+        most: the largest target.
+    """
     positions, of = np.unique(starts, return_inverse=True)
     measures = header_sweep.measure(log, positions)[of]
     missed = np.flatnonzero((measures["is_batch"] == 0) | (measures[before] >= targets))
@@ -52,7 +57,7 @@ def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str) -> Mis
     # Classes above it may begin there, too: an entry's key and the key above it are of two.
     while last + 1 < len(targets) and last + 1 in missed and starts[last + 1] == starts[at]:
         last += 1
-    until = int(targets[last + 1]) - 1 if last + 1 < len(targets) else int(targets[last])
+    until = int(targets[last + 1]) - 1 if last + 1 < len(targets) else most
     if measures["is_batch"][at]:
         until = min(until, int(measures[before][at]))
         what = "after the batch that it has to begin with"

@@ -46,7 +46,7 @@ def audit_offset_index(
     targets = one_of_each_class(offsets, base_offset, next_offset - 1)
     found = index.lookup_many(targets)["position"]
     starts = np.maximum(found, 0)
-    miss = first_miss(log, targets, starts, "last_offset_before")
+    miss = first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
     if miss is not None:
         return say.broken(
             "misses-batches",

@@ -59,7 +59,7 @@ def audit_time_index(
     targets = one_of_each_class(entries["timestamp"], 0, largest)
     offsets = np.maximum(index.lookup_many(targets)["offset"], base_offset)
     starts = offset_index.lookup_many(offsets)["position"]
-    miss = first_miss(log, targets, starts, "max_timestamp_before")
+    miss = first_miss(log, targets, starts, "max_timestamp_before", largest)
     if miss is not None:
         return say.broken(
             "misses-records",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from functools import partial
 
@@ -21,11 +22,12 @@ from tests.support.logs.random_indexes import BASE, IndexedLog, damaged, or_malf
 
 def _fetches_right(segment: IndexedLog, offset_index: bytes) -> bool:
     """Whether every fetch begins with the right batch."""
+    return all(_is_right(segment, offset_index, offset) for offset in range(BASE, segment.next_offset))
+
+
+def _is_right(segment: IndexedLog, offset_index: bytes, offset: int) -> bool:
     right, asked = segment.with_indexes(b"", b""), segment.with_indexes(offset_index, b"")
-    return all(
-        or_malformed(partial(asked.translate_offset, offset)) == right.translate_offset(offset)
-        for offset in range(BASE, segment.next_offset)
-    )
+    return or_malformed(partial(asked.translate_offset, offset)) == right.translate_offset(offset)
 
 
 class _Watched(WholeLog):
@@ -89,6 +91,11 @@ def test_verdicts_on_offset_indexes_hold_for_every_fetch(rng: random.Random, exh
         refused = len(content) % OffsetIndex.entry_bytes != 0 or index.last_offset < BASE
         wrong_end = segment.active and end != segment.next_offset
         assert (finding.verdict is Verdict.BROKEN) == (not right or refused or wrong_end), (finding, content.hex())
+        if finding.reason == "misses-batches":
+            named = re.match(r"a fetch from offsets (\d+) to (\d+) begins", finding.consequence or "")
+            assert named is not None
+            wrong = [not _is_right(segment, content, offset) for offset in range(int(named[1]), int(named[2]) + 1)]
+            assert wrong and all(wrong), (finding, content.hex())
         assert (finding.verdict is Verdict.IDENTICAL) == (content == segment.recovered.offset_index)
         verdicts[f"{finding.verdict} {finding.reason or ''}"] += 1
     say(", ".join(f"{verdict} {count}" for verdict, count in verdicts.most_common()))
