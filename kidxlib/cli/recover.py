@@ -4,21 +4,92 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
 from kidxlib.errors import UsageError
 from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.recover.fleet.options import DRY_RUN, RATES, Rates, ensure_dry_run, rate_options
 from kidxlib.operations.recover.options import Level, recover_options
+from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.extras import needing_packages
+from kidxlib.terminal.options.given import first_given
+
+#: What recovers a broker beside its disks, by parameter: none of it goes with a catalog.
+_OF_LOG_DIRS: Final = {
+    "log_dirs": "LOG_DIR…",
+    "apply": "--apply",
+    "level": "--level",
+    "everything": "--all",
+    "truncate": "--truncate",
+    "keep": "--keep",
+    "accept_loss": "--accept-loss",
+    "trusts": "--trust-page-cache",
+    "broker_logs": "--broker-log",
+    "or_leave": "--or-leave",
+    "cluster_metadata": "--cluster-metadata",
+    "server_properties": "--server-properties",
+    "metadata_high_watermark": "--metadata-high-watermark",
+    "processes": "--processes",
+}
+_OF_CATALOG: Final = {"dry_run": "--dry-run", **RATES, "settings_file": "--settings"}
 
 
 @click.command(context_settings={"max_content_width": 110})
 @recover_options
+@shared_options.catalog
+@DRY_RUN
+@rate_options
+@shared_options.settings_file
 @reports_run_of("recover")
+@click.pass_context
 def recover(
+    context: click.Context,
+    /,
+    catalog: str | None,
+    dry_run: bool,
+    settings_file: Path,
+    broker_rate: int,
+    kidx_rate: int,
+    recovery_threads: int,
+    log_dirs: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> RunResult:
+    """Spare a broker that was killed the reading of its logs. Say what its next start would do, and with --apply make
+    it ready for that: indexes, producer snapshots and leader epochs of all segments that may not be flushed, flushed
+    logs, and recovery points that say so.
+
+    LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
+    off itself. With --truncate that is cut off here, and kept.
+
+    With --catalog and --dry-run, without LOG_DIR, it says how long a broker would take with each source of a catalog.
+
+    Exit codes: 0 nothing is dropped, and with --apply the broker is ready; 2 refused or wrong options, nothing changed;
+    3 the same as 0, and what the lines name is dropped; 1 failed.
+    """
+    if catalog is None:
+        if (option := first_given(context, _OF_CATALOG)) is not None:
+            raise UsageError(f"{option}: only with --catalog, which says how long each of its sources would take")
+        if not log_dirs:
+            raise UsageError("LOG_DIR…: missing; name all log dirs of one broker, as log.dirs names them")
+        return _beside_disks(log_dirs=log_dirs, as_json=as_json, **options)
+    if (option := first_given(context, _OF_LOG_DIRS)) is not None:
+        raise UsageError(f"{option} and --catalog: a catalog has no disk at hand; give one of them")
+    ensure_dry_run(dry_run)
+    rates = Rates.of(broker_rate=broker_rate, kidx_rate=kidx_rate, recovery_threads=recovery_threads)
+    with needing_packages("kidx recover --catalog"):
+        from kidxlib.cli.in_catalog.recover import forecast_of_fleet
+
+    return forecast_of_fleet(catalog, settings_file, rates, as_json=as_json)
+
+
+def _beside_disks(
+    *,
     log_dirs: tuple[str, ...],
     apply: bool,
     level: str,
@@ -33,15 +104,10 @@ def recover(
     processes: int | None,
     as_json: bool,
 ) -> RunResult:
-    """Spare a broker that was killed the reading of its logs. Say what its next start would do, and with --apply make
-    it ready for that: indexes, producer snapshots and leader epochs of all segments that may not be flushed, flushed
-    logs, and recovery points that say so.
+    """Recover the log dirs of one broker.
 
-    LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
-    off itself. With --truncate that is cut off here, and kept.
-
-    Exit codes: 0 nothing is dropped, and with --apply the broker is ready; 2 refused or wrong options, nothing changed;
-    3 the same as 0, and what the lines name is dropped; 1 failed.
+    Raises:
+        KidxError: as `run_recover`.
     """
     if truncate != (keep is not None):
         raise UsageError("--truncate and --keep DIR: one is of no use without the other; give both")

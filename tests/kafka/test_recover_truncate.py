@@ -6,12 +6,10 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
-from py4j.protocol import Py4JJavaError
 
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupAction
@@ -28,7 +26,7 @@ from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.conftest import Say
 from tests.faults.processes import kidx
-from tests.kafka.crashed import INDEX_SUFFIXES
+from tests.kafka.loaded import files_of, load
 from tests.kafka.spoilt import offsets_go_back, spoil
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.jars import OLDER
@@ -42,38 +40,6 @@ _REFUSED: Final = {
     "no producers": ("no producer snapshot",),
     "left": ("leaves it to the broker",),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A partition as Kafka has loaded it.
-
-    Attributes:
-        segments: bytes of logs by base offset.
-        ends: log start offset and log end offset.
-        logs: files of logs, by name.
-        indexes: other files of segments, by name.
-    """
-
-    segments: Mapping[int, int]
-    ends: tuple[int, int]
-    logs: Mapping[str, bytes]
-    indexes: Mapping[str, bytes]
-
-
-def _load(kafka: Kafka, directory: Path, start: int, point: int, *, clean: bool) -> _Loaded | None:
-    """Let Kafka load a partition; None where it fails."""
-    try:
-        with kafka.opened_log(directory, log_start_offset=start, recovery_point=point, clean_shutdown=clean) as log:
-            segments = {segment.baseOffset(): segment.size() for segment in kafka.segments_of(log)}
-            ends = log.logStartOffset(), log.logEndOffset()
-    except Py4JJavaError:
-        return None
-    return _Loaded(segments, ends, _files(directory, (LOG_SUFFIX,)), _files(directory, INDEX_SUFFIXES))
-
-
-def _files(directory: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith(suffixes)}
 
 
 def _take_snapshots(directory: Path) -> None:
@@ -159,7 +125,7 @@ def _cut_many(
         if refusals or directory in left:
             why = _why(refusals)
             ends[why] += 1
-            alone = _load(
+            alone = load(
                 kafka,
                 log_dir.untouched / partition.directory,
                 log_dir.starts[partition],
@@ -197,9 +163,9 @@ def _compare(
         theirs, RecoverOptions(), clean_shutdown=False, recovery_point=point_before, log_start_offset=start
     )
     recovered = {each.base_offset for each in simulated.segments if each.action is not StartupAction.LOAD}
-    before = _files(ours, (LOG_SUFFIX,))
-    alone = _load(kafka, theirs, start, point_before, clean=False)
-    loaded = _load(kafka, ours, start, point, clean=clean)
+    before = files_of(ours, (LOG_SUFFIX,))
+    alone = load(kafka, theirs, start, point_before, clean=False)
+    loaded = load(kafka, ours, start, point, clean=clean)
     assert alone is not None and loaded is not None, partition
     if is_cut:
         assert before == alone.logs

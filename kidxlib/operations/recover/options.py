@@ -24,7 +24,7 @@ class Level(enum.StrEnum):
 
 
 _OPTIONS: Final = (
-    click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1, required=True),
+    click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1),
     click.option("--apply", is_flag=True, help="Do what the plan says. Without it nothing is written."),
     click.option(
         "--level",

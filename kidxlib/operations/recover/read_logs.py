@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from kidxlib.audit.startup.recovery import Recovery
+from kidxlib.format import layouts as formats
+from kidxlib.records.batch import Batch
+from kidxlib.records.header_walk import batches
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.parallel import recover_in_sections
-from kidxlib.storage.log_bytes import Access
+from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 
 
@@ -29,7 +36,7 @@ class LogReader:
     recoveries: dict[int, Recovery] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
-        """Read what is left of a log. See `ReadLog`.
+        """Read what is left of a log. See `ReadLog`. Of the last batch the checksum is looked at in any case.
 
         Raises:
             OSError, LogChangedError: it cannot be read.
@@ -39,9 +46,39 @@ class LogReader:
             access = Access.SEQUENTIAL if options.verify_crc else Access.NORMAL
             log = opened.log(kept_bytes, use_mmap=self.use_mmap, access=access)
             scanned = recover_in_sections(log, base_offset, options, self.threads)
+            if not options.verify_crc:
+                scanned = _without_broken_append(log, base_offset, options, scanned)
             recovery = Recovery.of(log, scanned, base_offset)
             if kept_bytes == opened.version.size and base_offset not in self.recoveries:
                 self.recoveries[base_offset] = recovery
                 if self.kept is not None:
                     self.kept.keep(base_offset, opened.version, options, scanned)
         return recovery
+
+
+def _without_broken_append(
+    log: LogBytes, base_offset: int, options: RecoverOptions, scanned: RecoveredSegment
+) -> RecoveredSegment:
+    """A scan without checksums, up to the batch before the last one if that is not whole. Where a kill breaks off a
+    write into a log that is preallocated, its header says more than was written, and zeros follow in the file.
+    """
+    last = _last_batch(log, scanned)
+    if last is None:
+        return scanned
+    checked = replace(options, verify_crc=True)
+    if recover(LogTail(log, last.position), base_offset, checked).facts.batches:
+        return scanned
+    again = recover(log, base_offset, checked, checked_to=last.position)
+    return replace(again, facts=replace(again.facts, log_crc32c=None))  # it was not computed from the start
+
+
+def _last_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
+    """The last batch of the valid prefix, found from the last entry of the index on."""
+    entries = np.frombuffer(scanned.offset_index, formats.OFFSET_INDEX_ENTRY)
+    position = int(entries["position"][-1]) if len(entries) else 0
+    end, last = scanned.facts.valid_bytes, None
+    coming: Iterator[Batch] = batches(log, position)
+    while position < end:
+        last = next(coming)
+        position = last.next_position
+    return last

@@ -23,6 +23,7 @@ from jobs.accept import accept
 from jobs.build_index import build_index
 from jobs.compact_index import compact_index
 from jobs.forget_source import forget_source
+from jobs.recover import recover
 from jobs.report import report
 from jobs.retention import retention
 from jobs.seek import seek
@@ -93,6 +94,12 @@ def retention_here(*arguments: str | Path) -> Ended:
     """Run retention within this process."""
     use_pips_spark()
     return run_here(retention, *arguments)
+
+
+def recover_here(*arguments: str | Path) -> Ended:
+    """Run recover within this process."""
+    use_pips_spark()
+    return run_here(recover, *arguments)
 
 
 def report_here(*arguments: str | Path) -> Ended:
