@@ -29,6 +29,9 @@ _HOUR_MS: Final = 3_600_000
 _SOURCES: Final = 3
 _TOPICS: Final = 200
 _SEED: Final = 29
+_IN_ONE_PARTITION: Final = 100_000
+#: Seconds that a report takes, and megabytes that its page has; None where nothing is required.
+_MOST: Final = {"sample": (2, 2), "fleet": (30, 15), "partition": (None, None)}
 _PAGES: Final = ("health", "timeline", "retention", "shape", "growth", "replicas", "builds")
 #: Milliseconds until the browser has drawn what the script just made it show.
 _SHOWN: Final = """name => new Promise(resolve => {
@@ -39,6 +42,14 @@ _SHOWN: Final = """name => new Promise(resolve => {
   location.hash = name;
   requestAnimationFrame(drawn);
 })"""
+#: Milliseconds until the browser has drawn what turning the wheel over a chart zooms to.
+_ZOOMED: Final = """() => new Promise(resolve => {
+  const canvas = document.querySelector('[data-chart="timeline"] canvas'), place = canvas.getBoundingClientRect();
+  const began = performance.now();
+  canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -240, ctrlKey: true, bubbles: true,
+    clientX: place.x + place.width / 2, clientY: place.y + 40 }));
+  requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - began)));
+})"""
 _FIRST_PAINT: Final = 'performance.getEntriesByName("first-contentful-paint")[0].startTime'
 
 
@@ -48,19 +59,20 @@ _FIRST_PAINT: Final = 'performance.getEntriesByName("first-contentful-paint")[0]
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
 def report(segments: int, partitions: int, rounds: int, directory: Path) -> None:
-    """Make the report of the sample and of a generated catalog, and look at both in Chromium.
+    """Make the report of the sample and of generated catalogs, and look at them in Chromium.
 
-    The generated segments are of three brokers, of any size up to 1 GiB, with timestamps that go back now and then; no
-    files exist for them.
+    A generated fleet has segments of three brokers, of any size up to 1 GiB, with timestamps that go back now and then;
+    another catalog has 100,000 segments in one partition. No files exist for them.
     """
     place = directory.resolve() / f"report-{segments}-{partitions}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     note(f"a catalog of {segments:,} segments in {partitions:,} partitions, seed {_SEED} …")
     _generate(DeltaTables(str(place / "fleet")), segments, partitions)
+    _generate(DeltaTables(str(place / "partition")), _IN_ONE_PARTITION, 1)
     run_kidx("build", PROJECT / "samples" / "kafka-logs", "--index-dir", place / "index", "--catalog", place / "sample")
     targets: list[Target] = []
-    for name in ("sample", "fleet"):
+    for name in ("sample", "fleet", "partition"):
         page = place / f"{name}.html"
         runs: list[JobRun] = []
         for number in range(rounds):
@@ -71,7 +83,7 @@ def report(segments: int, partitions: int, rounds: int, directory: Path) -> None
 
 
 def _targets(name: str, runs: list[JobRun], page: Path, rounds: int) -> Iterator[Target]:
-    seconds_most, megabytes_most = {"sample": (2, 2), "fleet": (30, 15)}[name]
+    seconds_most, megabytes_most = _MOST[name]
     yield Target(name=f"report of the {name}", unit="s", values=[run.seconds for run in runs], at_most=seconds_most)
     yield Target(
         name=f"report of the {name}: the page", unit="MB", values=[page.stat().st_size / 1e6], at_most=megabytes_most
@@ -95,6 +107,9 @@ def _looked_at(path: Path) -> dict[str, float]:
         found: dict[str, float] = {"first paint": page.evaluate(_FIRST_PAINT)}
         for name in (*_PAGES, "overview"):
             found[f"page {name}"] = page.evaluate(_SHOWN, name)
+        page.evaluate(_SHOWN, "timeline")
+        page.wait_for_selector('[data-chart="timeline"] canvas')
+        found["zoom of the timeline"] = page.evaluate(_ZOOMED)
         browser.close()
     return found
 

@@ -1,19 +1,24 @@
 // Growth: records and bytes of each day.
 
 const TOPICS_DRAWN = 9;
+const BARS_MOST = 400;
 
 function growthPage(report) {
   const { growth } = report;
   if (growth.days.length === 0) return [note("No segment has hours of records. Build with this release, and they are counted."), origin(report, "growth")];
-  const days = growth.days.map(day), drawn = growth.topics.slice(0, TOPICS_DRAWN), others = growth.topics.slice(TOPICS_DRAWN);
+  // So many days with records are one bar that no more bars are drawn than anybody can tell apart.
+  const each = Math.ceil(growth.days.length / BARS_MOST);
+  const barred = (values) => each === 1 ? values : Array.from({ length: Math.ceil(values.length / each) },
+    (_, at) => values.slice(at * each, (at + 1) * each).reduce((sum, value) => sum + value, 0));
+  const days = growth.days.filter((_, at) => at % each === 0).map(day), drawn = growth.topics.slice(0, TOPICS_DRAWN), others = growth.topics.slice(TOPICS_DRAWN);
   const summed = (name) => growth.days.map((_, at) => others.reduce((total, row) => total + row[name][at], 0));
-  const stack = (name, label, show) => chart(label, 340, () => ({
+  const stack = (name, label, show) => chart(each === 1 ? label : `${label}; a bar is ${each} days with records, from the one below it on`, 340, () => ({
     grid: { left: 80, right: 16, top: 60, bottom: 60 },
     legend: { type: "scroll", top: 4, textStyle: { color: colour("text") }, pageTextStyle: { color: colour("text") } },
     tooltip: { trigger: "axis", valueFormatter: show },
     xAxis: axis("category", { data: days }), yAxis: axis("value", { axisLabel: { color: colour("text"), formatter: show } }),
     dataZoom: [{ type: "inside" }, { type: "slider", bottom: 8, height: 20, textStyle: { color: colour("text") } }],
-    series: [...drawn.map((row) => ({ name: row.topic, data: row[name] })), ...(others.length ? [{ name: `${count(others.length)} other topics`, data: summed(name) }] : [])]
+    series: [...drawn.map((row) => ({ name: row.topic, data: barred(row[name]) })), ...(others.length ? [{ name: `${count(others.length)} other topics`, data: barred(summed(name)) }] : [])]
       .map((series) => ({ ...series, type: "bar", stack: "all" })),
   }));
   const total = (row, name) => row[name].reduce((sum, value) => sum + value, 0);

@@ -66,13 +66,13 @@ function legend() {
 
 function lanesTable(report, name, lanes) {
   const words = report.timeline.marks;
-  const rows = lanes.flatMap((lane) => lane.base_offset.map((base, at) => ({ source: lane.source, base,
-    next: lane.next_offset[at], bytes: lane.log_bytes[at], time: lane.max_timestamp_ms[at], marks: lane.marks[at], segments: lane.segments[at] })));
-  const merged = rows.some((row) => row.segments > 1);
+  const rows = lanes.flatMap((lane) => lane.base_offset.map((_, at) => [lane, at]));
+  const merged = lanes.some((lane) => lane.segments.some((segments) => segments > 1));
   return element("div", {},
     merged ? note("A row is a piece of several segments here: the page shows 100,000 segments one by one, those of partitions with something to look at first.") : null,
-    table(`Segments of ${name}`, [text("source", (row) => row.source), number("base offset", (row) => row.base),
-      number("next offset", (row) => row.next < 0 ? null : row.next), number("segments", (row) => row.segments),
-      number("bytes", (row) => row.bytes, bytes), { title: "largest timestamp", value: (row) => row.time, show: (row) => time(row.time), number: true },
-      text("marks", (row) => markNames(words, row.marks).join(", ") || "ok")], rows, { name: "lanes" }));
+    table(`Segments of ${name}`, [text("source", ([lane]) => lane.source), number("base offset", ([lane, at]) => lane.base_offset[at]),
+      number("next offset", ([lane, at]) => lane.next_offset[at] < 0 ? null : lane.next_offset[at]), number("segments", ([lane, at]) => lane.segments[at]),
+      number("bytes", ([lane, at]) => lane.log_bytes[at], bytes),
+      { title: "largest timestamp", value: ([lane, at]) => lane.max_timestamp_ms[at], show: ([lane, at]) => time(lane.max_timestamp_ms[at]), number: true },
+      text("marks", ([lane, at]) => markNames(words, lane.marks[at]).join(", ") || "ok")], rows, { name: "lanes" }));
 }
