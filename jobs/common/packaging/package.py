@@ -83,7 +83,9 @@ def zip_modules(target: Path) -> None:
     version = metadata.version("kidx")
     with zipfile.ZipFile(part, "w") as archive:
         # ZipInfo's date is a fixed one.
-        patterns = ("kidxlib/**/*.py", "kidxlib/messages/*.json", "jobs/**/*.py")
+        page = ("page.html", "report.css", "scripts/*.js", "echarts/*")
+        data = ("kidxlib/messages/*.json", *(f"kidxlib/operations/report/page/{pattern}" for pattern in page))
+        patterns = ("kidxlib/**/*.py", "jobs/**/*.py", *data)
         for source in sorted(path for pattern in patterns for path in PROJECT.glob(pattern)):
             archive.writestr(zipfile.ZipInfo(source.relative_to(PROJECT).as_posix()), source.read_bytes())
         # A driver in the cluster asks for the version.
