@@ -26,7 +26,8 @@ def test_a_rehearsal_makes_all_that_is_published(tmp_path: Path) -> None:
     made = tmp_path / "release"
     ended = _run("--rehearse", made)
     assert ended.returncode == 0, ended.stderr
-    sums = dict(reversed(line.split()) for line in (made / "SHA256SUMS").read_text().splitlines())
+    lines = [line.split() for line in (made / "SHA256SUMS").read_text().splitlines()]
+    sums = {name: digest for digest, name in lines}
     assert sums == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made.glob("kidx-*")}
     assert [name.partition("-0")[0] for name in sorted(sums)] == ["kidx", "kidx", "kidx-spark"]
     (wheel,) = made.glob("*.whl")
@@ -35,8 +36,6 @@ def test_a_rehearsal_makes_all_that_is_published(tmp_path: Path) -> None:
     with tarfile.open(sources) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert of_wheel <= names and {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
-    assert _run("--rehearse", made).returncode == 0, "made anew"
-    assert dict(reversed(line.split()) for line in (made / "SHA256SUMS").read_text().splitlines()) == sums
 
 
 @pytest.mark.parametrize(
