@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -70,7 +71,10 @@ def _as_it_is(broker: Broker) -> None:
 
 
 def killed_broker(
-    directory: Path, older: str | None = None, before_last_run: Callable[[Broker], object] = _as_it_is
+    directory: Path,
+    older: str | None = None,
+    before_last_run: Callable[[Broker], object] = _as_it_is,
+    settings: Mapping[str, object] = MappingProxyType({}),
 ) -> Broker:
     """A broker with two log dirs that was stopped cleanly once, and killed amid work, with a transaction open.
 
@@ -79,8 +83,9 @@ def killed_broker(
     Args:
         older: one of `OLDER`, which it is; None for the newest.
         before_last_run: what happens to it after it has stopped.
+        settings: more of them.
     """
-    broker = Broker(directory, _SETTINGS, more_log_dirs=["more"], older=older)
+    broker = Broker(directory, {**_SETTINGS, **settings}, more_log_dirs=["more"], older=older)
     with broker.running():
         create_topics(broker.bootstrap, has_internal_setting=older not in _WITHOUT_INTERNAL_SETTING)
         entry = ConfigEntry("index.interval.bytes", "512", incremental_operation=AlterConfigOpType.SET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import Final
@@ -140,6 +141,27 @@ def test_side_files_that_are_missing_or_not_closed(killed: Broker, tmp_path: Pat
     found = started(broker)
     assert found.recovered == {} and found.skipped == len(broker.log_dirs)
     _assert_same(found, crashed.alone, but=but)
+
+
+def test_preallocated_logs(tmp_path: Path, exhaustive: bool) -> None:
+    """Zeros follow the last batch of each log, which the broker cuts off. Each level, with trust and without, leads to
+    the same; at the marker's they are cut off first.
+    """
+    if not exhaustive:
+        pytest.skip("with --exhaustive: a broker of its own is started six times")
+    settings = {"log.preallocate": "true"}
+    crashed = Crashed(killed_broker(tmp_path / "broker", settings=settings), tmp_path / "crashed")
+    for level, trust in itertools.product(("checkpoint", "marker"), ((), ("--trust-page-cache",))):
+        broker = crashed.copy()
+        note_down(broker.log_dirs)
+        but = _index_files(broker) if trust else set()
+        assert not logs_of(broker, "plain-0")[-1].read_bytes()[-100:].strip(b"\0")
+        cut = ("--truncate", "--keep", tmp_path / f"kept-{level}{len(trust)}") if level == "marker" else ()
+        ended = kidx("recover", *broker.log_dirs, "--apply", "--json", "--level", level, *cut, *trust)
+        assert ended.code == ExitCode.PROBLEMS_FOUND and ended.json["applied"], ended
+        found = started(broker)
+        assert found.skipped == (len(broker.log_dirs) if level == "marker" else 0)
+        _assert_same(found, crashed.alone, but=but)
 
 
 def test_what_lies_between_headers_is_not_read(killed: Broker, tmp_path: Path) -> None:
