@@ -25,6 +25,8 @@ from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes,
 from kidxlib.operations.report.timeline.section import PartitionName, differing, expired, timeline_index, timelines
 from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
 from kidxlib.operations.retention.recorded import source_paths
+from kidxlib.retention.policy import Origin, TopicConfig
+from kidxlib.retention.topic_policy import Cleanup
 from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.times import to_ms
@@ -74,6 +76,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
     begin_phase("putting the report together")
+    compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
@@ -81,7 +84,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
         "retention": {**what_if_section(what_if), "future": ahead},
         "shape": shape_section(answers, measure_savings(tables, request.sample) if request.sample else []),
         "growth": growth_section(answers),
-        "replicas": replicas_section(tables, answers),
+        "replicas": replicas_section(tables, answers, compacted),
         "builds": builds_section(answers, tables),
     }
     found = _timelines(tables, sections, what_if, now_ms)
@@ -114,6 +117,10 @@ def _timelines(
     found = [health[name] for name in ("damaged", "files", "remote_files", "gaps")]
     found += [sections["retention"]["future"], sections["replicas"]["partitions"]]
     return timelines(rows, bounds, {(row["topic"], row["partition"]) for named in found for row in named})
+
+
+def _is_compacted(config: TopicConfig) -> bool:
+    return config.origins["cleanup.policy"] is not Origin.KAFKA and Cleanup.COMPACT in config.policy.cleanup
 
 
 def _first_differences(replicas: Mapping[str, Any]) -> dict[tuple[str, str, int], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -13,15 +14,18 @@ from kidxlib.operations.report.replicas.verdict import ReplicaVerdict, Verdict
 from kidxlib.tables.protocol import TablesToRead
 
 
-def replicas_section(tables: TablesToRead, answers: Answers) -> dict[str, Any]:
+def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collection[str]) -> dict[str, Any]:
     """A row for each replica that was compared, those with something to look at first; those that are the same are only
     counted.
+
+    Args:
+        compacted: topics that are configured so; others are known by what their logs lack.
 
     Raises:
         CatalogError: the catalog cannot be read.
     """
     buckets = {row["source"] for row in answers[REMOTE]}
-    found = [each for each in compare_replicas(tables) if each.source not in buckets]
+    found = [each for each in compare_replicas(tables, compacted=compacted) if each.source not in buckets]
     order = list(Verdict)
     found.sort(key=lambda each: order.index(each.verdict))
     return {
