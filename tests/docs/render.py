@@ -17,7 +17,7 @@ from tests.docs.pages import CATALOG_PAGE, PROJECT, read
 
 BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not edit. -->\n"
 END: Final = "<!-- End of what is made. -->\n"
-README: Final = "README.md"
+START_PAGE: Final = "docs/start.md"
 ARCHITECTURE_PAGE: Final = "docs/architecture.md"
 
 _INDEX_TREE: Final = (
@@ -138,7 +138,7 @@ def _one_line(text: str) -> str:
 
 
 #: What stands between the markers of which page.
-RENDERED: Final = {README: _trees, CATALOG_PAGE: _tables, ARCHITECTURE_PAGE: _packages}
+RENDERED: Final = {START_PAGE: _trees, CATALOG_PAGE: _tables, ARCHITECTURE_PAGE: _packages}
 
 if __name__ == "__main__":
     PICTURE.write_text(picture())

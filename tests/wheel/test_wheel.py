@@ -201,7 +201,7 @@ def test_the_extra_of_the_jobs_is_what_the_lock_pins(wheel: Path) -> None:
 @pytest.mark.parametrize("on_path", [False, True], ids=["in-the-checkout", "on-the-path"])
 def test_a_shell_takes_the_line_of_the_page(on_path: bool, environment: Path) -> None:
     """As it stands, and for a `kidx` that the shell finds by itself."""
-    [line] = re.findall(r"^eval .*_KIDX_COMPLETE.*$", read("README.md"), re.M)
+    [line] = re.findall(r"^eval .*_KIDX_COMPLETE.*$", read("docs/start.md"), re.M)
     assert ".venv/bin/kidx" in line
     if on_path:
         line = line.replace(".venv/bin/", "")
