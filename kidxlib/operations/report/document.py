@@ -14,7 +14,7 @@ from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.changes import changes_section
 from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, future
 from kidxlib.operations.report.request import ReportRequest
-from kidxlib.operations.report.savings.measure import measure_savings
+from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.operations.report.sections.builds import builds_section
 from kidxlib.operations.report.sections.growth import growth_section
 from kidxlib.operations.report.sections.health import health_section
@@ -82,7 +82,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
         "health": health_section(answers, paths, tables.path),
         "retention": {**what_if_section(what_if), "future": ahead},
-        "shape": shape_section(answers, measure_savings(tables, request.sample) if request.sample else []),
+        "shape": shape_section(answers, _savings(tables, request.sample)),
         "growth": growth_section(answers),
         "replicas": replicas_section(tables, answers, compacted),
         "builds": builds_section(answers, tables),
@@ -117,6 +117,14 @@ def _timelines(
     found = [health[name] for name in ("damaged", "files", "remote_files", "gaps")]
     found += [sections["retention"]["future"], sections["replicas"]["partitions"]]
     return timelines(rows, bounds, {(row["topic"], row["partition"]) for named in found for row in named})
+
+
+def _savings(tables: TablesToAsk, sample: int) -> list[TopicSavings]:
+    if not sample:
+        return []  # without what reads records, which takes twenty seconds to be compiled the first time
+    from kidxlib.operations.report.savings.measure import measure_savings
+
+    return measure_savings(tables, sample)
 
 
 def _is_compacted(config: TopicConfig) -> bool:

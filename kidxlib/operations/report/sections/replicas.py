@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kidxlib.operations.report.answers import Answers
-from kidxlib.operations.report.questions import REMOTE
-from kidxlib.operations.report.replicas.compare import compare_replicas
+from kidxlib.operations.report.questions import PARTITION_COUNTS, REMOTE
 from kidxlib.operations.report.replicas.verdict import ReplicaVerdict, Verdict
 from kidxlib.tables.protocol import TablesToRead
 
@@ -24,6 +23,10 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
     Raises:
         CatalogError: the catalog cannot be read.
     """
+    if not _several_sources(answers):
+        return {"verdicts": {}, "partitions": []}  # without what compares them, which takes long to be compiled
+    from kidxlib.operations.report.replicas.compare import compare_replicas
+
     buckets = {row["source"] for row in answers[REMOTE]}
     found = [each for each in compare_replicas(tables, compacted=compacted) if each.source not in buckets]
     order = list(Verdict)
@@ -34,6 +37,12 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
             {**asdict(each), "sentence": _sentence(each)} for each in found if each.verdict is not Verdict.SAME
         ],
     }
+
+
+def _several_sources(answers: Answers) -> bool:
+    """Whether a topic is in several sources."""
+    topics = [row["topic"] for row in answers[PARTITION_COUNTS] if row["present"]]
+    return len(topics) > len(set(topics))
 
 
 def _sentence(found: ReplicaVerdict) -> str:
