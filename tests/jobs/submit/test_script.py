@@ -134,10 +134,16 @@ def test_a_set_up_that_fails_is_the_end(project: Path, words: Sequence[str], end
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_nothing_is_said(project: Path, signal_: signal.Signals) -> None:
     """To all processes, as a terminal sends it, amid set-up."""
-    with _start(project, "seek", env=_environment(project, SET_UP="sleep 60")) as process:
+    environment = _environment(project, SET_UP="sleep 60")
+    with _start(project, "seek", env=environment, preexec_fn=_heed_interrupts) as process:
         assert process.stderr is not None and process.stderr.readline() == b"set up: \n"
         os.killpg(process.pid, signal_)
         assert (process.stderr.read(), process.wait()) == (b"", -signal_)
+
+
+def _heed_interrupts() -> None:
+    """As from a terminal: a shell ignores them in what it runs in the background, as it may run these tests."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_questions_need_no_set_up(project: Path) -> None:
