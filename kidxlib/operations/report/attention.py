@@ -157,7 +157,7 @@ def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) ->
     if builds["builds"]:
         age_ms = now_ms - builds["builds"][0]["started_ms"]
         if age_ms > _DAY_MS:
-            title = f"the last build is {age_ms // _DAY_MS} days old"
+            title = f"the last build is {_count(age_ms // _DAY_MS, 'day')} old"
             detail = "what brokers have written, deleted or damaged since is not in this report"
             found.append(Attention(Severity.UNKNOWN, "builds/builds", title, detail))
     return found
