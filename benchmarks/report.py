@@ -13,19 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from playwright.sync_api import Page, sync_playwright
 
+from benchmarks.catalog_rows import HOUR_MS, NOW_MS, OF_PARTITIONS, OF_SEGMENTS, append, joined
 from benchmarks.submit import PROJECT, JobRun, run_kidx
 from benchmarks.targets import Target, record
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.rows import Table, rows_of_columns
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.console import note
 from tests.browser.conftest import chromium
 
-_NOW_MS: Final = 1_790_000_000_000
-_HOUR_MS: Final = 3_600_000
 _SOURCES: Final = 3
 _TOPICS: Final = 200
 _SEED: Final = 29
@@ -77,7 +74,7 @@ def report(segments: int, partitions: int, rounds: int, directory: Path) -> None
         runs: list[JobRun] = []
         for number in range(rounds):
             note(f"round {number + 1} of {rounds}: the report of the {name} …")
-            runs.append(run_kidx("report", "--catalog", place / name, "--output", page, "--now", str(_NOW_MS), "-v"))
+            runs.append(run_kidx("report", "--catalog", place / name, "--output", page, "--now", str(NOW_MS), "-v"))
         targets += _targets(name, runs, page, rounds)
     record(directory, "report", targets)
 
@@ -124,8 +121,8 @@ def _generate(tables: DeltaTables, segments: int, partitions: int) -> None:
     ends = np.cumsum(records)
     base_offset = ends - records - np.repeat((ends - records)[first], each)[:segments]
     sizes = np.minimum(rng.lognormal(18, 1.5, segments).astype(np.int64) + 100, 2**30)
-    ages = (each - 1 - number) * 6 * _HOUR_MS + rng.integers(0, 6 * _HOUR_MS, segments)
-    timestamps = _NOW_MS - ages - np.where(rng.random(segments) < 0.01, 72 * _HOUR_MS, 0)
+    ages = (each - 1 - number) * 6 * HOUR_MS + rng.integers(0, 6 * HOUR_MS, segments)
+    timestamps = NOW_MS - ages - np.where(rng.random(segments) < 0.01, 72 * HOUR_MS, 0)
     statuses = np.where(rng.random(segments) < 0.0001, "truncated", "ok")
     columns = {
         **_key(place),
@@ -145,45 +142,28 @@ def _generate(tables: DeltaTables, segments: int, partitions: int) -> None:
         "log_path": pa.repeat("/nowhere/00000000000000000000.log", segments),
         "index_directory": pa.repeat("/nowhere", segments),
     }
-    alike: dict[str, Any] = {
-        "interval_bytes": 4096,
-        "max_index_bytes": 10_485_760,
-        "interval_source": "settings",
-        "crc_checked": True,
-        "log_mtime_ns": _NOW_MS * 1_000_000,
-        "catalog_version": CATALOG_VERSION,
-        "build_id": "generated",
-    }
-    _append(tables, SEGMENTS, columns, alike, segments)
+    append(tables, SEGMENTS, columns, OF_SEGMENTS, segments)
     of_partitions = {**_key(np.arange(partitions)), "directory": pa.repeat("/nowhere", partitions)}
-    alike = {"first_base_offset": 0, "clean_shutdown": True, "present": True, "build_id": "-"}
-    _append(tables, PARTITIONS, of_partitions, alike, partitions)
+    append(tables, PARTITIONS, of_partitions, OF_PARTITIONS, partitions)
 
 
 def _key(place: Values) -> dict[str, Any]:
     """Source, topic and partition by a partition's place among all: each is on all brokers."""
     of_topic = place // _SOURCES
-    topic = pc.binary_join_element_wise("topic-", pa.array(of_topic % _TOPICS).cast(pa.string()), "")
-    source = pc.binary_join_element_wise("broker-", pa.array(place % _SOURCES).cast(pa.string()), "")
+    topic = joined("topic-", pa.array(of_topic % _TOPICS).cast(pa.string()))
+    source = joined("broker-", pa.array(place % _SOURCES).cast(pa.string()))
     return {"source": source, "topic": topic, "partition": pa.array(of_topic // _TOPICS).cast(pa.int32())}
 
 
 def _hours(records: Values, timestamps: Values) -> Values:
     """Six hours of each segment."""
     count = len(records)
-    hours = (timestamps // _HOUR_MS)[:, None] - np.arange(5, -1, -1)
+    hours = (timestamps // HOUR_MS)[:, None] - np.arange(5, -1, -1)
     of_hour = np.repeat(records // 6, 6)
-    fields = {"hour_ms": hours.ravel() * _HOUR_MS, "records": of_hour, "certain_records": of_hour}
+    fields = {"hour_ms": hours.ravel() * HOUR_MS, "records": of_hour, "certain_records": of_hour}
     structs = pa.StructArray.from_arrays([pa.array(values) for values in fields.values()], list(fields))
     return pa.ListArray.from_arrays(pa.array(np.arange(count + 1) * 6, pa.int32()), structs)
 
 
 def _lists(values: Values, count: int) -> Values:
     return pa.ListArray.from_arrays(pa.array(np.arange(count + 1), pa.int32()), values)
-
-
-def _append(tables: DeltaTables, table: Table, columns: dict[str, Any], alike: dict[str, Any], count: int) -> None:
-    schema = table.schema()
-    for name, value in alike.items():
-        columns[name] = pa.repeat(pa.scalar(value, schema.field(name).type), count)
-    tables.append(table, rows_of_columns(columns, count, schema))

@@ -12,19 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.catalog_rows import HOUR_MS, NOW_MS, OF_PARTITIONS, OF_SEGMENTS, append, joined
 from benchmarks.submit import JobRun, run_job, run_kidx
 from benchmarks.targets import Target, record
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.rows import Table, rows_of_columns
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.errors import KidxError
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.console import note, print_line
 
-_NOW_MS: Final = 1_790_000_000_000
-_HOUR_MS: Final = 3_600_000
 _SEGMENT_BYTES: Final = 1 << 30
 _OFFSETS: Final = 1_000_000
 _TOPICS: Final = 50
@@ -52,7 +49,7 @@ def retention(segments: int, partitions: int, rounds: int, directory: Path) -> N
             note(f"round {number + 1} of {rounds}: {segments:,} segments in {partitions:,} partitions, by {name} …")
             shutil.rmtree(catalog, ignore_errors=True)
             _generate(DeltaTables(str(catalog)), segments, partitions)
-            measured[name].append(run("--catalog", catalog, "--now", str(_NOW_MS)))
+            measured[name].append(run("--catalog", catalog, "--now", str(NOW_MS)))
     said = {_said(run) for of_engine in measured.values() for run in of_engine}
     if len(said) > 1:
         raise KidxError(f"plans of one catalog differ: {sorted(said)}")
@@ -79,7 +76,7 @@ def _generate(tables: DeltaTables, segments: int, partitions: int) -> None:
     place, number = numbers // each, numbers % each
     base_offset = number * _OFFSETS
     # The last segment is of now; one in eight is ten hours older than its place says.
-    timestamps = _NOW_MS - (each - 1 - number) * _HOUR_MS - np.where(numbers % 8 == 0, 10 * _HOUR_MS, 0)
+    timestamps = NOW_MS - (each - 1 - number) * HOUR_MS - np.where(numbers % 8 == 0, 10 * HOUR_MS, 0)
     names: Values = pc.utf8_lpad(pa.array(base_offset).cast(pa.string()), 20, "0")
     directories = _key(place)["directory"]
     of_segments = {
@@ -88,43 +85,25 @@ def _generate(tables: DeltaTables, segments: int, partitions: int) -> None:
         "next_offset": base_offset + _OFFSETS,
         "active": number == each - 1,
         "max_timestamp_ms": timestamps,
-        "log_path": _joined("/nowhere/logs/", directories, "/", names, ".log"),
-        "index_directory": _joined("/nowhere/index/", directories),
+        "log_path": joined("/nowhere/logs/", directories, "/", names, ".log"),
+        "index_directory": joined("/nowhere/index/", directories),
     }
-    alike: dict[str, Any] = {
+    alike = {
+        **OF_SEGMENTS,
         "source": "generated",
         "status": "ok",
         "log_bytes": _SEGMENT_BYTES,
         "valid_bytes": _SEGMENT_BYTES,
         "records": _OFFSETS,
-        "interval_bytes": 4096,
-        "max_index_bytes": 10_485_760,
-        "interval_source": "settings",
-        "crc_checked": True,
-        "log_mtime_ns": _NOW_MS * 1_000_000,
-        "catalog_version": CATALOG_VERSION,
-        "build_id": "generated",
     }
-    _append(tables, SEGMENTS, of_segments, alike, segments)
+    append(tables, SEGMENTS, of_segments, alike, segments)
     of_partitions = _key(np.arange(partitions))
-    of_partitions["directory"] = _joined("/nowhere/logs/", of_partitions["directory"])
-    alike = {"source": "generated", "first_base_offset": 0, "clean_shutdown": True, "present": True, "build_id": "-"}
-    _append(tables, PARTITIONS, of_partitions, alike, partitions)
+    of_partitions["directory"] = joined("/nowhere/logs/", of_partitions["directory"])
+    append(tables, PARTITIONS, of_partitions, {**OF_PARTITIONS, "source": "generated"}, partitions)
 
 
 def _key(place: Values) -> dict[str, Any]:
     """Topics, partitions and the names of their directories, by a partition's place among all."""
-    topic = _joined("topic-", pa.array(place % _TOPICS).cast(pa.string()))
+    topic = joined("topic-", pa.array(place % _TOPICS).cast(pa.string()))
     partition: Values = pa.array(place // _TOPICS).cast(pa.int32())
-    return {"topic": topic, "partition": partition, "directory": _joined(topic, "-", partition.cast(pa.string()))}
-
-
-def _joined(*parts: Values) -> Values:
-    return pc.binary_join_element_wise(*parts, "")
-
-
-def _append(tables: DeltaTables, table: Table, columns: dict[str, Any], alike: dict[str, Any], count: int) -> None:
-    schema = table.schema()
-    for name, value in alike.items():
-        columns[name] = pa.repeat(pa.scalar(value, schema.field(name).type), count)
-    tables.append(table, rows_of_columns(columns, count, schema))
+    return {"topic": topic, "partition": partition, "directory": joined(topic, "-", partition.cast(pa.string()))}

@@ -40,10 +40,6 @@ class Answers:
     def __getitem__(self, question: Question) -> Rows:
         return self.rows[question.name]
 
-    def named(self, name: str) -> Rows:
-        """The answer to a question that is made anew for each report."""
-        return self.rows[name]
-
     @property
     def sql(self) -> dict[str, str]:
         """The SQL of each question, by its name."""

@@ -68,7 +68,8 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
         if rows:
             name = rows[0]["file"] if rows[0]["file"].startswith(".") else f" {rows[0]['file']}"
             detail = f"{_segment(rows[0])}{name}: {rows[0]['reason']}. {_sentence(rows[0]['consequence'])}"
-            found.append(Attention(Severity.BAD, "health/files", f"{_count(len(rows), 'file')} {verdict}", detail))
+            files = sum(row["files"].get(verdict, 0) for row in health["verdicts"])  # the first of them are listed
+            found.append(Attention(Severity.BAD, "health/files", f"{_count(files, 'file')} {verdict}", detail))
     remote = [row for row in health["remote_files"] if row["verdict"] == "broken"]
     if remote:
         row = remote[0]
@@ -78,7 +79,7 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
         found.append(Attention(Severity.BAD, "health/remote_files", title, detail))
     if health["not_audited"]:
         names = health["not_audited"]
-        detail = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: no index file was compared with its log"
+        detail = f"{_names(names)}: no index file was compared with its log"
         title = f"{_count(len(names), 'source')} never audited"
         found.append(Attention(Severity.UNKNOWN, "health/verdicts", title, detail))
     return found
@@ -94,7 +95,7 @@ def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention
     if not old:
         return []
     names = [row["source"] for row in old]
-    detail = f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: what audits say is older than the logs; "
+    detail = f"{_names(names)}: what audits say is older than the logs; "
     detail += "kidx verify looks again"
     title = f"{_count(len(old), 'source')} not audited since the last build"
     return [Attention(Severity.UNKNOWN, "health/verdicts", title, detail)]
@@ -165,6 +166,11 @@ def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) ->
 
 def _segment(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}/{row['base_offset']:020}"
+
+
+def _names(names: list[str]) -> str:
+    """The first names."""
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
 def _count(count: int, what: str) -> str:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final
 
+import pyarrow as pa
+
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.attention import attention
@@ -87,7 +90,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
         "replicas": replicas_section(tables, answers, compacted),
         "builds": builds_section(answers, tables),
     }
-    found = _timelines(tables, sections, what_if, now_ms)
+    found = _timelines(tables, answers, sections, what_if, now_ms)
     return Report(
         head={
             "report_version": REPORT_VERSION,
@@ -104,10 +107,12 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
 
 
 def _timelines(
-    tables: TablesToAsk, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
+    tables: TablesToAsk, answers: Answers, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
 ) -> dict[PartitionName, list[dict[str, Any]]]:
     audits = {row["audit_id"] for row in tables.ask(LAST_REMOTE_AUDITS).to_pylist()}
-    lanes = [local_lanes(tables, [], tables.ask(FOUND)), remote_lanes(tables, audits)]
+    broken = [{name: row[name] for name in SEGMENTS.key} for row in answers[FOUND]]
+    broken_segments = pa.Table.from_pylist(broken, SEGMENTS.schema(SEGMENTS.key))
+    lanes = [local_lanes(tables, broken_segments), remote_lanes(tables, audits)]
     columns = ("source", "topic", "partition", "configured_deleted")
     decided: Any = zip(*(what_if.rows[name].to_pylist() for name in columns), strict=True)
     rows = expired(ordered_lanes(lanes, now_ms), {tuple(key): deleted for *key, deleted in decided})

@@ -13,6 +13,8 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
+from kidxlib.operations.recover.fleet.starts import UNFLUSHED
+from kidxlib.operations.report.timeline.marks import FUTURE_MS
 from kidxlib.tables.protocol import Question
 
 _PRESENT: Final = "status NOT IN ('gone', 'deleted')"
@@ -236,32 +238,6 @@ LIMIT 1000
 """,
 )
 
-STARTS: Final = _question(
-    "next start",
-    (SEGMENTS, PARTITIONS),
-    (
-        ("source", _TEXT),
-        *((name, _LONG) for name in ("partitions", "segments", "log_bytes")),
-    ),
-    f"""
-WITH ordered AS (
-  SELECT source, topic, partition, log_bytes,
-         lead(base_offset) OVER (PARTITION BY source, topic, partition ORDER BY base_offset) AS next_base_offset
-  FROM segments
-  WHERE {_PRESENT}
-)
-SELECT p.source AS source,
-       count(DISTINCT concat(p.topic, '-', cast(p.partition AS string))) AS partitions,
-       count(*) AS segments,
-       sum(o.log_bytes) AS log_bytes
-FROM partitions AS p JOIN ordered AS o ON p.source = o.source AND p.topic = o.topic AND p.partition = o.partition
-WHERE p.present AND NOT p.clean_shutdown
-  AND (o.next_base_offset IS NULL OR o.next_base_offset > coalesce(p.recovery_point, 0))
-GROUP BY p.source
-ORDER BY source
-""",
-)
-
 GAPS: Final = _question(
     "gaps",
     (SEGMENTS,),
@@ -280,6 +256,12 @@ LIMIT 1000
 """,
 )
 
+_LAST_REMOTE_AUDITS: Final = """
+WITH ordered AS (
+  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
+  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
+)"""
+
 REMOTE: Final = _question(
     "remote segments",
     (REMOTE_SEGMENTS,),
@@ -287,11 +269,7 @@ REMOTE: Final = _question(
         *((name, _TEXT) for name in ("source", "topic")),
         *((name, _LONG) for name in ("segments", "read_segments", "log_bytes")),
     ),
-    """
-WITH ordered AS (
-  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
-  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
-)
+    f"""{_LAST_REMOTE_AUDITS}
 SELECT r.source AS source, r.topic AS topic, count(*) AS segments, count(*) FILTER (WHERE is_read) AS read_segments,
        coalesce(sum(log_bytes), 0) AS log_bytes
 FROM remote_segments AS r JOIN ordered AS o ON r.source = o.source AND r.audit_id = o.audit_id
@@ -312,11 +290,7 @@ REMOTE_FOUND: Final = _question(
         ("position", _LONG),
         *((name, _TEXT) for name in ("detail", "consequence")),
     ),
-    """
-WITH ordered AS (
-  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
-  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
-),
+    f"""{_LAST_REMOTE_AUDITS},
 found AS (
   SELECT r.source, r.topic, r.partition, r.start_offset, r.segment_id, explode(r.findings) AS finding
   FROM remote_segments AS r JOIN ordered AS o ON r.source = o.source AND r.audit_id = o.audit_id
@@ -353,11 +327,7 @@ LAST_REMOTE_AUDITS: Final = _question(
     "last audits of buckets",
     (REMOTE_SEGMENTS,),
     (("audit_id", _TEXT),),
-    """
-WITH ordered AS (
-  SELECT source, audit_id, row_number() OVER (PARTITION BY source ORDER BY audited_at DESC, audit_id DESC) AS newest
-  FROM (SELECT DISTINCT source, audit_id, audited_at FROM remote_segments) AS audits
-)
+    f"""{_LAST_REMOTE_AUDITS}
 SELECT audit_id FROM ordered WHERE newest = 1
 """,
 )
@@ -383,7 +353,7 @@ FROM (
     PARTITION BY source, topic, partition ORDER BY base_offset ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
   )
 ) AS ordered
-WHERE max_timestamp_ms > {now_ms + 3_600_000}
+WHERE max_timestamp_ms > {now_ms + FUTURE_MS}
 ORDER BY later_bytes DESC, source, topic, partition, base_offset
 LIMIT 1000
 """,
@@ -393,5 +363,5 @@ LIMIT 1000
 #: All but those that depend on the time.
 QUESTIONS: Final = (
     *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
-    *(DAMAGED, VERDICTS, FOUND, STARTS, GAPS, REMOTE, REMOTE_FOUND, BUILT),
+    *(DAMAGED, VERDICTS, FOUND, UNFLUSHED, GAPS, REMOTE, REMOTE_FOUND, BUILT),
 )

@@ -17,6 +17,7 @@ _COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (
     ("source", pa.string()),
     ("clean_shutdown", pa.bool_()),
     ("partitions", pa.int64()),
+    ("segments", pa.int64()),
     ("log_bytes", pa.int64()),
     ("largest_bytes", pa.int64()),
     ("last_bytes", pa.int64()),
@@ -35,7 +36,7 @@ WITH ordered AS (
   WHERE status NOT IN ('gone', 'deleted')
 ),
 unflushed AS (
-  SELECT p.source AS source, p.clean_shutdown AS clean_shutdown,
+  SELECT p.source AS source, p.clean_shutdown AS clean_shutdown, count(*) AS segments,
          coalesce(sum(log_bytes), 0) AS log_bytes,
          coalesce(sum(CASE WHEN next_base_offset IS NULL THEN log_bytes END), 0) AS last_bytes
   FROM partitions AS p
@@ -44,7 +45,8 @@ unflushed AS (
     AND (next_base_offset IS NULL OR next_base_offset > coalesce(recovery_point, 0))
   GROUP BY p.source, p.topic, p.partition, p.clean_shutdown
 )
-SELECT source, clean_shutdown, count(*) AS partitions, sum(log_bytes) AS log_bytes, max(log_bytes) AS largest_bytes,
+SELECT source, clean_shutdown, count(*) AS partitions, sum(segments) AS segments,
+       sum(log_bytes) AS log_bytes, max(log_bytes) AS largest_bytes,
        sum(last_bytes) AS last_bytes, max(last_bytes) AS largest_last_bytes
 FROM unflushed
 GROUP BY source, clean_shutdown

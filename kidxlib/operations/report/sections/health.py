@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.recover.fleet.starts import UNFLUSHED
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.questions import (
     DAMAGED,
@@ -18,7 +19,6 @@ from kidxlib.operations.report.questions import (
     PARTITION_COUNTS,
     REMOTE,
     REMOTE_FOUND,
-    STARTS,
     TOTALS,
     VERDICTS,
 )
@@ -26,6 +26,8 @@ from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.times import to_ms
 
 _ABSENT: Final = tuple(status.value for status in ABSENT)
+#: What is told of a log dir that was not stopped cleanly.
+_STARTS: Final = ("source", "partitions", "segments", "log_bytes")
 _QUIET: Final = (Status.OK.value, *_ABSENT)
 
 
@@ -49,7 +51,7 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> 
         "verdicts": _verdicts(answers),
         "files": files,
         "not_audited": _not_audited(answers),
-        "starts": answers[STARTS],
+        "starts": [{name: row[name] for name in _STARTS} for row in answers[UNFLUSHED] if not row["clean_shutdown"]],
         "losses": [row for row in files if row["lost_bytes"]],
         "gaps": _gaps(answers),
         "remote": answers[REMOTE],

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
@@ -29,14 +28,14 @@ _OF_LANE: Final[dict[str, pa.DataType]] = {
 LANES: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
 
 
-def local_lanes(tables: TablesToRead, where: Sequence[Condition], broken: pa.Table) -> pa.Table:
-    """All segments of some partitions, with the marks of their status; in any order.
+def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
+    """All segments of log dirs, with the marks of their status; in any order.
 
     Args:
         broken: keys of segments of which an audit found a file torn or broken.
     """
     names = [*SEGMENTS.key, "next_offset", "log_bytes", "max_timestamp_ms", "status", "active"]
-    rows = tables.read(SEGMENTS, names, where)
+    rows = tables.read(SEGMENTS, names)
     marks = marks_of_status(rows["status"])
     marks |= np.where(_flags(rows["active"]), Mark.ACTIVE, 0)
     if broken.num_rows:
@@ -63,11 +62,16 @@ def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
     rows = rows.sort_by([(name, "ascending") for name in (*LANE, "base_offset")]).combine_chunks()
     if not rows.num_rows:
         return rows
-    longs = {name: _longs(rows[name]) for name in ("base_offset", "next_offset", "max_timestamp_ms", "marks")}
-    marks = longs["marks"] | marks_of_neighbours(
-        lane_starts(rows), longs["base_offset"], longs["next_offset"], longs["max_timestamp_ms"], now_ms
+    timestamps = longs(rows["max_timestamp_ms"])
+    marks = longs(rows["marks"]) | marks_of_neighbours(
+        lane_starts(rows), longs(rows["base_offset"]), longs(rows["next_offset"]), timestamps, now_ms
     )
-    marks |= np.where(longs["max_timestamp_ms"] > now_ms + FUTURE_MS, Mark.FUTURE, 0)
+    marks |= np.where(timestamps > now_ms + FUTURE_MS, Mark.FUTURE, 0)
+    return with_marks(rows, marks)
+
+
+def with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
+    """The segments with other marks."""
     return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
 
 
@@ -91,7 +95,7 @@ def _flags(column: Values) -> Any:
     return column.to_numpy().astype(np.bool_)
 
 
-def _longs(column: Values) -> Longs:
+def longs(column: Values) -> Longs:
     """A column of numbers, −1 where they are not known."""
     values: Longs = column.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
     return values

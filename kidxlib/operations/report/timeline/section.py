@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kidxlib.catalog.segment_key import PARTITION_KEY
-from kidxlib.operations.report.timeline.lanes import LANE, lane_starts
+from kidxlib.operations.report.timeline.lanes import LANE, lane_starts, longs, with_marks
 from kidxlib.operations.report.timeline.marks import MARKS, Mark
 from kidxlib.retention.partition import Longs
 
@@ -29,20 +28,13 @@ def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.T
         rows: as `ordered_lanes`.
         deleted: how many segments go, from the first that is present on; by source, topic and partition.
     """
-    if not deleted:
-        return rows
     marks: Longs = rows["marks"].to_numpy().copy()
-    starts = np.flatnonzero(lane_starts(rows)).tolist()
-    keys = [
-        rows[name].take(np.array(starts, np.int64)).to_pylist()
-        for name in ("source", "topic", "partition", "is_remote")
-    ]
-    for start, end, source, topic, number, is_remote in zip(starts, [*starts[1:], rows.num_rows], *keys, strict=True):
-        count = 0 if is_remote else deleted.get((source, topic, number), 0)
+    for lane, start, end in _lanes(rows):
+        count = 0 if lane["is_remote"] else deleted.get((lane["source"], lane["topic"], lane["partition"]), 0)
         if count:
             present = np.flatnonzero((marks[start:end] & (Mark.GONE | Mark.DELETED)) == 0)
             marks[start + present[:count]] |= Mark.EXPIRED
-    return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
+    return with_marks(rows, marks)
 
 
 def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
@@ -53,16 +45,12 @@ def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa
         offsets: the first that differs, by source, topic and partition.
     """
     marks: Longs = rows["marks"].to_numpy().copy()
-    base, end = rows["base_offset"].to_numpy(), rows["next_offset"].fill_null(pa.scalar(-1, pa.int64())).to_numpy()
-    for (source, topic, partition), offset in offsets.items():
-        is_of_lane = (
-            (pc.field("source") == source) & (pc.field("topic") == topic) & (pc.field("partition") == partition)
-        )
-        numbers = (
-            rows.append_column("number", pa.array(np.arange(rows.num_rows))).filter(is_of_lane)["number"].to_numpy()
-        )
-        marks[numbers[(base[numbers] <= offset) & (offset < end[numbers])]] |= Mark.DIFFERS
-    return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
+    bases, ends = longs(rows["base_offset"]), longs(rows["next_offset"])
+    for lane, start, end in _lanes(rows) if offsets else ():
+        offset = offsets.get((lane["source"], lane["topic"], lane["partition"]))
+        if offset is not None:
+            marks[start:end][(bases[start:end] <= offset) & (offset < ends[start:end])] |= Mark.DIFFERS
+    return with_marks(rows, marks)
 
 
 def timelines(
@@ -82,21 +70,21 @@ def timelines(
     """
     if not rows.num_rows:
         return {}
-    starts = np.flatnonzero(lane_starts(rows))
-    counts = np.diff(np.append(starts, rows.num_rows))
-    lanes = rows.select(list(LANE)).take(starts).to_pylist()
-    names = [(lane["topic"], lane["partition"]) for lane in lanes]
+    lanes = _lanes(rows)
+    starts = np.array([start for _, start, _ in lanes])
+    counts = np.array([end - start for _, start, end in lanes])
+    names = [(lane["topic"], lane["partition"]) for lane, _, _ in lanes]
     is_whole = np.array(_whole(names, counts.tolist(), first, shown))
     sizes = np.where(is_whole, 1, -(-counts // PIECES_MOST))
     pieces = np.repeat(starts, counts) + _within(starts, counts) // np.repeat(sizes, counts) * np.repeat(sizes, counts)
     piece_starts = np.unique(pieces)
     columns = _merged(rows, piece_starts)
-    lane_ends = np.searchsorted(piece_starts, [*starts[1:].tolist(), rows.num_rows]).tolist()
+    lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
     names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
     known = {tuple(row[name] for name in PARTITION_KEY): row for row in bounds.to_pylist()}
     found: dict[PartitionName, list[dict[str, Any]]] = {}
     start = 0
-    for lane, name, end in zip(lanes, names, lane_ends, strict=True):
+    for (lane, _, _), name, end in zip(lanes, names, lane_ends, strict=True):
         here = {column: values[start:end] for column, values in columns.items()}
         of_partition = {} if lane["is_remote"] else known.get((lane["source"], *name), {})
         ends = {column: of_partition.get(column) for column in names_of_bounds}
@@ -118,6 +106,15 @@ def timeline_index(found: Mapping[PartitionName, list[dict[str, Any]]]) -> dict[
         for (topic, partition), lanes in found.items()
     ]
     return {"marks": list(MARKS), "partitions": partitions}
+
+
+def _lanes(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
+    """Each lane by the columns of `LANE`, and where its segments begin and end."""
+    if not rows.num_rows:
+        return []
+    starts = np.flatnonzero(lane_starts(rows))
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    return list(zip(rows.select(list(LANE)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
 
 
 def _whole(names: list[PartitionName], counts: list[int], first: Collection[PartitionName], shown: int) -> list[bool]:
@@ -142,16 +139,12 @@ def _within(starts: Longs, counts: Longs) -> Longs:
 def _merged(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
     """Columns of pieces that begin at some rows. A piece ends where its last segment does."""
 
-    def longs(name: str) -> Longs:
-        values: Longs = rows[name].fill_null(pa.scalar(-1, pa.int64())).to_numpy()
-        return values
-
     lasts = np.append(starts[1:], rows.num_rows) - 1
     return {
-        "base_offset": longs("base_offset")[starts].tolist(),
-        "next_offset": longs("next_offset")[lasts].tolist(),
-        "log_bytes": np.add.reduceat(np.maximum(longs("log_bytes"), 0), starts).tolist(),
-        "max_timestamp_ms": np.maximum.reduceat(longs("max_timestamp_ms"), starts).tolist(),
-        "marks": np.bitwise_or.reduceat(longs("marks"), starts).tolist(),
+        "base_offset": longs(rows["base_offset"])[starts].tolist(),
+        "next_offset": longs(rows["next_offset"])[lasts].tolist(),
+        "log_bytes": np.add.reduceat(np.maximum(longs(rows["log_bytes"]), 0), starts).tolist(),
+        "max_timestamp_ms": np.maximum.reduceat(longs(rows["max_timestamp_ms"]), starts).tolist(),
+        "marks": np.bitwise_or.reduceat(longs(rows["marks"]), starts).tolist(),
         "segments": (lasts - starts + 1).tolist(),
     }

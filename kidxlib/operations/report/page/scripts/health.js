@@ -22,7 +22,7 @@ function healthPage(report) {
       health.not_audited.length === 0 ? null
         : element("p", {}, badge("not known", "unknown"), ` Never audited: ${health.not_audited.join(", ")}. A build reads logs; it does not compare the index files that are there with them.`),
       origin(report, "verdicts")),
-    section("Next start of brokers", starts(health), origin(report, "next start")),
+    section("Next start of brokers", starts(health), origin(report, "unflushed logs")),
     section("Gaps between segments", gaps(health), origin(report, "gaps")),
   ];
 }

@@ -33,9 +33,8 @@ async function start() {
 
   window.addEventListener("hashchange", () => show(true));
   document.getElementById("theme").addEventListener("click", () => {
-    const root = document.documentElement, dark = getComputedStyle(root).colorScheme.startsWith("dark") && root.dataset.theme !== "light";
-    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : dark || window.matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = isDark ? "light" : "dark";
+    const root = document.documentElement;
+    root.dataset.theme = getComputedStyle(root).colorScheme === "dark" ? "light" : "dark";
     redrawCharts();
   });
   show(false);
