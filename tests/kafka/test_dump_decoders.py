@@ -160,7 +160,7 @@ def test_remote_log_metadata_of_a_broker(kafka_dump: KafkaDump, tmp_path: Path, 
     for log in sorted(broker.log_dir.glob(f"{METADATA_TOPIC}-*/*{segment_files.LOG_SUFFIX}")):
         assert assert_as_kafka(kafka_dump, Path(shutil.copy(log, scratch)), (_REMOTE,)) == "well"
         shown += sum(b"payload: Remote" in line for line in kafka_dump(_REMOTE, "--files", str(log)).lines)
-    assert shown == states.total()
+    assert shown >= states.total()  # the broker may have copied a further segment since the last one was read
 
 
 def _fill_segments(bootstrap: str) -> None:
