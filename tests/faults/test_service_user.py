@@ -56,11 +56,12 @@ _INSTALLATION = {"python": sys.base_prefix, "packages": sysconfig.get_path("pure
 
 def _bring_compiled_code(root: Path) -> None:
     """Where an earlier run of the user's has left it: to compile everything takes half a minute."""
-    file = str(root / "opt" / "kidxlib" / "kernels.py")
-    subpath = TemporaryLocator.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]
-    compiled = root / "own" / f"{DIRECTORY}-{_USER}" / subpath
-    shutil.copytree(_LIBRARY / "__pycache__", compiled, ignore=shutil.ignore_patterns("*.pyc"))
-    compiled.parent.chmod(0o700)
+    own = root / "own" / f"{DIRECTORY}-{_USER}"
+    for compiled in {index.parent for index in _LIBRARY.rglob("__pycache__/*.nbi")}:
+        file = root / "opt" / compiled.parent.relative_to(_LIBRARY.parent) / "kernel.py"
+        subpath = TemporaryLocator.get_suitable_cache_subpath(str(file))  # type: ignore[no-untyped-call]
+        shutil.copytree(compiled, own / subpath, ignore=shutil.ignore_patterns("*.pyc"))
+    own.chmod(0o700)
 
 
 def _kidx(root: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
