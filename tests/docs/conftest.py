@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, PROJECT, Block, processes
+from tests.docs.pages import PROJECT, README, Block, processes
 from tests.support.checksum_store import SERVER, ChecksumStore
 from tests.support.object_store import ObjectStore
 from tests.support.spark.jobs import clean_environment
@@ -56,15 +56,15 @@ class Workspace:
             f"spark.jars.ivySettings {spark_conf}/ivysettings.xml\nspark.jars.ivy {spark_conf}/ivy\n"
         )
 
-    def run_until(self, page: str) -> dict[str, subprocess.CompletedProcess[str]]:
-        """Run the blocks of all pages up to `page` that have not been run yet; how each block ended, by its name.
+    def run(self, page: str) -> dict[str, subprocess.CompletedProcess[str]]:
+        """Run the blocks of a page in order, each once, after those of the README: how each has ended, by its name.
 
-        A block that compares a copy is not run where no store computes checksums.
+        Whoever reads a page has followed the README, and maybe no other page. A block that compares a copy is not run
+        where no store computes checksums.
         """
-        for each in PAGES[: PAGES.index(page) + 1]:
-            for blocks in processes(each):
-                if blocks[0].name not in self._ended and self._store_of(blocks[0]) is not None:
-                    self._ended |= self._run(blocks)
+        for blocks in (*processes(README), *processes(page)):
+            if blocks[0].name not in self._ended and self._store_of(blocks[0]) is not None:
+                self._ended |= self._run(blocks)
         return self._ended
 
     def _store_of(self, block: Block) -> ObjectStore | None:

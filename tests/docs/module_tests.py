@@ -58,6 +58,7 @@ def _graph() -> grimp.ImportGraph:
     return graph
 
 
+@functools.cache
 def imported_by(test: str) -> frozenset[str]:
     """The modules of kidxlib that a test file imports, directly or not, with the conftest files beside and above it."""
     return frozenset(

@@ -10,8 +10,9 @@ from typing import Final
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 CATALOG_PAGE: Final = "docs/catalog.md"
-#: In the order in which their commands are run: what the README makes is there for the others.
-PAGES: Final = ("README.md", *sorted(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md")))
+#: What its commands make is there for those of the other pages.
+README: Final = "README.md"
+PAGES: Final = (README, *sorted(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md")))
 
 _BLOCK: Final = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _QUESTION: Final = re.compile(r"^\*\*(?P<question>[^\n]+)\*\*", re.MULTILINE)
