@@ -12,14 +12,17 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
+from kidxlib.catalog.findings import ACCEPTED as ACCEPTED_TABLE
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.report.questions import DAMAGED as DAMAGED_SEGMENTS
 from kidxlib.operations.report.what_if.steps import LADDER, LATER_MS
 from kidxlib.tables.delta_tables import DeltaTables
+from kidxlib.tables.protocol import Question
 from tests.browser.conftest import Opened, Reported, open_page
 from tests.support.catalog import append_rows
-from tests.support.report_fleet import DAMAGED, DIVERGED, FUTURE, NOW_MS, SMALL, run_kidx
+from tests.support.report_fleet import ACCEPTED, DAMAGED, DIVERGED, FUTURE, NOW_MS, SMALL, run_kidx
 
 _PAGES: Final = ("overview", "health", "timeline", "retention", "shape", "growth", "replicas", "builds")
 _HOSTILE: Final = "</script><img src=x onerror=alert(1)>\"'`${x}&amp;<!--"
@@ -55,7 +58,7 @@ def test_five_things_are_told_at_once(opened: Opened) -> None:
     told = opened.page.locator(".attention").inner_text()
     for topic in (FUTURE, DIVERGED, DAMAGED, SMALL):
         assert topic in told
-    assert ".txnindex" in told
+    assert ".txnindex" in told and "1 file broken" in told, "and not the one that is accepted"
     assert len(opened.page.locator(".attention li.bad").all()) == 4
 
 
@@ -70,8 +73,8 @@ def test_what_is_to_look_at_leads_to_its_rows(opened: Opened) -> None:
         expected = opened.page.locator(f'[data-table="{table}"] tbody tr' if table else "main h1")
         assert expected.first.is_visible()
     opened.go("health")
-    opened.page.locator('[data-table="files"] button.unfold').click()
-    opened.page.locator('[data-table="files"] .unfolded a').click()
+    opened.page.locator('[data-table="files"] button.unfold').first.click()
+    opened.page.locator('[data-table="files"] .unfolded a').first.click()
     opened.page.wait_for_selector(f'[data-chart="timeline"]:has-text("{DAMAGED}-0")')
     assert opened.page.url.endswith(f"#timeline/{DAMAGED}-0"), "the address may be passed on"
 
@@ -104,12 +107,14 @@ def test_numbers_on_the_page_are_those_of_the_catalog(opened: Opened, reported: 
 def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported) -> None:
     numbers = reported.numbers
     opened.go("health")
-    shown = [row[0] for row in _rows(opened, "files")]
-    assert len(shown) == len(numbers["health"]["files"]) == 1 and f"{DAMAGED}-0/" in shown[0]
-    opened.page.locator('[data-table="files"] button.unfold').click()
-    unfolded = opened.page.locator('[data-table="files"] .unfolded').inner_text()
-    (found,) = numbers["health"]["files"]
-    assert f"byte {found['position']}" in unfolded and "kidx build --repair --in-place" in unfolded
+    shown = _rows(opened, "files")
+    assert len(shown) == 2 and f"{DAMAGED}-0/" in shown[0][0] and f"{ACCEPTED}-1/" in shown[1][0]
+    for row in opened.page.locator('[data-table="files"] button.unfold').all():
+        row.click()
+    unfolded = opened.page.locator('[data-table="files"] .unfolded').all_inner_texts()
+    for found, text in zip(numbers["health"]["files"], unfolded, strict=True):
+        assert f"byte {found['position']}" in text and "kidx build --repair --in-place" in text
+        assert ("Accepted by ops: the broker is replaced today" in text) == found["is_accepted"]
     opened.go("shape")
     savings = {row["topic"]: row for row in numbers["shape"]["savings"]}
     shown_savings = _rows(opened, "savings")
@@ -125,6 +130,27 @@ def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported)
         opened.page.wait_for_selector(f'[data-chart="timeline"]:has-text("{name}")')
         lanes = next(row for row in numbers["timelines"] if f"{row['topic']}-{row['partition']}" == name)["lanes"]
         assert [int(row[1]) for row in _rows(opened, "lanes")] == [at for lane in lanes for at in lane["base_offset"]]
+
+
+def test_a_list_that_ends_early_says_so(browser: Browser, tmp_path: Path) -> None:
+    """So many segments are damaged that not all are listed; the SQL below the list gives them all."""
+    catalog, page = tmp_path / "catalog", tmp_path / "report.html"
+    keys = {"source": "disk", "topic": "orders"}
+    facts = {"status": "corrupt", "reason": "bad-crc", "log_bytes": 5, "valid_bytes": 0, "log_path": "/logs/0.log"}
+    rows = [{**keys, **facts, "partition": number, "base_offset": 0} for number in range(1_003)]
+    append_rows(catalog, SEGMENTS, *rows)
+    append_rows(catalog, ACCEPTED_TABLE, {**keys, "partition": 2_000, "base_offset": 0, "file": ".log", "reason": "x"})
+    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS))
+    opened = open_page(browser, page)
+    assert "1,003 segments damaged" in opened.page.locator(".attention").inner_text()
+    opened.go("health")
+    section = opened.page.locator("section:has(> h2:text-is('Damaged segments'))")
+    assert "1,000 of 1,003 damaged segments are shown; the SQL below gives all." in section.inner_text()
+    sql = section.locator("pre").first.text_content()
+    asked = Question("all", sql or "", (SEGMENTS, ACCEPTED_TABLE), DAMAGED_SEGMENTS.schema)
+    assert DeltaTables(str(catalog)).ask(asked).num_rows == 1_003
+    assert opened.page.get_by_text("are shown; the SQL below").count() == 1, "other lists are whole"
+    opened.page.context.close()
 
 
 def test_sliders_give_what_a_plan_gives(opened: Opened, reported: Reported, rng: random.Random) -> None:

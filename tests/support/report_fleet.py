@@ -1,4 +1,4 @@
-"""A fleet of three brokers and a bucket with five things wrong, for the report to tell."""
+"""A fleet of three brokers and a bucket with five things wrong, for the report to tell, and one that is accepted."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _LZ4: Final = 3
 #: What is wrong, by the topic that has it.
 FUTURE, DIVERGED, DAMAGED, SMALL = "sensors", "billing", "invoices", "clicks"
+#: Of this topic somebody has accepted a broken index file.
+ACCEPTED: Final = "orders"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
                 (place / segment_file(base_offset, LOG_SUFFIX)).write_bytes(log)
             _checkpoint(log_dir, topic, partition, end)
         run_kidx("build", str(log_dir), "--in-place", "--epochs", "--snapshots")
-    _damage_index(log_dirs["broker-1"] / f"{DAMAGED}-0", rng)
+    _damage_index(log_dirs["broker-1"] / f"{DAMAGED}-0" / segment_file(600, OFFSET_INDEX_SUFFIX), rng)
+    _damage_index(log_dirs["broker-3"] / f"{ACCEPTED}-1" / segment_file(800, OFFSET_INDEX_SUFFIX), rng)
     catalog = directory / "catalog"
     sources = [option for name, place in log_dirs.items() for option in ("--source", f"{name}={place}")]
     at = ("--catalog", str(catalog))
@@ -63,6 +66,8 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
     audited = ("--now", str(NOW_MS - _HOUR_MS))
     for name, place in log_dirs.items():
         run_kidx("verify", "--source", f"{name}={place}", *at, "--index-dir", str(place), *audited, codes=(0, 3))
+    reason = ("--reason", "the broker is replaced today", "--by", "ops", "--apply")
+    run_kidx("accept", *at, "--source", "broker-3", "--topics", ACCEPTED, *reason, *audited)
     bucket = directory / STORAGE_DIRECTORY
     shutil.copytree(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, bucket)
     next(iter(sorted(bucket.rglob(f"*{TRANSACTION_INDEX_SUFFIX}")))).unlink()
@@ -153,9 +158,8 @@ def _checkpoint(log_dir: Path, topic: str, partition: int, end: int) -> None:
         path.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
 
-def _damage_index(partition: Path, rng: random.Random) -> None:
+def _damage_index(path: Path, rng: random.Random) -> None:
     """An entry in the middle of an offset index points elsewhere."""
-    path = partition / segment_file(600, OFFSET_INDEX_SUFFIX)
     content = bytearray(path.read_bytes())
     at = len(content) // 16 * 8 + 4
     content[at : at + 4] = (int.from_bytes(content[at : at + 4]) + rng.randrange(1_000, 2_000)).to_bytes(4)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
+from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.report.replicas.verdict import Verdict
 from kidxlib.times import show_time
 
@@ -59,23 +60,21 @@ def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
 
 def _of_health(health: dict[str, Any]) -> list[Attention]:
     found = []
-    if open_ := health["damaged_segments"] - health["accepted_segments"]:
-        first = next((row for row in health["damaged"] if row["accepted_by"] is None), None)
-        detail = "" if first is None else f"{_segment(first)}: {first['status']}, {first['reason']}"
-        found.append(Attention(Severity.BAD, "health/damaged", f"{_count(open_, 'segment')} damaged", detail))
-    for verdict in ("broken", "torn"):
-        rows = [row for row in health["files"] if row["verdict"] == verdict]
-        if rows:
-            name = rows[0]["file"] if rows[0]["file"].startswith(".") else f" {rows[0]['file']}"
-            detail = f"{_segment(rows[0])}{name}: {rows[0]['reason']}. {_sentence(rows[0]['consequence'])}"
-            files = sum(row["files"].get(verdict, 0) for row in health["verdicts"])  # the first of them are listed
+    not_accepted = health["not_accepted"]
+    if segments := not_accepted["damaged"]:
+        first = health["damaged"][0]  # those that are accepted are listed last
+        detail = f"{_segment(first)}: {first['status']}, {first['reason']}"
+        found.append(Attention(Severity.BAD, "health/damaged", f"{_count(segments, 'segment')} damaged", detail))
+    for verdict in DAMAGE:
+        if files := not_accepted[verdict.value]:
+            row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)
+            detail = "" if row is None else _file(row)  # a thousand are listed
             found.append(Attention(Severity.BAD, "health/files", f"{_count(files, 'file')} {verdict}", detail))
-    remote = [row for row in health["remote_files"] if row["verdict"] == "broken"]
-    if remote:
-        row = remote[0]
+    if findings := health["broken_remote_files"]:
+        row = health["remote_files"][0]  # broken ones are listed first
         detail = f"{row['topic']}-{row['partition']}, remote segment at {row['start_offset']}: {row['file']} "
         detail += f"{row['reason']}. {_sentence(row['consequence'])}"
-        title = f"{_count(len(remote), 'finding')} in tiered storage"
+        title = f"{_count(findings, 'finding')} in tiered storage"
         found.append(Attention(Severity.BAD, "health/remote_files", title, detail))
     if health["not_audited"]:
         names = health["not_audited"]
@@ -124,7 +123,7 @@ def _of_retention(retention: dict[str, Any]) -> list[Attention]:
         later = f"{_count(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
         detail = f"{_segment(row)} has the timestamp {show_time(row['max_timestamp_ms'])}: until then retention.ms "
         detail += f"deletes neither it nor the {later}"
-        title = f"{_count(len(rows), 'segment')} with a timestamp in the future"
+        title = f"{_count(retention['future_segments'], 'segment')} with a timestamp in the future"
         found.append(Attention(Severity.BAD, "retention/future", title, detail))
     unknown = [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
     if unknown:
@@ -166,6 +165,11 @@ def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) ->
 
 def _segment(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}/{row['base_offset']:020}"
+
+
+def _file(row: dict[str, Any]) -> str:
+    name = row["file"] if row["file"].startswith(".") else f" {row['file']}"
+    return f"{_segment(row)}{name}: {row['reason']}. {_sentence(row['consequence'])}"
 
 
 def _names(names: list[str]) -> str:

@@ -84,7 +84,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
         "health": health_section(answers, paths, tables.path),
-        "retention": {**what_if_section(what_if), "future": ahead},
+        "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, request.sample)),
         "growth": growth_section(answers),
         "replicas": replicas_section(tables, answers, compacted),
@@ -99,6 +99,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
             "catalog": tables.path,
             "attention": attention(sections, now_ms),
             "sql": answers.sql,
+            "cut": answers.cut,
         },
         sections={**sections, "timeline": timeline_index(found)},
         retention_partitions=what_if_partitions(what_if),

@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from kidxlib.audit.finding import ALSO
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS
@@ -14,6 +15,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.operations.recover.fleet.starts import UNFLUSHED
+from kidxlib.operations.report.listed import Listed
 from kidxlib.operations.report.timeline.marks import FUTURE_MS
 from kidxlib.tables.protocol import Question
 
@@ -26,6 +28,19 @@ _TIME: Final = pa.timestamp("us", tz="UTC")
 
 def _question(name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa.DataType], ...], sql: str) -> Question:
     return Question(name, sql.strip(), tables, pa.schema([pa.field(*column) for column in columns]))
+
+
+def _listed(
+    name: str,
+    tables: tuple[Table, ...],
+    columns: tuple[tuple[str, pa.DataType], ...],
+    sql: str,
+    *,
+    limit: int = 1_000,
+    counted_by: tuple[str, ...] = (),
+) -> Listed:
+    question = _question(name, tables, columns, sql)
+    return Listed(name, question.sql, tables, question.schema, limit, counted_by)
 
 
 TOTALS: Final = _question(
@@ -164,7 +179,7 @@ ORDER BY topic
 """,
 )
 
-DAMAGED: Final = _question(
+DAMAGED: Final = _listed(
     "damaged segments",
     (SEGMENTS, ACCEPTED),
     (
@@ -176,19 +191,21 @@ DAMAGED: Final = _question(
         ("log_bytes", _LONG),
         ("valid_bytes", _LONG),
         *((name, _TEXT) for name in ("path", "accepted_by", "accepted_reason")),
+        ("is_accepted", pa.bool_()),
     ),
     """
 SELECT s.source, s.topic, s.partition, s.base_offset, s.status, s.reason, s.reason_position AS position,
-       s.reason_detail AS detail, s.log_bytes, s.valid_bytes, s.log_path AS path, a.accepted_by, a.accepted_reason
+       s.reason_detail AS detail, s.log_bytes, s.valid_bytes, s.log_path AS path, a.accepted_by, a.accepted_reason,
+       a.accepted_by IS NOT NULL AS is_accepted
 FROM segments AS s LEFT JOIN accepted AS a
   ON a.file = '.log' AND s.source = a.source AND s.topic = a.topic AND s.partition = a.partition
   AND s.base_offset = a.base_offset AND s.reason = a.reason AND (s.reason_position IS NOT DISTINCT FROM a.position)
   AND (s.log_bytes IS NOT DISTINCT FROM a.file_bytes) AND (s.log_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
   AND (s.log_inode IS NOT DISTINCT FROM a.file_inode)
 WHERE s.status NOT IN ('ok', 'gone', 'deleted')
-ORDER BY s.source, s.topic, s.partition, s.base_offset
-LIMIT 1000
+ORDER BY is_accepted, s.source, s.topic, s.partition, s.base_offset
 """,
+    counted_by=("is_accepted",),
 )
 
 _LAST_AUDITS: Final = """
@@ -216,9 +233,9 @@ ORDER BY source, file, verdict
 """,
 )
 
-FOUND: Final = _question(
+FOUND: Final = _listed(
     "findings",
-    (FINDINGS,),
+    (FINDINGS, ACCEPTED),
     (
         *_KEY,
         ("base_offset", _LONG),
@@ -226,19 +243,27 @@ FOUND: Final = _question(
         ("position", _LONG),
         *((name, _TEXT) for name in ("detail", "consequence", "action")),
         *((name, _LONG) for name in ("kept_bytes", "lost_bytes", "lost_records")),
-        ("path", _TEXT),
+        *((name, _TEXT) for name in ("path", "accepted_by", "accepted_reason")),
+        ("is_accepted", pa.bool_()),
     ),
     f"""{_LAST_AUDITS}
-SELECT source, topic, partition, base_offset, file, verdict, reason, position, detail, consequence, action,
-       kept_bytes, lost_bytes, lost_records, path
-FROM last
-WHERE verdict IN ('broken', 'torn')
-ORDER BY verdict, source, topic, partition, base_offset, file
-LIMIT 1000
+SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reason, l.position, l.detail, l.consequence,
+       l.action, l.kept_bytes, l.lost_bytes, l.lost_records, l.path, a.accepted_by, a.accepted_reason,
+       a.accepted_by IS NOT NULL AS is_accepted
+FROM last AS l LEFT JOIN accepted AS a
+  ON l.source = a.source AND l.topic = a.topic AND l.partition = a.partition AND l.base_offset = a.base_offset
+  AND l.file = a.file AND l.reason = a.reason AND (l.position IS NOT DISTINCT FROM a.position) AND l.path = a.path
+  AND (l.file_bytes IS NOT DISTINCT FROM a.file_bytes) AND (l.file_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
+  AND (l.file_inode IS NOT DISTINCT FROM a.file_inode)
+  AND (a.found = l.verdict OR a.found NOT IN ('broken', 'torn')) -- a build has its own words
+  AND (coalesce(l.detail, '') NOT LIKE '%{ALSO}%' OR (l.detail IS NOT DISTINCT FROM a.detail)) -- several at once
+WHERE l.verdict IN ('broken', 'torn')
+ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, l.file
 """,
+    counted_by=("verdict", "is_accepted"),
 )
 
-GAPS: Final = _question(
+GAPS: Final = _listed(
     "gaps",
     (SEGMENTS,),
     (*_KEY, ("base_offset", _LONG), ("next_offset", _LONG), ("next_base_offset", _LONG)),
@@ -252,7 +277,6 @@ FROM (
 ) AS neighbours
 WHERE next_offset <> next_base_offset
 ORDER BY source, topic, partition, base_offset
-LIMIT 1000
 """,
 )
 
@@ -279,7 +303,7 @@ ORDER BY source, topic
 """,
 )
 
-REMOTE_FOUND: Final = _question(
+REMOTE_FOUND: Final = _listed(
     "findings in buckets",
     (REMOTE_SEGMENTS,),
     (
@@ -300,12 +324,12 @@ SELECT source, topic, partition, start_offset, segment_id, finding['file'] AS fi
        finding['reason'] AS reason, finding['position'] AS position, finding['detail'] AS detail,
        finding['consequence'] AS consequence
 FROM found
-ORDER BY source, topic, partition, start_offset, segment_id, file
-LIMIT 1000
+ORDER BY verdict, source, topic, partition, start_offset, segment_id, file
 """,
+    counted_by=("verdict",),
 )
 
-BUILT: Final = _question(
+BUILT: Final = _listed(
     "builds",
     (BUILDS,),
     (
@@ -318,8 +342,8 @@ BUILT: Final = _question(
 SELECT build_id, started_at, seconds, scan_seconds, partitions, segments, log_bytes, unchanged, gone, rows_changed
 FROM builds
 ORDER BY started_at DESC, build_id
-LIMIT 200
 """,
+    limit=200,
 )
 
 
@@ -333,9 +357,9 @@ SELECT audit_id FROM ordered WHERE newest = 1
 )
 
 
-def future(now_ms: int) -> Question:
+def future(now_ms: int) -> Listed:
     """Segments whose largest timestamp is more than an hour ahead, and what waits behind each."""
-    return _question(
+    return _listed(
         "future timestamps",
         (SEGMENTS,),
         (
@@ -355,7 +379,6 @@ FROM (
 ) AS ordered
 WHERE max_timestamp_ms > {now_ms + FUTURE_MS}
 ORDER BY later_bytes DESC, source, topic, partition, base_offset
-LIMIT 1000
 """,
     )
 

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kidxlib.audit.finding import DAMAGE, Verdict
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.operations.recover.fleet.starts import UNFLUSHED
@@ -47,7 +48,13 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> 
         "segments": dict(counted),
         "damaged_segments": sum(count for status, count in counted.items() if status not in _QUIET),
         "damaged": damaged,
-        "accepted_segments": sum(row["accepted_by"] is not None for row in damaged),
+        "accepted_segments": answers.count(DAMAGED, is_accepted=True),
+        "accepted_files": answers.count(FOUND, is_accepted=True),
+        "not_accepted": {
+            "damaged": answers.count(DAMAGED, is_accepted=False),
+            **{verdict.value: answers.count(FOUND, verdict=verdict.value, is_accepted=False) for verdict in DAMAGE},
+        },
+        "broken_remote_files": answers.count(REMOTE_FOUND, verdict=Verdict.BROKEN.value),
         "verdicts": _verdicts(answers),
         "files": files,
         "not_audited": _not_audited(answers),
@@ -62,7 +69,7 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> 
 def _damaged(row: dict[str, Any], catalog: str) -> dict[str, Any]:
     where = f"{row['topic']}-{row['partition']}/{row['base_offset']}"
     commands = [f"kidx dump {shlex.quote(row['path'])}"]
-    if row["accepted_by"] is None:
+    if not row["is_accepted"]:
         commands.append(_accept(catalog, row["source"], where))
     return {**row, "commands": commands}
 
@@ -71,11 +78,13 @@ def _file(row: dict[str, Any], paths: Mapping[str, str], catalog: str) -> dict[s
     where = f"{row['topic']}-{row['partition']}/{row['base_offset']}"
     source = f"{row['source']}={paths.get(row['source'], 'DIR')}"
     if row["file"] == LOG_SUFFIX:
-        commands = [f"kidx dump {shlex.quote(row['path'])}", _accept(catalog, row["source"], where)]
+        commands = [f"kidx dump {shlex.quote(row['path'])}"]
     else:
         target = f"--source {shlex.quote(source)} --catalog {shlex.quote(catalog)}"
         place = "--in-place" if _is_beside_its_log(row["path"], paths.get(row["source"])) else "--index-dir …"
         commands = [f"kidx build --repair {place} {target}", f"kidx verify {target}"]
+    if row["file"] == LOG_SUFFIX and not row["is_accepted"]:
+        commands.append(_accept(catalog, row["source"], where))
     return {**row, "commands": commands}
 
 

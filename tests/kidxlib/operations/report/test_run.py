@@ -108,6 +108,30 @@ def test_damage_that_was_accepted_is_not_to_look_at(site: Path) -> None:
     assert not any("damaged" in row["title"] for row in report["attention"])
 
 
+def test_a_finding_that_was_accepted_is_not_to_look_at(site: Path) -> None:
+    """Of an index file, until it is another one: a broken file counts again once it has changed."""
+    index = next((site / "index").rglob("*.index"))
+    index.write_bytes(index.read_bytes()[:-4])
+    at = ("--catalog", str(site / "catalog"))
+    verify = ("verify", "--source", f"disk={site / 'logs'}", "--index-dir", str(site / "index"), *at)
+    run_kidx(*verify, codes=(3,))
+    assert "1 file broken" in _bad(_report(site))
+    run_kidx("accept", *at, "--source", "disk", "--reason", "read by nobody", "--by", "me", "--apply")
+    report = _report(site)
+    (row,) = report["health"]["files"]
+    assert (row["file"], row["accepted_by"], row["accepted_reason"]) == (".index", "me", "read by nobody")
+    assert not _bad(report) and report["health"]["accepted_files"] == 1
+    run_kidx(*verify)  # another audit finds the same in the same file
+    assert not _bad(_report(site))
+    index.write_bytes(index.read_bytes()[:-8])
+    run_kidx(*verify, codes=(3,))
+    assert "1 file broken" in _bad(_report(site))
+
+
+def _bad(report: dict[str, Any]) -> list[str]:
+    return [row["title"] for row in report["attention"] if row["severity"] == "bad"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

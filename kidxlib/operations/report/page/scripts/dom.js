@@ -23,11 +23,14 @@ function note(text) {
   return element("p", { class: "quiet" }, text);
 }
 
-// How a number was found: the SQL to ask the catalog, or the command.
+// How a number was found: the SQL to ask the catalog, or the command. It gives all rows, also where the page has not all.
 function origin(report, ...names) {
   const texts = names.map((name) => report.sql[name] ?? name);
-  return element("details", { class: "origin" }, element("summary", {}, "Where these numbers come from"),
-    ...texts.map((text) => element("pre", { tabindex: "0" }, text)));
+  const cut = names.filter((name) => name in report.cut).map((name) => [name, report.cut[name]]);
+  return element("div", {},
+    ...cut.map(([name, { shown, found }]) => note(`${count(shown)} of ${count(found)} ${name} are shown; the SQL below gives all.`)),
+    element("details", { class: "origin" }, element("summary", {}, "Where these numbers come from"),
+      ...texts.map((text) => element("pre", { tabindex: "0" }, text))));
 }
 
 function figureOf(label, value, exact, name) {

@@ -35,9 +35,13 @@ function damaged(health) {
       text("accepted by", (row) => row.accepted_by)],
     health.damaged, { name: "damaged", unfold: (row) => element("div", {},
       element("p", {}, `${row.path}: byte ${count(row.position)}: ${row.detail ?? row.reason}`),
-      row.accepted_by === null ? null : element("p", {}, `Accepted by ${row.accepted_by}: ${row.accepted_reason}`),
+      acceptance(row),
       element("p", {}, "Look at it; take the partition from a replica or a backup; or say that it may stay:"),
       commandLines(row.commands), timelineLink(row)) });
+}
+
+function acceptance(row) {
+  return row.is_accepted ? element("p", {}, `Accepted by ${row.accepted_by}: ${row.accepted_reason}`) : null;
 }
 
 function files(rows) {
@@ -45,9 +49,10 @@ function files(rows) {
     [text("file", (row) => `${partitionName(row)}/${offsetName(row.base_offset)}${row.file.startsWith(".") ? "" : " "}${row.file}`),
       text("source", (row) => row.source), { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, "bad") },
       text("reason", (row) => row.reason), number("at byte", (row) => row.position),
-      number("bytes lost at the next start", (row) => row.lost_bytes, bytes)],
+      number("bytes lost at the next start", (row) => row.lost_bytes, bytes), text("accepted by", (row) => row.accepted_by)],
     rows, { name: "files", unfold: (row) => element("div", {},
       element("p", {}, `${row.path}${row.position === null ? "" : `: byte ${count(row.position)}`}: ${row.detail ?? row.reason}`),
+      acceptance(row),
       row.consequence === null ? null : element("p", {}, row.consequence),
       row.file === ".log" || !row.commands[0].includes("--in-place") ? null : note("In place the command takes the lock of the log dir: stop the broker first. Without --in-place it writes elsewhere."),
       row.action === null ? null : element("p", {}, `At its next start the broker: ${row.action}.`),
