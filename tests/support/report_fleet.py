@@ -78,11 +78,11 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
 
 
 def run_kidx(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
-    """What a command of `kidx` prints."""
+    """What a command of `kidx` prints, without the lines that say what a slow run is doing."""
     result = CliRunner().invoke(kidx, list(arguments), standalone_mode=False)
     code = ExitCode.OK if result.return_value is None else result.return_value
     assert result.exception is None and code in codes, f"{arguments}: {code}: {result.output}{result.exception!r}"
-    return result.output
+    return result.stdout
 
 
 #: Logs by their base offsets, and where the last one ends.
