@@ -31,7 +31,9 @@ def parse_time(text: str) -> datetime:
         try:
             return _EPOCH + timedelta(milliseconds=int(text))
         except (OverflowError, ValueError) as error:  # int() refuses more than 4300 digits with a ValueError
-            raise UsageError(f"{text}: milliseconds since the epoch outside the years 1 to 9999") from error
+            raise UsageError(
+                f"{text}: milliseconds since the epoch, expected a time within the years 1 to 9999"
+            ) from error
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
@@ -43,7 +45,7 @@ def parse_time(text: str) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise UsageError(f"{text!r} is outside the years 1 to 9999 in UTC") from error
+        raise UsageError(f"{text!r} is a time outside the years 1 to 9999 in UTC; expected one within them") from error
 
 
 def parse_milliseconds(text: str) -> int:
@@ -92,4 +94,4 @@ def parse_duration(text: str) -> timedelta:
     try:
         return int(match[1]) * _UNITS[match[2]]
     except OverflowError as error:
-        raise UsageError(f"{text}: too long a duration") from error
+        raise UsageError(f"{text}: too long a duration; expected 999999999 days at most") from error

@@ -172,7 +172,9 @@ def read_text(path: Path, what: str = "policies") -> str:
             with path.open("rb") as file:
                 content = file.read(_BYTES_MAX + 1)  # a device, as /dev/zero, has no size and no end
         if is_pipe or len(content) > _BYTES_MAX:
-            raise UsageError(f"{path}: no file of {what}: a pipe, or more than {_BYTES_MAX:,} bytes")
+            raise UsageError(
+                f"{path}: no file of {what}: a pipe, or more than {_BYTES_MAX:,} bytes; give a regular file"
+            )
         return io.TextIOWrapper(io.BytesIO(content), "utf-8").read()  # with line ends as those of a text file
     except OSError as error:
         raise UsageError(f"{path}: cannot read the {what}: {error.strerror}") from error
@@ -186,6 +188,10 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     except ValueError as error:
-        raise UsageError(f"{path}: a number of more than {sys.get_int_max_str_digits():,} digits") from error
+        raise UsageError(
+            f"{path}: a number of more than {sys.get_int_max_str_digits():,} digits, expected fewer"
+        ) from error
     except RecursionError as error:
-        raise UsageError(f"{path}: its values are nested too deeply") from error
+        raise UsageError(
+            f"{path}: its values are nested too deeply, expected the keys of conf/kidx.toml or of a policy"
+        ) from error

@@ -163,14 +163,18 @@ class RemoteLogs:
             try:
                 manifest = read_manifest(content)
             except RemoteLogMetadataError as error:
-                raise UsageError(f"{place}: {error}; whether its log is as the broker had it nobody says") from error
+                raise UsageError(
+                    f"{place}: {error}; expected a manifest that says whether its log is as the broker had it"
+                ) from error
             if not manifest.is_plain:
                 how = " and ".join(
                     word
                     for word, is_so in (("compressed", manifest.is_compressed), ("encrypted", manifest.is_encrypted))
                     if is_so
                 )
-                raise UsageError(f"{place}: its log is {how}; kidx reads logs that are as the broker had them")
+                raise UsageError(
+                    f"{place}: its log is {how}, expected one as the broker had it; kidx cannot read others"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +233,10 @@ def _local_bucket(place: Location) -> Location | None:
 def _visible(metadata: Sequence[str]) -> Mapping[TopicIdPartition, Visible]:
     found = metadata_partitions([given_location("--tiered-metadata ", each) or Path(each) for each in metadata])
     if not found:
-        raise UsageError(f"--tiered-metadata {', '.join(map(str, metadata))}: no partition of the metadata is there")
+        raise UsageError(
+            f"--tiered-metadata {', '.join(map(str, metadata))}: no partition of the metadata is there; "
+            "name a log dir or an export that has it"
+        )
     visible: dict[TopicIdPartition, Visible] = {}
     for partition in found.values():
         for of, reads in epochs_read(partition.records()).items():

@@ -96,8 +96,8 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Of an index: the log dir, or the partition's directory, that holds its log. [default: beside the index]",
 )
-@click.option("--verify-index-only", is_flag=True, help="Of an index: only where it does not fit its log.")
-@click.option("--index-sanity-check", is_flag=True, help="Of an index: only Kafka's sanityCheck().")
+@click.option("--verify-index-only", is_flag=True, help="Of an index: show only where it does not fit its log.")
+@click.option("--index-sanity-check", is_flag=True, help="Of an index: make only Kafka's sanityCheck().")
 @click.option(
     "--max-message-size",
     metavar="BYTES",

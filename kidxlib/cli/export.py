@@ -49,7 +49,7 @@ _THREADS_MAX: Final = 64
     show_default=True,
     help="Kafka's isolation.level: whether records of open and aborted transactions are exported.",
 )
-@click.option("--include-headers", is_flag=True, help="With a column headers.")
+@click.option("--include-headers", is_flag=True, help="Add the column headers.")
 @click.option("--columns", metavar="NAME,…", help="Only these columns, in this order.")
 @click.option(
     "--index-dir",

@@ -60,9 +60,10 @@ def recover(
     as_json: bool,
     **options: Any,
 ) -> RunResult:
-    """Spare a broker that was killed the reading of its logs. Say what its next start would do, and with --apply make
-    it ready for that: indexes, producer snapshots and leader epochs of all segments that may not be flushed, flushed
-    logs, and recovery points that say so.
+    """Make a killed broker's log dirs ready for its start, so that it need not read its logs again. Without --apply,
+    say what its next start would do and what it would lose. With --apply, write what it would: the indexes, producer
+    snapshots and leader epochs of all segments that may not be flushed; flush the logs; and set recovery points that
+    say so.
 
     LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
     off itself. With --truncate that is cut off here, and kept.
@@ -79,7 +80,9 @@ def recover(
             raise UsageError("LOG_DIR…: missing; name all log dirs of one broker, as log.dirs names them")
         return _beside_disks(log_dirs=log_dirs, as_json=as_json, **options)
     if (option := first_given(context, _OF_LOG_DIRS)) is not None:
-        raise UsageError(f"{option} and --catalog: a catalog has no disk at hand; give one of them")
+        raise UsageError(
+            f"{option} and --catalog: a catalog tells how long starts take, without the log dirs; give one of them"
+        )
     ensure_dry_run(dry_run)
     rates = Rates.of(broker_rate=broker_rate, kidx_rate=kidx_rate, recovery_threads=recovery_threads)
     with needing_packages("kidx recover --catalog"):
@@ -112,7 +115,9 @@ def _beside_disks(
     if truncate != (keep is not None):
         raise UsageError("--truncate and --keep DIR: one is of no use without the other; give both")
     if trusts and everything:
-        raise UsageError("--all and --trust-page-cache: --all reads what nobody is to be trusted for; give one of them")
+        raise UsageError(
+            "--all and --trust-page-cache: --all reads every log, whatever is in the page cache; give one of them"
+        )
     if broker_logs and not trusts:
         raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
     from kidxlib.operations.recover.run import RecoverRequest, run_recover

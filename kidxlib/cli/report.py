@@ -18,9 +18,10 @@ from kidxlib.terminal.options import shared as shared_options
 @shared_options.processes
 @reports_run_of("report")
 def report(processes: int | None, as_json: bool, **options: Any) -> RunResult:
-    """Write one HTML page of what a catalog knows: how much there is, what is not well, the segments of each partition
-    along time, what retention would do with other limits, the shape of batches, growth, replicas and builds. The page
-    needs no network. Nothing is read but the catalog, and nothing is recorded in it.
+    """Write one HTML page of what a catalog knows: how much there is, what is not well, the segments of each partition,
+    what retention would do with other limits, the shape of batches, growth, replicas and builds. The page needs no
+    network. Nothing is recorded in the catalog. With --sample some batches of logs are read, too, and where replicas
+    differ some headers.
 
     Exit codes: 0 made, whatever it says; 2 wrong options or inputs, nothing done; 1 failed.
     """

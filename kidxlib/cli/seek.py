@@ -69,9 +69,9 @@ def seek(
         raise UsageError(f"{_one_of(directory)}: a log dir, or --catalog DIR")
     if catalog is not None:
         if index_dir is not None:
-            raise UsageError("--index-dir: the catalog knows where its indexes are")
+            raise UsageError("--index-dir: the catalog knows where its indexes are; leave the option out")
         if (option := first_given(context, _OF_BUCKETS)) is not None:
-            raise UsageError(f"{option}: the catalog knows what its sources are")
+            raise UsageError(f"{option}: the catalog knows what its sources are; leave the option out")
         with needing_packages("--catalog"):  # and 200 ms
             from kidxlib.cli.in_catalog.seek import seek_in_catalog
         given = context.get_parameter_source("settings_file") is ParameterSource.COMMANDLINE

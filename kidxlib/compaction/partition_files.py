@@ -65,7 +65,7 @@ class FilesToCompact:
         path = os.path.join(str(directory), segment_file(segment.base_offset, LOG_SUFFIX))
         with opened_log(path) as opened:
             if opened.version != segment.version:
-                raise LogChangedError(f"{directory}: the log has changed since it was built")
+                raise LogChangedError(f"{directory}: the log has changed since it was built; build again")
             log = opened.log(valid_bytes, use_mmap=self.use_mmap, access=access)
             yield log, None if opened.status is None else Owner.of(opened.status)
             opened.ensure_unchanged()

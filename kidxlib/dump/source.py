@@ -95,7 +95,7 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
     elif kind not in (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS):
         base_offset(path)
     if not _is_file(path):
-        raise UsageError(f"{path}: not a regular file")
+        raise UsageError(f"{path}: not a regular file, expected one that Kafka has written")
     if kind not in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX) or options.sanity_only:
         return DumpSource(path, kind)
     log = beside(path, FileKind.LOG) if log_dir is None else _log_in(log_dir, path)
@@ -104,11 +104,14 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
     if missing is None:
         return DumpSource(path, kind, log)
     if log_dir is not None and missing == log:
-        raise UsageError(f"--log-dir {log_dir}: no {missing} there, which {path} would be compared with")
+        raise UsageError(
+            f"--log-dir {log_dir}: no {missing} there, which {path} would be compared with; name the directory that "
+            "has it"
+        )
     if options.verify_only:
         raise UsageError(
-            f"{path}: its entries are compared with {missing.name}, which is not there; --log-dir DIR names another "
-            "place for logs"
+            f"{path}: its entries are compared with {missing.name}, which is not there; name another place for "
+            "logs with --log-dir DIR"
         )
     return DumpSource(path, kind, missing=missing)
 
@@ -126,7 +129,7 @@ def _is_file(path: Path) -> bool:
     try:
         path.stat()
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file") from error
+        raise UsageError(f"{path}: no such file; expected one that Kafka has written") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # of a NUL

@@ -93,9 +93,12 @@ class Workers:
                 return
             self._pool.shutdown()
             self._pool = self._new_pool()
-            warn(f"a worker process died; {len(unfinished)} of {len(work)} shares of the work are done again")
+            warn(f"a worker process died; {len(unfinished)} of {len(work)} parts of the work are done again")
             work = unfinished
-        raise KidxError("worker processes die although they map no file; the machine's own log may say why (memory?)")
+        raise KidxError(
+            "worker processes die again and again: they crash, or are killed, as happens where memory "
+            "runs out (see dmesg); give fewer --processes and run the same command again"
+        )
 
     def _try(
         self,

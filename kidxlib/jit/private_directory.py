@@ -29,7 +29,11 @@ def own_directory() -> Path | None:
     own = place / f"{DIRECTORY}-{os.geteuid()}"
     try:
         if not _keeps_ours(place):
-            _log.warning("%s: not sticky (chmod +t), and others can write there, or it is another user's", place)
+            _log.warning(
+                "%s: not sticky (chmod +t), and others can write there, or it is another user's; "
+                "compiled code is not kept",
+                place,
+            )
             return None
         own.mkdir(mode=0o700)
     except FileExistsError:

@@ -72,7 +72,7 @@ def _of_json(path: Path, text: str) -> Described:
         values: dict[str, Any] = {}
         for name, value in pairs:
             if name in values:
-                raise UsageError(f"{path}: {name}: given twice")
+                raise UsageError(f"{path}: {name}: given twice; keep one of them")
             values[name] = value
         return values
 
@@ -82,7 +82,7 @@ def _of_json(path: Path, text: str) -> Described:
     except ValueError as error:
         raise UsageError(f"{path}: not valid JSON: {error}") from error
     except RecursionError as error:
-        raise UsageError(f"{path}: not valid JSON: nested too deeply") from error
+        raise UsageError(f"{path}: not valid JSON: nested too deeply, expected an object for each topic") from error
 
 
 def _of_object(path: Path, topic: str, values: object) -> dict[str, ConfigEntry]:
@@ -105,7 +105,7 @@ def _of_properties(path: Path, text: str) -> Described:
         if entry is None or "\\" in line:
             raise_malformed(path, number, f"{line!r}; expected KEY=VALUE, without a backslash")
         if entry[1] in block.entries:
-            raise_malformed(path, number, f"{entry[1]}: given twice")
+            raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
         block.entries[entry[1]] = ConfigEntry(entry[2].rstrip(), of_topic=True, line=number)
     if any(name.startswith(("log.", "broker.")) for name in block.entries):
         number = next(config.line for name, config in block.entries.items() if name.startswith(("log.", "broker.")))

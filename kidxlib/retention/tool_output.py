@@ -46,7 +46,7 @@ def _add(path: Path, number: int, line: str, block: Block) -> None:
     entry = _ENTRY.fullmatch(line)
     if entry is not None:
         if entry[1] in block.entries:
-            raise_malformed(path, number, f"{entry[1]}: given twice")
+            raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
         block.entries[entry[1]] = ConfigEntry(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
     elif line.partition("=")[0] in DECIDING_CONFIGS:
         raise_malformed(
@@ -59,7 +59,7 @@ def _of_list(path: Path, text: str, number: int) -> Block:
     for entry in _NEXT.split(text):
         name, equals, value = entry.partition("=")
         if name in block.entries:
-            raise_malformed(path, number, f"{name}: given twice")
+            raise_malformed(path, number, f"{name}: given twice; keep one of them")
         if equals:
             block.entries[name] = ConfigEntry(value, of_topic=True, line=number)
     return block

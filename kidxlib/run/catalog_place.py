@@ -115,4 +115,6 @@ def _ensure_writable(path: str) -> None:
             f"--catalog {path}: {nearest} is a file; expected a directory, or a place where one can be made"
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise UsageError(f"--catalog {path}: {nearest} cannot be written by this user")
+        raise UsageError(
+            f"--catalog {path}: {nearest} cannot be written by this user; run it as its owner, or name another place"
+        )

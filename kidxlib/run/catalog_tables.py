@@ -28,8 +28,8 @@ def tables_at(option: str, place: str) -> DeltaTables:
     path = absolute(place)
     if "://" in path and not is_object(path):
         raise UsageError(
-            f"{option} {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; the jobs of "
-            "./spark-submit.sh keep them at others, too"
+            f"{option} {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; use the jobs of "
+            "./spark-submit.sh for others"
         )
     with needing_packages(option):
         from kidxlib.tables.delta_tables import DeltaTables

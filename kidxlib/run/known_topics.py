@@ -35,14 +35,15 @@ _OPTIONS: Final = (
         "--server-properties",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="What the source's broker is started with, for what nobody has set for a topic.",
+        help="The properties file that the source's broker is started with: its configs hold where a topic has none of "
+        "its own.",
     ),
     click.option(
         "--metadata-high-watermark",
         metavar="OFFSET",
         type=IntegerRange(0, 2**63 - 1),
-        help="The quorum's, as kafka-metadata-quorum describe --status prints it. [default: the end of the latest "
-        "snapshot; with one voter that of the log]",
+        help="The metadata quorum's, as kafka-metadata-quorum describe --status prints it. [default: the end of the "
+        "latest snapshot; with one voter that of the log]",
     ),
 )
 
@@ -168,7 +169,8 @@ def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
     if options.server_properties is not None and all(broker.server_properties is None for broker in brokers):
         nodes = ", ".join(sorted({str(broker.node_id) for broker in brokers}))
         raise UsageError(
-            f"--server-properties {options.server_properties}: its node.id is none of the sources' ({nodes})"
+            f"--server-properties {options.server_properties}: its node.id is none of the sources' ({nodes}); "
+            "give the file of a source's broker"
         )
 
 
@@ -210,7 +212,7 @@ class _Reader:
         if None not in (own.cluster_id, of_metadata.cluster_id) and own.cluster_id != of_metadata.cluster_id:
             raise UsageError(
                 f"--cluster-metadata {directory}: of cluster {of_metadata.cluster_id}, and {log_dir} is of cluster "
-                f"{own.cluster_id}"
+                f"{own.cluster_id}; name the metadata of that one"
             )
 
     def _of(self, directory: Location) -> ClusterMetadata:
@@ -229,7 +231,7 @@ def _given(text: str) -> Location:
                 return directory
     except OSError as error:
         raise _unreadable(place, error) from error
-    raise UsageError(f"--cluster-metadata {text}: no such directory")
+    raise UsageError(f"--cluster-metadata {text}: no such directory; expected a log dir, or its {METADATA_DIRECTORY}")
 
 
 def _unreadable(directory: Location, error: KidxError | OSError) -> UsageError:

@@ -159,11 +159,13 @@ def _ensure_known(given: Mapping[str, str]) -> None:
     known = {option.lower() for option in OPTIONS}
     for option in map(str.lower, given):
         if option == _ISOLATION_LEVEL:
-            raise UsageError(f"option {option}: no broker is asked; here it is called isolation")
+            raise UsageError(f"option {option}: no broker is asked; give isolation instead")
         if option in _OF_A_BROKER or option.startswith(_KAFKA):
             raise UsageError(f"option {option}: it means nothing here, as no broker is asked; leave it out")
         if option in _OF_WAITING:
-            raise UsageError(f"option {option}: a stream here does not wait for more; a trigger's interval does that")
+            raise UsageError(
+                f"option {option}: a stream here does not wait for more; leave it out: a trigger's interval does that"
+            )
         if option not in known:
             raise UsageError(f"option {option}: not known; expected {', '.join(OPTIONS)}")
 

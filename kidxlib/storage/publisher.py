@@ -215,7 +215,7 @@ class Publisher:
     def _check(self, staged: _Staged) -> None:
         if read_at(self._open(staged.directory), staged.staging_name, len(staged.content) + 1) != staged.content:
             raise PublishError(
-                f"{staged.directory}/{staged.name}: the staged file does not read back as it was written "
+                f"{staged.directory}/{staged.name}: it does not read back as it was written "
                 f"({len(staged.content)} bytes): check this disk; what stood there is untouched"
             )
 
@@ -354,7 +354,7 @@ def _rename_if(
         _write(directory, staging_name, content, owner)
         flush_file_systems([directory])
         if read_at(directory, staging_name) != content:
-            raise OSError(errno.EIO, "the staged file does not read back as it was written: check this disk")
+            raise OSError(errno.EIO, "it does not read back as it was written: check this disk")
         if found is None:
             os.link(staging_name, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
         elif is_as_seen(read_at(directory, name)):

@@ -213,7 +213,9 @@ class DeltaMaintenance:
 
     def _lost(self, table: Table) -> CatalogError:
         """Nothing is known that would do that."""
-        return CatalogError(f"{self.tables.place(table)}: not all of its rows were read; nothing was changed")
+        return CatalogError(
+            f"{self.tables.place(table)}: not all of its rows were read, and nothing was changed; run it again"
+        )
 
     def _not_written(self, table: Table, error: Exception) -> CatalogError:
         return CatalogError(f"{self.tables.place(table)}: cannot be written: {one_line(error)}")

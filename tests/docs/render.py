@@ -1,4 +1,4 @@
-"""What pages say of tables, columns, packages and modules, from the code: python -m tests.docs.render"""
+"""What pages say of tables, columns, messages, packages and modules, from the code: python -m tests.docs.render"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
+from tests.docs.messages_page import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, package_imports, picture
 from tests.docs.pages import CATALOG_PAGE, PROJECT, read
 
@@ -138,7 +139,12 @@ def _one_line(text: str) -> str:
 
 
 #: What stands between the markers of which page.
-RENDERED: Final = {START_PAGE: _trees, CATALOG_PAGE: _tables, ARCHITECTURE_PAGE: _packages}
+RENDERED: Final = {
+    START_PAGE: _trees,
+    CATALOG_PAGE: _tables,
+    MESSAGES_PAGE: listed,
+    ARCHITECTURE_PAGE: _packages,
+}
 
 if __name__ == "__main__":
     PICTURE.write_text(picture())

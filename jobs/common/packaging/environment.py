@@ -51,7 +51,10 @@ def pack_environment(modules: Path, target: Path) -> None:
                 check=False,
             )
             if ended.returncode != 0:
-                raise KidxError(f"{log_path}: {Path(command[0]).name} {command[1]} … failed; its output is there")
+                raise KidxError(
+                    f"{log_path}: {Path(command[0]).name} {command[1]} … failed; look into its output there, mend "
+                    "that and run it again"
+                )
 
         environment, packed = Path(temporary) / "environment", Path(temporary) / ENVIRONMENT
         python = environment / "bin" / "python"

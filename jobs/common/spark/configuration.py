@@ -52,7 +52,7 @@ def _ensure_delta(spark: SparkSession) -> None:
         spark.stop()
         raise UsageError(
             "Spark found no Delta: its jars are not on the class path; ./spark-submit.sh brings those of .jars/delta "
-            "along, and no option after -- may replace them"
+            "along: leave out what replaces them after --"
         )
 
 

@@ -76,7 +76,7 @@ def _find(catalog: TablesCatalog, request: AcceptRequest) -> _Found:
 
 def _ensure_any(found: Collection[object], request: AcceptRequest, what: str) -> None:
     if request.segments and not found:
-        raise UsageError(f"--segment {request.segments[0]}: no file of it is {what}")
+        raise UsageError(f"--segment {request.segments[0]}: no file of it is {what}; leave --segment out to see all")
 
 
 def _show(catalog: str, request: AcceptRequest, found: _Found, *, as_json: bool) -> None:

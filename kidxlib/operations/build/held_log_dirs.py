@@ -35,4 +35,7 @@ def ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend:
     if not request.in_place or not (changes.to_read.num_rows or changes.to_finish):
         return
     if not backend.engine.is_on_this_machine:
-        raise UsageError("--in-place: only with a local master, so that the log dir's lock covers every writer")
+        raise UsageError(
+            "--in-place: only with a local master, so that the log dir's lock covers every writer; give -- "
+            "--master 'local[*]', or use kidx"
+        )

@@ -56,16 +56,18 @@ _OPTIONS: Final = (
         "--fill-facts",
         metavar="SIZE",
         type=ByteSize(),
-        help="Read logs of at most SIZE bytes for facts that batch headers do not give, such as 500MB or 2TiB.",
+        help="Read logs once more for facts that the catalog lacks of them: of at most SIZE bytes together, such as "
+        "500MB or 2TiB.",
     ),
     click.option(
         "--plan-on-executors",
         is_flag=True,
-        help="Let executors, or kidx' processes, list and compare few segments, too. "
+        help="Let executors, or processes of kidx, list segments and compare them with the catalog, also where there "
+        "are few. "
         "[settings: build.driver_listing_max]",
     ),
     metadata_options,
-    click.option("--repair", is_flag=True, help="Write what the last audit found broken, no more."),
+    click.option("--repair", is_flag=True, help="Write only the files that the last audit found broken."),
     click.option("--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."),
     tiered_options,
     shared_options.settings_file,

@@ -93,7 +93,7 @@ def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> froze
     if log_dirs and not engine.is_on_this_machine:
         raise UsageError(
             f"--apply: files in {log_dirs[0]} are to change; only with a local master, so that the log dir's lock "
-            "covers every writer"
+            "covers every writer; give -- --master 'local[*]', or use kidx"
         )
     for log_dir in log_dirs:
         stack.enter_context(locked(Path(log_dir)))

@@ -32,7 +32,7 @@ _OPTIONS: Final = (
     click.option(
         "--policy",
         type=click.Path(path_type=Path),
-        help="A file (TOML) of rules by topic, age and size, in place of these.",
+        help="A file (TOML) of rules by topic, age and size, in place of the two options above.",
     ),
     click.option("--trim", is_flag=True, help="Trim preallocated index files of segments that are not active."),
     click.option(

@@ -45,7 +45,9 @@ def partitions_to_compact(tables: Tables, engine: Engine, request: CompactionReq
     sources = sources_in_catalog(request.sources, topics)
     asked = {topic for source in sources for topic in topics[source] if request.topics.fullmatch(topic)}
     if not asked:
-        raise UsageError(f"{tables.path}: no segment of a topic that matches {request.topics.pattern}")
+        raise UsageError(
+            f"{tables.path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
+        )
     of_sources = Among("source", sources)
     wanted = rows_where(known, [of_sources, Among("topic", asked)])
     shares = engine.cores * BINS_PER_CORE

@@ -69,7 +69,7 @@ def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
     for text in paths:
         path = _log_dir(text)
         if path in found:
-            raise UsageError(f"{text}: named twice")
+            raise UsageError(f"{text}: named twice; name it once")
         found[path] = _meta_properties(path)
     first, (of_first, _) = next(iter(found.items()))
     by_id: dict[str, Path] = {}
@@ -80,7 +80,9 @@ def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
                 f"{of_first.node_id} of cluster {of_first.cluster_id}; name the log dirs of one broker"
             )
         if directory_id is not None and (other := by_id.setdefault(directory_id, path)) != path:
-            raise UsageError(f"{path}: directory.id {directory_id}, as {other} has it; one of the two is a copy")
+            raise UsageError(
+                f"{path}: directory.id {directory_id}, as {other} has it; one of the two is a copy; leave it out"
+            )
     broker = StoppedBroker(of_first.node_id, tuple(_read(path, of_path) for path, (_, of_path) in found.items()))
     _ensure_distinct(broker)
     return broker

@@ -77,8 +77,8 @@ _OPTIONS: Final = (
     click.option(
         "--or-leave",
         is_flag=True,
-        help="Exit with 0 also where it is refused, with nothing changed, and where something is dropped, so that the "
-        "broker starts.",
+        help="For a start script: exit with 0 also where nothing could be done, and where something is dropped, so "
+        "that the broker starts in any case.",
     ),
     metadata_options,
     shared_options.processes,

@@ -98,7 +98,7 @@ def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
     if then.forgets_producers:
         raise KidxError(
             f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers; with a marker "
-            f"a broker would forget them. --level {Level.CHECKPOINT} leaves that to it"
+            f"a broker would forget them. Give --level {Level.CHECKPOINT}, which leaves that to it"
         )
     return then
 

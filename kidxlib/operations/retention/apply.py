@@ -73,7 +73,10 @@ def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResu
         PublishError: as that.
     """
     if not backend.engine.is_on_this_machine:
-        raise UsageError("--apply: only with a local master, so that the log dir's lock covers every writer")
+        raise UsageError(
+            "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "
+            "'local[*]', or use kidx"
+        )
     begin_phase("deleting what the plan names")
     applied = AppliedPlan(request.plan_id, _apply_plan(backend.catalog.tables, request))
     if as_json:

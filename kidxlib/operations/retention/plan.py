@@ -47,7 +47,9 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     sources = sources_in_catalog(request.sources, known)
     own = request.configs_of(set().union(*(known[source] for source in sources)))
     if not own:
-        raise UsageError(f"{tables.path}: no segment of a topic that matches {request.topics.pattern}")
+        raise UsageError(
+            f"{tables.path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
+        )
     plan_id = request.context.run_id()
     begin_phase("planning")
     segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))

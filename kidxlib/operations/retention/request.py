@@ -181,4 +181,4 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
 def _ensure_not_given(why: str, options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value not in (None, ()):
-            raise UsageError(f"{name}: {why}, and takes no such option")
+            raise UsageError(f"{name}: {why}, and takes no such option; leave it out")

@@ -46,5 +46,5 @@ def not_reached(option: str, path: str) -> UsageError:
     """What a command says that has no such means."""
     return UsageError(
         f"{option} {path}: kidx reaches files of this machine and s3://<bucket>/<key>; "
-        "./spark-submit.sh seek reaches what Spark does"
+        "use ./spark-submit.sh seek for what Spark reaches"
     )

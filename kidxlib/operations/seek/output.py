@@ -42,7 +42,9 @@ def ensure_new(path: str) -> None:
     if isinstance(place, Path):
         nearest = next(directory for directory in place.parents if os.path.lexists(directory))
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-            raise UsageError(f"--output {path}: {nearest} is no directory that this user can write in")
+            raise UsageError(
+                f"--output {path}: {nearest} is no directory that this user can write in; name another place"
+            )
 
 
 def there_already(path: str) -> UsageError:

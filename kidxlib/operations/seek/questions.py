@@ -109,7 +109,7 @@ def one_table(path: str, blocks: Iterable[pa.RecordBatch]) -> pa.Table:
     """
     questions = pa.Table.from_batches(list(blocks), QUESTIONS)
     if not questions.num_rows:
-        raise UsageError(f"--queries {path}: no row in it")
+        raise UsageError(f"--queries {path}: no row in it; expected one question or more")
     return questions.unify_dictionaries()
 
 

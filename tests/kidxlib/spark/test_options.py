@@ -66,7 +66,7 @@ def test_the_end_is_said_in_the_same_ways() -> None:
     ("options", "said"),
     [
         ({"kafka.bootstrap.servers": "x:9092"}, "option kafka.bootstrap.servers: it means nothing here, as no broker"),
-        ({"kafka.isolation.level": "x"}, "option kafka.isolation.level: no broker is asked; here it is called isola"),
+        ({"kafka.isolation.level": "x"}, "option kafka.isolation.level: no broker is asked; give isolation"),
         ({"minPartitions": "3"}, "option minpartitions: it means nothing here"),
         ({"maxOffsetsPerTrigger": "3"}, "option maxOffsetsPerTrigger: only a stream has micro-batches; leave it out"),
         ({"maxBytesPerTrigger": "3"}, "option maxBytesPerTrigger: only a stream has micro-batches; leave it out"),

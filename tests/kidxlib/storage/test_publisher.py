@@ -125,7 +125,7 @@ def test_a_disk_that_gives_back_other_bytes_changes_nothing(place: Directory) ->
         publisher.stage(place, "b", b"new")
         (spoilt,) = Path(str(place)).glob(f"*-b{STAGING_SUFFIX}")
         spoilt.write_bytes(b"nEw")
-        with pytest.raises(PublishError, match="topic-0/b: the staged file does not read back as it was written"):
+        with pytest.raises(PublishError, match="topic-0/b: it does not read back as it was written"):
             publisher.commit()
     assert contents(Path(str(place))) == {"a": b"before"}
 

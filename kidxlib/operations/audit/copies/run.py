@@ -43,7 +43,8 @@ def _compared(request: CopyRequest, backend: Backend) -> Compared:
     tables, path, engine = backend.catalog.tables.for_workers(), backend.catalog.path, backend.engine
     if tables is None:
         raise UsageError(
-            f"--copy: Spark alone reaches the catalog {path}, and tasks on executors have no Spark of theirs"
+            f"--copy: Spark alone reaches the catalog {path}, and executors cannot; "
+            "name a catalog in a directory or at s3://"
         )
     begin_phase("reading the catalog")
     to_compare = ToCompare.of(request, tables, path)

@@ -66,7 +66,7 @@ class CopiesToCompare:
         if rows.num_rows != self.segments:
             raise UsageError(
                 f"a worker finds {rows.num_rows:,} of {self.segments:,} segments in the catalog; "
-                "every worker needs the same catalog at the same place"
+                "mount the same catalog at the same place for every worker"
             )
         rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", "base_offset")])
         begin, end = (self.segments * part // self.parts for part in (self.part, self.part + 1))
@@ -115,7 +115,9 @@ class ToCompare:
             if source in sources and request.topics.fullmatch(topic)
         )
         if not wanted:
-            raise UsageError(f"{path}: no segment of a topic that matches {request.topics.pattern}")
+            raise UsageError(
+                f"{path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
+            )
         return cls(sources[0], tables, version, [Among("source", sources), *present], wanted)
 
     @property

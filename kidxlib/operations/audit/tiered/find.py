@@ -52,7 +52,10 @@ def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetad
         raise UsageError(f"--tiered-metadata: {describe_error(error)}") from error
     if not metadata.read:
         places = ", ".join(map(str, request.places))
-        raise UsageError(f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there")
+        raise UsageError(
+            f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there; name a log "
+            "dir or an export that has it"
+        )
     if not metadata.possible_counts:
         warn(
             f"records of {REMOTE_LOG_METADATA_TOPIC} do not stand where Kafka looks for them: the topic was given more "
@@ -77,7 +80,10 @@ def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
     listed = request.layout.list_partitions(request.bucket)
     directories = {partition: place for partition, place in listed.items() if request.topics.fullmatch(partition.topic)}
     if not directories and not metadata.segments.num_rows:
-        raise UsageError(f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment")
+        raise UsageError(
+            f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment; "
+            "expected the place that the storage plugin writes to"
+        )
     as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
     as_of = AsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
     return TieredPlan(

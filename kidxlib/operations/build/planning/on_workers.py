@@ -59,8 +59,8 @@ def plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: 
     if catalog is not None:
         if tables is None:
             raise UsageError(
-                f"--plan-on-executors: Spark alone reaches the catalog {catalog.path}, and tasks on executors have no "
-                "Spark of their own; leave the option out"
+                f"--plan-on-executors: Spark alone reaches the catalog {catalog.path}, and executors cannot; "
+                "leave the option out"
             )
         catalog.compared_with = tables.version(SEGMENTS)
     engine.start()

@@ -11,6 +11,7 @@ import click
 
 from kidxlib.errors import UsageError
 from kidxlib.terminal.options.byte_size import ByteSize
+from kidxlib.terminal.options.integer_range import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -43,7 +44,7 @@ _OPTIONS: Final = (
     click.option(
         "--recovery-threads",
         metavar="N",
-        type=click.IntRange(1),
+        type=IntegerRange(1),
         default=2,
         show_default=True,
         help="With --catalog: the brokers' num.recovery.threads.per.data.dir.",

@@ -43,7 +43,10 @@ def run_fleet(rates: Rates, open_backend: OpenBackend, *, as_json: bool) -> RunR
     with open_backend() as backend:
         tables = backend.catalog.tables
         if not isinstance(tables, TablesToAsk):
-            raise CatalogError(f"{tables.path}: cannot be asked by SQL")
+            raise CatalogError(
+                f"{tables.path}: this kind of catalog answers no SQL; expected a directory, an s3:// URL or one of "
+                "Spark's"
+            )
         starts, clean = starts_of(tables, rates)
         path = tables.path
     if as_json:

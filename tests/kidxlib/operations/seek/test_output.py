@@ -88,7 +88,9 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError) as refused:
         ensure_new(str(tmp_path / "file" / "new" / "answers.csv"))
-    assert str(refused.value).endswith(f"{tmp_path}/file is no directory that this user can write in")
+    assert str(refused.value).endswith(
+        f"{tmp_path}/file is no directory that this user can write in; name another place"
+    )
     with pytest.raises(KidxError) as raised:
         write_answers(_batches(), str(tmp_path / "file" / "answers.csv"))
     assert str(raised.value).startswith(f"--output {tmp_path}/file/answers.csv: cannot be written: ")

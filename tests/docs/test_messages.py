@@ -1,0 +1,61 @@
+"""Messages: docs/messages.md has all of them, and each says what happened and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kidxlib import errors
+from kidxlib.errors import KidxError
+from tests.docs.messages import WARNING, Message, messages
+from tests.docs.messages_page import SECTIONS
+
+#: A word that tells a reader what to do, or what would have been right.
+_WHAT_TO_DO: Final = re.compile(
+    r"\b(expected|give|name|run|use|choose|pick|set|put|leave|keep|make|mend|move|read|build|install|mount|rename|copy|add|"
+    r"try|write|cast|wait|stop|start|plan|remove|look|check|delete|ask|search|compare|reinstall|export|say)\b|"
+    r"\b(there are|it has|it is in|only (with|for)|may hold|needs|needs:|shows it|goes by)\b|=(false|latest)\b",
+    re.IGNORECASE,
+)
+#: A part that another program says: the operating system, a store, Spark, or a parser.
+_PASSED_ON: Final = re.compile(r"(: |^)…([;,] |$)|; …$|^--[a-z-]+ …$")
+#: Other lines have this as a part, and say what to do.
+_PARTS: Final = {"…: no Delta table there"}
+#: Words of our code, of people who excuse themselves, and of people who scold.
+_NOT_FOR_USERS: Final = re.compile(
+    r"\b(staged|shares?|waves?|folds?|chunks?|payload|dataclass|assert\w*|None|"
+    r"[Pp]lease|[Ss]orry|[Ii]nvalid|[Ii]llegal|[Ff]ailed to|[Uu]nable to|[Uu]nexpected|bad value)\b|!"
+)
+#: What Kafka itself says stands in its words.
+_OF_KAFKA: Final = "UnreadableMessageError"
+
+
+def _ours() -> list[Message]:
+    return [message for message in messages() if message.kind != _OF_KAFKA]
+
+
+def test_every_kind_is_in_a_section() -> None:
+    kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, KidxError)}
+    listed = [kind for section in SECTIONS for kind in section.kinds]
+    assert sorted(listed) == sorted({*kinds, WARNING})
+
+
+def test_a_message_says_what_to_do() -> None:
+    complete = {kind for section in SECTIONS if section.are_complete for kind in section.kinds}
+    texts = {message.text for message in messages() if message.kind in complete}
+    silent = {text for text in texts if not _WHAT_TO_DO.search(text) and not _PASSED_ON.search(text)}
+    assert silent == _PARTS, "say what was expected or what to do"
+
+
+def test_a_message_is_one_plain_line() -> None:
+    for message in _ours():
+        text = message.text
+        assert "\n" not in text and "  " not in text and not text.endswith((".", ";", ":")), text
+        assert not re.search(r"\b(\w{2,}) \1\b", text), f"{text}: a word twice"
+        assert not _NOT_FOR_USERS.search(text), text
+
+
+def test_a_message_does_not_name_our_classes() -> None:
+    ours = {name for name in vars(errors) if name.endswith("Error") and name != "KidxError"}
+    for message in _ours():
+        assert not ours.intersection(re.findall(r"\w+", message.text)), message.text
