@@ -28,12 +28,14 @@ _PARTS: Final = {
     errors.MalformedRecordsError.__name__: "batch at byte {}: found {}, expected {}",
     errors.UnreadableMessageError.__name__: "expected {}: {}",
 }
-#: Functions whose first argument is a message, by how they are called.
+#: Functions that say something, by how they are called: of what kind, and which of their arguments it is.
 _SAYS: Final = {
-    "warn": WARNING,
-    "_log.warning": WARNING,
-    "self.fail": UsageError.__name__,  # of a type of click's options
-    "click.UsageError": UsageError.__name__,
+    "warn": (WARNING, 0),
+    "_log.warning": (WARNING, 0),
+    "self.fail": (UsageError.__name__, 0),  # of a type of click's options
+    "click.UsageError": (UsageError.__name__, 0),
+    "leave_out": (UsageError.__name__, 3),
+    "raise_malformed": (UsageError.__name__, 2),
 }
 #: More texts than that of one call are those of a mistake in this module.
 _TEXTS_MOST: Final = 30
@@ -60,13 +62,22 @@ def messages() -> tuple[Message, ...]:
 
 
 def _of_module(name: str) -> Iterator[Message]:
-    for scope in _sources()[name].body:
+    for scope in _scopes(_sources()[name].body):
         for node in ast.walk(scope):
-            if isinstance(node, ast.Call) and node.args:
+            if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
-                kind = _SAYS.get(called, called.rpartition(".")[2])
-                if kind in _ERRORS or kind == WARNING:
-                    yield from (Message(kind, text) for text in _Reader(name, scope).message(kind, node.args))
+                kind, first = _SAYS.get(called, (called.rpartition(".")[2], 0))
+                if (kind in _ERRORS or kind == WARNING) and node.args[first:]:
+                    yield from (Message(kind, text) for text in _Reader(name, scope).message(kind, node.args[first:]))
+
+
+def _scopes(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The functions of a module and of its classes, and what stands beside them."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _scopes(node.body)
+        else:
+            yield node
 
 
 @functools.cache
@@ -82,7 +93,7 @@ class _Reader:
 
     Attributes:
         module: its dotted name.
-        scope: the statement of the module that the expression is in: a function, a class or an assignment.
+        scope: what the expression is in: a function, or another statement of the module.
     """
 
     module: str
@@ -93,7 +104,7 @@ class _Reader:
         pattern = _PARTS.get(kind, "{}")
         parts = [self.texts(argument) for argument in arguments[: pattern.count("{}")]]
         said = (pattern.format(*texts) for texts in itertools.product(*parts))
-        return [re.sub(f"{ANYTHING}+", ANYTHING, re.sub("%[sd]", ANYTHING, text)) for text in said]
+        return [re.sub(f"{ANYTHING}+", ANYTHING, re.sub(r"%[sd]|\{option\}", ANYTHING, text)) for text in said]
 
     def texts(self, expression: ast.expr) -> list[str]:
         """All texts that an expression may stand for."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import pytest
+from click.testing import CliRunner
+
 from kidxlib import errors
-from kidxlib.errors import KidxError
-from tests.docs.messages import WARNING, Message, messages
+from kidxlib.cli.main import kidx
+from kidxlib.errors import KidxError, UsageError
+from tests.docs.messages import ANYTHING, WARNING, Message, messages
 from tests.docs.messages_page import SECTIONS
+from tests.docs.pages import PROJECT
 
 #: A word that tells a reader what to do, or what would have been right.
 _WHAT_TO_DO: Final = re.compile(
@@ -26,8 +31,37 @@ _NOT_FOR_USERS: Final = re.compile(
     r"\b(staged|shares?|waves?|folds?|chunks?|payload|dataclass|assert\w*|None|"
     r"[Pp]lease|[Ss]orry|[Ii]nvalid|[Ii]llegal|[Ff]ailed to|[Uu]nable to|[Uu]nexpected|bad value)\b|!"
 )
+#: A listed text with fewer words would be like any other.
+_WORDS_LEAST: Final = 3
 #: What Kafka itself says stands in its words.
 _OF_KAFKA: Final = "UnreadableMessageError"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["build", "--source", "/nowhere/at/all"],  # what two functions have put together
+        ["build", "/nowhere", "--source", "a=b"],  # a text with a value in it
+        ["build", "samples/kafka-logs", "--in-place", "--index-dir", "x"],  # one of several in a table
+        ["verify", "samples/kafka-logs", "--topics", "("],
+        ["verify", "samples/kafka-logs", "--what-if", "retention.ms=1"],
+        ["report", "--catalog", "/nowhere"],
+        ["report"],
+        ["recover"],
+        ["seek", "samples/kafka-logs", "--topic", "no-such", "--partition", "0", "--offset", "0"],
+        ["retention", "--apply", "--catalog", "/nowhere"],
+        ["dump", "README.md"],
+        ["export", "samples/kafka-logs", "--output", "x.csv"],
+    ],
+    ids=" ".join,
+)
+def test_what_commands_say_is_listed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+    error = CliRunner().invoke(kidx, arguments, standalone_mode=False).exception
+    assert isinstance(error, UsageError)
+    listed = [message.text for message in messages() if len(re.findall(r"\w+", message.text)) >= _WORDS_LEAST]
+    patterns = [".*".join(map(re.escape, text.split(ANYTHING))) for text in listed]
+    assert any(re.fullmatch(pattern, str(error)) for pattern in patterns), str(error)
 
 
 def _ours() -> list[Message]:
