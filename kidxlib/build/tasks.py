@@ -30,8 +30,8 @@ class PartitionTask:
         snapshots: publish producer snapshots too.
         epochs: publish the leader epoch checkpoint too.
         only: names of the files that may be written or removed; None for all.
-        recovered: base offsets of segments that a broker would recover as it starts. Their transaction indexes become
-            those that it would make, also where what is there may know more.
+        recovered: base offsets of segments that a broker would recover as it starts. Their transaction indexes, and the
+            producer snapshots behind them, become those that it would make, also where what is there may know more.
         start: what the segments before those to finish led to; None where these are the first.
         earlier: the base offsets of the present ones among those before.
     """

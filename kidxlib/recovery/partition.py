@@ -5,12 +5,15 @@ them and opens no log. It is right if it starts from a known state. That is the 
 snapshot that the broker left at a segment's base offset. After an offset gap, or a segment with problems, the state is
 unknown until the next such snapshot. Transactions may be missing then, or seem to begin later than they did, as in a
 broker that recovers the same files.
+
+A broker that recovers a segment drops the snapshots behind its base offset (`ProducerStateManager.truncateAndReload`),
+and goes on from what it has read, over gaps, too: batches that are lost it has never seen, though a snapshot knew them.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -119,14 +122,20 @@ class PartitionFold:
     Args:
         snapshot_at: the bytes of the `.snapshot` at an offset; None where there is none.
         start: what the segments before those that are added led to; None where there are none.
+        recovered: base offsets of segments that a broker recovers: it goes on from the first of them.
 
     Attributes:
         leader_epochs: those of the segments so far.
         epochs_are_known: no segment is missing from the start of the log, so these are all.
     """
 
-    def __init__(self, snapshot_at: Callable[[int], bytes | None], start: FoldState | None = None) -> None:
-        self._snapshot_at = snapshot_at
+    def __init__(
+        self,
+        snapshot_at: Callable[[int], bytes | None],
+        start: FoldState | None = None,
+        recovered: Collection[int] = (),
+    ) -> None:
+        self._snapshot_at, self._recovered, self._goes_on = snapshot_at, recovered, False
         self._base_offset = None if start is None else start.base_offset
         self._producers = Producers() if start is None else Producers.from_snapshot(start.snapshot)
         self._source = StateSource.LOG_START if start is None else start.source
@@ -173,7 +182,9 @@ class PartitionFold:
     def add(self, segment: ScannedSegment) -> FoldedSegment:
         """Fold the segment with the next higher base offset."""
         if segment.base_offset != self._expected_offset:
-            self._lose_track()
+            self.epochs_are_known = False
+            if not self._goes_on:
+                self._source = StateSource.UNKNOWN
         if self._source is StateSource.UNKNOWN:
             self._load_snapshot(segment.base_offset)
         source, snapshot = self._source, self._producers.snapshot()
@@ -185,11 +196,12 @@ class PartitionFold:
         applied = self._producers.apply(events)
         failure = applied.failure or epoch_failure
 
+        self._goes_on = self._goes_on or segment.base_offset in self._recovered
         self._base_offset = segment.base_offset
         self._expected_offset = segment.next_offset
         self._map_end_offset = segment.base_offset if segment.map_end_offset is None else segment.map_end_offset
         if failure is not None or not segment.problem_free:
-            self._lose_track()
+            self.epochs_are_known, self._source = False, StateSource.UNKNOWN
         return FoldedSegment(
             base_offset=segment.base_offset,
             state_source=source,
@@ -197,10 +209,6 @@ class PartitionFold:
             aborted=applied.aborted,
             failure=failure,
         )
-
-    def _lose_track(self) -> None:
-        self._source = StateSource.UNKNOWN
-        self.epochs_are_known = False
 
     def _load_snapshot(self, offset: int) -> None:
         data = self._snapshot_at(offset)

@@ -31,14 +31,16 @@ from tests.support.logs.snapshots import Producer, producers_in
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _METADATA: Final = "__cluster_metadata-0"
 
-_SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2}
+#: For so long a broker that was killed waits until its controller takes it for gone, at its next start.
+SHORT_SESSION: Final = {"broker.session.timeout.ms": 5_000, "broker.heartbeat.interval.ms": 500}
+_SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2, **SHORT_SESSION}
 _STEPS: Final = 200
 _LEFT_OPEN: Final = 2
 _WITHOUT_INTERNAL_SETTING: Final = ("3.9.2", "4.0.2")
 
 #: Of `LogLoader` and `LogManager` in Kafka 3.9 to 4.3.
-_RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
-_SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
+RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
+SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def started(broker: Broker) -> Started:
     with broker.running() as run:
         seen = read_all(broker.bootstrap, PARTITIONS)
     recovered: dict[str, int] = {}
-    for found in filter(None, map(_RECOVERED.search, run.lines())):
+    for found in filter(None, map(RECOVERED.search, run.lines())):
         recovered[found[1]] = recovered.get(found[1], 0) + 1
     recovered.pop(_METADATA, None)
     files = {
@@ -146,7 +148,7 @@ def started(broker: Broker) -> Started:
     return Started(
         seen=seen,
         recovered=recovered,
-        skipped=sum(1 for _ in filter(None, map(_SKIPPED.search, run.lines()))),
+        skipped=sum(1 for _ in filter(None, map(SKIPPED.search, run.lines()))),
         files={
             name: content
             for name, content in files.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from pathlib import Path
 from typing import Final
@@ -10,9 +9,9 @@ from typing import Final
 import pytest
 
 from kidxlib.errors import UntrustedError
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT
 from kidxlib.format.layouts import BATCH_V2
-from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.recover.page_cache.kernel_log import last_message
 from kidxlib.operations.recover.page_cache.mount import mount_of
@@ -78,22 +77,18 @@ def _assert_same(found: Started, alone: Started, *, but: set[str]) -> None:
     assert {name for name in alone.files if found.files[name] != alone.files[name]} <= but
 
 
-@pytest.mark.parametrize("level", ["checkpoint", "marker"])
-def test_headers_are_enough(level: str, crashed: Crashed) -> None:
+def test_headers_are_enough(crashed: Crashed) -> None:
     """Goal: what comes of it is what the broker makes of it by itself. Indexes of segments that it had finished are its
-    own, and right.
+    own, and right. The disk of the next test gets a marker.
     """
     broker = crashed.copy()
     note_down(broker.log_dirs)  # it is a copy, of what the kernel has
     but = _index_files(broker)
-    ended = kidx("recover", *broker.log_dirs, *_TRUST, "--level", level)
+    ended = kidx("recover", *broker.log_dirs, *_TRUST)
     assert ended.code == 0 and ended.json["untrusted"] == {}, ended
     assert ended.json["kidx_bytes"] < ended.json["start_bytes"] / 20
-    verified = ("verify", "--topics", "|".join(TOPICS))  # the cluster's metadata the broker recovers always
-    assert [kidx(*verified, log_dir).code for log_dir in broker.log_dirs] == [0, 0]
     found = started(broker)
-    expected = dict.fromkeys(crashed.alone.recovered, 1) if level == "checkpoint" else {}
-    assert found.recovered == expected and found.skipped == (len(broker.log_dirs) if level == "marker" else 0)
+    assert found.recovered == dict.fromkeys(crashed.alone.recovered, 1) and found.skipped == 0
     _assert_same(found, crashed.alone, but=but)
 
 
@@ -109,59 +104,14 @@ def test_a_note_outlives_the_kill(killed: Broker, crashed: Crashed) -> None:
     ended = kidx("recover", *killed.log_dirs, *_TRUST, "--level", "marker")
     assert ended.code == 0 and ended.json["untrusted"] == {} and ended.json["applied"], ended
     assert [(log_dir / NOTE).exists() for log_dir in killed.log_dirs] == [True] * len(notes)
-    _assert_same(started(killed), crashed.alone, but=but)
+    verified = ("verify", "--topics", "|".join(TOPICS))  # the cluster's metadata the broker recovers always
+    assert [kidx(*verified, log_dir).code for log_dir in killed.log_dirs] == [0, 0]
+    found = started(killed)
+    assert found.recovered == {} and found.skipped == len(killed.log_dirs)
+    _assert_same(found, crashed.alone, but=but)
     for log_dir, of_twin in zip(killed.log_dirs, twin.log_dirs, strict=True):  # for the tests that come after this
         shutil.rmtree(log_dir)
         shutil.copytree(of_twin, log_dir)
-
-
-def test_side_files_that_are_missing_or_not_closed(killed: Broker, tmp_path: Path) -> None:
-    """A broker was killed as it recovered by itself: indexes have zeros at their ends. Others have gone, and the last
-    append is not whole.
-    """
-
-    def damage(broker: Broker) -> None:
-        finished = logs_of(broker, "plain-0")[-2]
-        with finished.with_suffix(OFFSET_INDEX_SUFFIX).open("ab") as index:
-            index.write(bytes(4096))
-        logs_of(broker, "plain-1")[-2].with_suffix(TIME_INDEX_SUFFIX).write_bytes(bytes(1200))
-        logs_of(broker, "transactions-0")[-1].with_suffix(SNAPSHOT_SUFFIX).unlink()
-        logs_of(broker, "transactions-1")[-2].with_suffix(OFFSET_INDEX_SUFFIX).unlink()
-        (partition_directory(broker, "transactions-2") / LEADER_EPOCH_CHECKPOINT).unlink()
-        last = logs_of(broker, "append-time-0")[-1]
-        with last.open("r+b") as log:
-            log.truncate(last.stat().st_size - 10)
-
-    crashed = Crashed(killed, tmp_path, damage)
-    broker = crashed.copy()
-    note_down(broker.log_dirs)
-    but = _index_files(broker)
-    ended = kidx("recover", *broker.log_dirs, *_TRUST, "--level", "marker", "--truncate", "--keep", tmp_path / "kept")
-    assert ended.code == ExitCode.PROBLEMS_FOUND and ended.json["untrusted"] == {}, ended
-    found = started(broker)
-    assert found.recovered == {} and found.skipped == len(broker.log_dirs)
-    _assert_same(found, crashed.alone, but=but)
-
-
-def test_preallocated_logs(tmp_path: Path, exhaustive: bool) -> None:
-    """Zeros follow the last batch of each log, which the broker cuts off. Each level, with trust and without, leads to
-    the same; at the marker's they are cut off first.
-    """
-    if not exhaustive:
-        pytest.skip("with --exhaustive: a broker of its own is started six times")
-    settings = {"log.preallocate": "true"}
-    crashed = Crashed(killed_broker(tmp_path / "broker", settings=settings), tmp_path / "crashed")
-    for level, trust in itertools.product(("checkpoint", "marker"), ((), ("--trust-page-cache",))):
-        broker = crashed.copy()
-        note_down(broker.log_dirs)
-        but = _index_files(broker) if trust else set()
-        assert not logs_of(broker, "plain-0")[-1].read_bytes()[-100:].strip(b"\0")
-        cut = ("--truncate", "--keep", tmp_path / f"kept-{level}{len(trust)}") if level == "marker" else ()
-        ended = kidx("recover", *broker.log_dirs, "--apply", "--json", "--level", level, *cut, *trust)
-        assert ended.code == ExitCode.PROBLEMS_FOUND and ended.json["applied"], ended
-        found = started(broker)
-        assert found.skipped == (len(broker.log_dirs) if level == "marker" else 0)
-        _assert_same(found, crashed.alone, but=but)
 
 
 def test_what_lies_between_headers_is_not_read(killed: Broker, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class _Finisher:
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
         self._task = task
         self._files = PartitionFiles(task, publisher, listings)
-        self._fold = PartitionFold(BrokerSnapshots(task).at, task.start)
+        self._fold = PartitionFold(BrokerSnapshots(task).at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
         # With what is done with its transaction index, once it is committed.

@@ -35,17 +35,23 @@ class BrokerSnapshots:
 
 
 def publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
-    """Stage a snapshot, unless one with the same producers exists, or in place the state is not certain."""
+    """Stage a snapshot, unless one with the same producers exists, or in place the state is not certain.
+
+    Where there is none that can be read, a broker that recovers takes one of what it has read, certain or not. Without
+    it a segment is never copied to tiered storage (`RemoteLogManager.RLMCopyTask.copyLogSegment`).
+    """
     name = segment_file(offset, SNAPSHOT_SUFFIX)
     if not files.task.may_write(name):
         return
-    present = files.read_present(name, SNAPSHOT_BYTES_MAX)
+    present, is_there = files.read_present(name, SNAPSHOT_BYTES_MAX), False
     if present is not None:
         # The same producers in another order are the same snapshot: a broker's own is left as it is.
         with contextlib.suppress(SnapshotError):
             if Producers.from_snapshot(present).snapshot() == content:
                 return
-    files.stage_or_keep(name, content, certain=source is not StateSource.UNKNOWN)
+            is_there = True
+    is_taken = bool(files.task.recovered) and not is_there
+    files.stage_or_keep(name, content, certain=is_taken or source is not StateSource.UNKNOWN)
 
 
 def drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None:

@@ -116,7 +116,7 @@ def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
         known_epoch = -1 if epochs is None or epochs.last is None else epochs.last.epoch
         for base_offset, next_base_offset in itertools.pairwise(unflushed):
             end = _end_of(directory, base_offset)
-            if end is None or end.recovery.next_offset > next_base_offset or end.last_epoch > known_epoch:
+            if end is None or end.recovery.next_offset != next_base_offset or end.last_epoch > known_epoch:
                 return {}
             ends[base_offset] = end
     except (CheckpointError, CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):

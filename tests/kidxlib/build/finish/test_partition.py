@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +39,14 @@ ALL: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 IN_PLACE: Final = None
 
 
-def build_log_dir(log_dir: Path, index_dir: Path | None, *, do_finish: bool = True) -> list[FinishedPartition]:
-    """Everything that one machine does with a log dir, within this process."""
+def build_log_dir(
+    log_dir: Path, index_dir: Path | None, *, do_finish: bool = True, recovered: frozenset[int] = frozenset()
+) -> list[FinishedPartition]:
+    """Everything that one machine does with a log dir, within this process.
+
+    Args:
+        recovered: see `PartitionTask`.
+    """
     target = Target(index_dir=index_dir, by_source=False)
     plan = find_segments(
         parse_sources([str(log_dir)]), parse_topics(".*"), target, lambda _: OptionsOfTopic(RecoverOptions())
@@ -47,7 +54,7 @@ def build_log_dir(log_dir: Path, index_dir: Path | None, *, do_finish: bool = Tr
     built = list(build(plan.build_tasks(publish_truncated=True), use_mmap=True))
     work = [
         (
-            listed.partition_task(ALL),
+            replace(listed.partition_task(ALL), recovered=recovered),
             [segment_task(segment) for segment in built if segment.task.segment.partition_key == listed.key],
         )
         for listed in plan.partitions
@@ -165,6 +172,36 @@ def test_in_place_only_what_is_certain_replaces_a_brokers_file(tmp_path: Path) -
     found = {path.name: path.read_bytes() for path in directory.iterdir()}
     # Leader epochs are not in a snapshot: the broker's checkpoint may know of one that began earlier.
     assert found == {**right, LEADER_EPOCH_CHECKPOINT: old[LEADER_EPOCH_CHECKPOINT]}
+
+
+def test_where_a_broker_recovers_it_believes_no_snapshot_behind(tmp_path: Path) -> None:
+    """The record at offset 1 is lost. A broker that takes the segment at 0 for flushed believes the snapshot at 2, that
+    has producer 8; one that recovers it does not, and goes on from what it has read.
+    """
+    snapshots = {}
+    for recovered in (frozenset[int](), frozenset({0, 2})):
+        directory = write_partition(tmp_path / f"logs-{len(recovered)}" / "orders-0", TWO_ABORTS)
+        build_log_dir(directory.parent, IN_PLACE)
+        (directory / segment_file(0, ".log")).write_bytes(b"".join(encode(0, TWO_ABORTS[0][:1])))
+        [finished] = build_log_dir(directory.parent, IN_PLACE, recovered=recovered)
+        snapshots[recovered] = {
+            each.producer_id for each in producers_in((directory / segment_file(2, SNAPSHOT_SUFFIX)).read_bytes())
+        }
+        assert finished.segments[1].state_source is (StateSource.LOG_START if recovered else StateSource.SNAPSHOT)
+    assert snapshots == {frozenset(): {7, 8}, frozenset({0, 2}): {7}}
+
+
+def test_a_broker_that_recovers_takes_a_snapshot_of_what_it_has_read(tmp_path: Path) -> None:
+    """The first segment is not there, and no snapshot can be read. One that can stays, whatever it says."""
+    directory = write_partition(tmp_path / "logs" / "orders-0", {base: TWO_ABORTS[base] for base in (2, 4)})
+    sound = Producers().snapshot()
+    (directory / segment_file(4, SNAPSHOT_SUFFIX)).write_bytes(b"not a snapshot")
+    (directory / segment_file(6, SNAPSHOT_SUFFIX)).write_bytes(sound)
+    build_log_dir(directory.parent, IN_PLACE, recovered=frozenset({2, 4}))
+    assert {each.producer_id for each in producers_in((directory / segment_file(4, SNAPSHOT_SUFFIX)).read_bytes())} == {
+        7
+    }
+    assert (directory / segment_file(6, SNAPSHOT_SUFFIX)).read_bytes() == sound
 
 
 def test_in_place_an_offset_index_waits_for_its_transaction_index(tmp_path: Path) -> None:
