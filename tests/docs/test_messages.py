@@ -1,4 +1,4 @@
-"""Messages: docs/messages.md has all of them, and each says what happened and what to do."""
+"""Messages and help: docs/messages.md has all messages, and each says what happened and what to do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 import pytest
+from click import Option
 from click.testing import CliRunner
 
 from kidxlib import errors
@@ -62,6 +63,16 @@ def test_what_commands_say_is_listed(arguments: list[str], monkeypatch: pytest.M
     listed = [message.text for message in messages() if len(re.findall(r"\w+", message.text)) >= _WORDS_LEAST]
     patterns = [".*".join(map(re.escape, text.split(ANYTHING))) for text in listed]
     assert any(re.fullmatch(pattern, str(error)) for pattern in patterns), str(error)
+
+
+def test_help_is_plain() -> None:
+    """Each text of a command or an option is sentences, in the words that messages may have."""
+    for command in kidx.commands.values():
+        options = [(parameter.name, parameter.help) for parameter in command.params if isinstance(parameter, Option)]
+        for name, text in (*options, ("", command.help)):
+            assert text and text[0].isupper() and text.strip().endswith((".", "]")), f"{command.name} {name}: {text}"
+            assert not re.search(r"\b(\w{2,}) \1\b", text), f"{command.name} {name}: a word twice in {text}"
+            assert not _NOT_FOR_USERS.search(text), f"{command.name} {name}: {text}"
 
 
 def _ours() -> list[Message]:
