@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
+import pyspark
+
 from jobs.common.catalog.by_rows import MaintenanceByRows, TablesByRows
 from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
@@ -64,7 +66,7 @@ def open_spark(
             for table in UPGRADE_ORDER if upgrade else ():
                 writer.make(table)
         versions = {
-            "spark": metadata.version("pyspark"),
+            "spark": pyspark.__version__,  # of Spark itself, where no package has brought it
             "delta": metadata.version("delta-spark"),
             "deltalake": metadata.version("deltalake"),
         }

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Self
 
+import pyspark
 import pytest
 
 from kidxlib.format.segment_files import segment_file
@@ -42,8 +43,10 @@ from tests.faults.trees import (
     write_log,
 )
 from tests.faults.watching import Did, Watch
+from tests.support.logs.golden import SAMPLES
 from tests.support.spark.cluster import HOSTS, NODE, Cluster, cluster, cluster_elsewhere
 from tests.support.spark.jobs import Ended, Place, build, clean_environment, printed, rows, run_submit
+from tests.support.spark.releases import spark_submit, unpacked_release
 
 #: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
 SLOW: Final = 1 << 30
@@ -161,6 +164,34 @@ def test_a_package_that_is_up_to_date_stays_as_it_is(packed: Packed) -> None:
             packed.after[name].st_ino,
             packed.after[name].st_mtime_ns,
         )
+
+
+def test_a_release_needs_no_checkout(packed: Packed, tmp_path: Path) -> None:
+    """Spark's own spark-submit, a release's modules, settings and jobs, and the packed environment as Python: what
+    Kafka builds, and nothing compiled again.
+    """
+    release = unpacked_release(tmp_path)
+    places = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog")
+    job = (release / "jobs" / "build_index.py", "--source", f"sample={SAMPLES}", "--topics", "txn-mixed", *places)
+    environment, compiled = packed.environments[0], packed.compiled[0]
+    ended = subprocess.run(
+        [*spark_submit(release), *map(str, job)],
+        cwd=tmp_path,
+        env={
+            **{name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "JAVA_HOME", "TMPDIR")},
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "PYSPARK_PYTHON": str(environment / "bin" / "python"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    [written] = (tmp_path / "index").rglob("txn-mixed-0")
+    kafkas = {name: content for name, content in kafkas_indexes(SAMPLES).items() if name.startswith("txn-mixed-0/")}
+    assert indexes(written.parent) == kafkas != {}
+    assert (tmp_path / "catalog" / "segments" / "_delta_log").is_dir()
+    assert {str(path.relative_to(environment)) for path in environment.glob("kidx-compiled/*/*")} == compiled
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The release archive, by Spark's own spark-submit and a Python that knows nothing of this checkout."""
+"""The release archive, by a Python that knows nothing of this checkout. Spark runs it in tests/jobs/test_cluster.py."""
 
 from __future__ import annotations
 
@@ -11,28 +11,15 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
-from click.testing import CliRunner
 
 from jobs.common.packaging.package import package
 from kidxlib.messages.definitions import kafka_version
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.logs.golden import DATA, SAMPLES
 from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.releases import release_archive, unpacked_release
 
 PROJECT = Path(__file__).parents[3]
-PARTITION = "txn-mixed-0"
-INDEXES = (".index", ".timeindex", ".txnindex")
-
-
-def _released(directory: Path) -> Path:
-    archive = directory / "kidx.tar.gz"
-    ended = CliRunner().invoke(
-        package, ["--directory", str(directory), "--release", str(archive)], standalone_mode=False
-    )
-    assert ended.exit_code == 0, ended.output
-    return archive
 
 
 def _refused(directory: Path, archive: Path) -> Ended:
@@ -75,11 +62,7 @@ def _environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("release")
-    with tarfile.open(_released(directory)) as archive:
-        archive.extractall(directory, filter="data")
-    [unpacked] = (path for path in directory.iterdir() if path.is_dir())
-    return unpacked
+    return unpacked_release(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +84,7 @@ def test_the_same_sources_give_the_same_archive(tmp_path: Path) -> None:
     digests = set()
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        digests.add(hashlib.sha256(_released(tmp_path / name).read_bytes()).hexdigest())
+        digests.add(hashlib.sha256(release_archive(tmp_path / name).read_bytes()).hexdigest())
     assert len(digests) == 1
 
 
@@ -110,28 +93,6 @@ def test_what_its_modules_read_is_beside_them(release: Path, python: Path, tmp_p
     environment = _environment() | {"PYTHONPATH": str(release / "kidx.zip")}
     ended = subprocess.run((python, "-c", program), cwd=tmp_path, env=environment, capture_output=True, check=True)
     assert ended.stdout.decode().split() == [kafka_version()]
-
-
-def test_its_job_builds_what_kafka_does(release: Path, python: Path, tmp_path: Path) -> None:
-    spark = Path(pyspark.__file__).parent
-    jars = ",".join(map(str, sorted((PROJECT / ".jars" / "delta").glob("*.jar"))))
-    submit = (spark / "bin" / "spark-submit", "--master", "local[2]", "--jars", jars)
-    settings = ("--properties-file", release / "conf" / "spark-defaults.conf", "--py-files", release / "kidx.zip")
-    places = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog")
-    job = (release / "jobs" / "build_index.py", "--source", f"sample={SAMPLES}", "--topics", "txn-mixed", *places)
-    ended = subprocess.run(
-        [str(word) for word in (*submit, *settings, *job)],
-        cwd=tmp_path,
-        env={**_environment(), "SPARK_HOME": str(spark), "PYSPARK_PYTHON": str(python)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    [written] = (tmp_path / "index").rglob(PARTITION)
-    kafkas = [path for path in (DATA / "expected" / PARTITION).iterdir() if path.suffix in INDEXES]
-    assert kafkas and all((written / path.name).read_bytes() == path.read_bytes() for path in kafkas)
-    assert (tmp_path / "catalog" / "segments" / "_delta_log").is_dir()
 
 
 def test_the_reports_page_is_in_its_modules(release: Path) -> None:
