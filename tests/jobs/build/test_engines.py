@@ -72,15 +72,17 @@ _STEPS: Final[tuple[Callable[[Path], None], ...]] = (_begin, _change, _come_back
 
 
 def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path) -> None:
-    """After every step of a history, each table is the one that Spark alone wrote, by name, row and value."""
+    """After every step of a history, each table is the one that Spark alone wrote, by name, row and value. Spark goes
+    on with a catalog of kidx', kidx with that of Spark, and a driver that lists by executors with its own.
+    """
     settings = tmp_path / "spark-commits.toml"
     settings.write_text('[spark]\ncommits = "spark"\n')
     by_spark: BuildHere = partial(build_here, "--settings", settings)
     writers: dict[str, Sequence[BuildHere]] = {
         "spark": (by_spark,),
         "kidx": (kidx_build_here,),
-        "kidx-spark-driver": (kidx_build_here, by_spark, partial(build_here, _BY_WORKERS)),
-        "driver-spark-kidx": (build_here, by_spark, partial(kidx_build_here, _BY_WORKERS)),
+        "kidx-spark-kidx": (kidx_build_here, by_spark, partial(kidx_build_here, _BY_WORKERS)),
+        "driver": (build_here, build_here, partial(build_here, _BY_WORKERS)),
     }
     histories: dict[str, list[dict[str, DeltaTable]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):
@@ -92,6 +94,8 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path)
         assert [name for name in writers if files[name] != files["spark"]] == [], step.__doc__
         for name in writers:
             histories[name].append(_tables(tmp_path / name / "catalog"))
+    engines = {str(commit["engineInfo"]).split("/")[0] for commit in histories["spark"][-1]["segments"].history()}
+    assert engines == {"Apache-Spark"}, "who commits is who is told to"
     with session("test") as spark:
         for table in TABLES:
             expected, *found = ([step.get(table.name) for step in histories[name]] for name in writers)
