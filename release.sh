@@ -50,7 +50,7 @@ directory=${directory:-dist/release}
 [[ ! -e $directory || -z $(ls -A "$directory") || -f $directory/SHA256SUMS ]] ||
   fail "$directory holds other files than a release; name a new directory"
 
-./setup.sh venv
+./setup.sh dev
 python=.venv/bin/python
 version=$("$python" -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')
 if [[ -z $rehearse ]]; then

@@ -8,12 +8,14 @@
 #                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
+#   ./setup.sh dev      .venv alone, with the packages of tests, static checks, the site and releases
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
 #   ./setup.sh browser  Chromium alone, where there is none: tests look at the report with it
 #   ./setup.sh test     all of these, side by side
 #   ./setup.sh lock     rewrite requirements*.lock from pyproject.toml
 #
-# KIDX_PYTHON names the Python to build both with, JAVA_HOME the Java to use; else both are looked for on PATH.
+# KIDX_PYTHON names the Python to build both with, JAVA_HOME the Java to use; else both are looked for on PATH. Where uv is
+# on PATH it installs the packages, in less time than pip.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" # called through a link, too
 
@@ -48,6 +50,8 @@ one_at_a_time() {
 
 # ---- Python ----
 
+DEV_LOCK=requirements-dev.lock
+
 # Every candidate is really started: a name on PATH may be a version manager's stub for a version that is not installed,
 # and Debian's python3 comes without the venv module's ensurepip.
 find_python() {
@@ -71,6 +75,15 @@ pip() { # VENV ARGUMENT ...
   fail 1 "pip failed; above is the end of $1/setup.log"
 }
 
+# The packages of a lock file. uv has settings of its own, so where it fails pip tries.
+install_packages() { # VENV LOCK
+  if type -P uv >/dev/null; then
+    uv --quiet pip install --python "$1/bin/python" --require-hashes -r "$2" >>"$1/setup.log" 2>&1 && return
+    say "uv failed, so pip installs the packages; what uv said is in $1/setup.log"
+  fi
+  pip "$1" install --require-hashes -r "$2"
+}
+
 # What an environment was built from. The directory counts too: scripts in it and the project's own entry there name it.
 packages_key() { echo "$PWD $(cat "$1" setup.sh | sha256)"; } # LOCK
 project_key() { sha256 pyproject.toml; }
@@ -79,25 +92,36 @@ stamped() { # VENV NAME KEY: that step was finished, with exactly this key
   [[ -x $1/bin/python && -f $1/$2.stamp && $(<"$1/$2.stamp") == "$3" ]]
 }
 
-set_up_packages() { # VENV LOCK
+set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions, but fewer
   stamped "$1" packages "$(packages_key "$2")" && return
   one_at_a_time
   stamped "$1" packages "$(packages_key "$2")" && return
   local python
-  python=$(find_python)
-  say "setting up $1 with $python (about a minute) …"
-  # From nothing each time: then it is the lock exactly, and what an interrupted set-up left does no harm.
-  # The stamps go first, so that a half-removed one does not look finished.
-  rm -f "$1"/*.stamp
-  rm -rf "$1"
-  "$python" -I -m venv "$1"
-  pip "$1" install --require-hashes -r "$2"
+  if [[ -n ${3-} ]] && stamped "$1" packages "$(packages_key "$3")"; then
+    say "adding the packages of tests to $1 …"
+  else
+    python=$(find_python)
+    say "setting up $1 with $python …"
+    # From nothing: then it is the lock exactly, and what an interrupted set-up left does no harm.
+    # The stamps go first, so that a half-removed one does not look finished.
+    rm -f "$1"/*.stamp
+    rm -rf "$1"
+    "$python" -I -m venv "$1"
+  fi
+  rm -f "$1/packages.stamp"
+  install_packages "$1" "$2"
   packages_key "$2" >"$1/packages.stamp"
 }
 
-set_up_venv() {
-  stamped .venv packages "$(packages_key requirements.lock)" || rm -rf .jars/spark.jsa* # made of this .venv's jars
-  set_up_packages .venv requirements.lock
+# With the packages that jobs and commands need, or with those of tests, too, which serve both.
+set_up_venv() { # [dev]
+  local lock=requirements.lock
+  if [[ ${1-} == dev ]] || stamped .venv packages "$(packages_key "$DEV_LOCK")"; then
+    lock=$DEV_LOCK
+  fi
+  stamped .venv packages "$(packages_key requirements.lock)" || stamped .venv packages "$(packages_key "$DEV_LOCK")" ||
+    rm -rf .jars/spark.jsa* # made of this .venv's jars
+  set_up_packages .venv "$lock" requirements.lock
   stamped .venv project "$(project_key)" && return
   one_at_a_time
   stamped .venv project "$(project_key)" && return
@@ -276,7 +300,9 @@ write_lock() {
   "$directory/bin/python" -I -m pip --disable-pip-version-check --quiet install uv
   local compile=("$directory/bin/uv" --quiet pip compile --universal --python-version 3.11
     --generate-hashes --no-emit-index-url --no-emit-find-links --no-header)
-  "${compile[@]}" pyproject.toml --all-extras --group dev -o requirements.lock
+  "${compile[@]}" pyproject.toml --all-extras --group dev -o "$DEV_LOCK"
+  # The same versions: what jobs and commands need.
+  "${compile[@]}" pyproject.toml --all-extras --group build --constraints "$DEV_LOCK" -o requirements.lock
   # The same versions: what executors bring along. Spark itself brings the two that are left out to every node.
   "${compile[@]}" pyproject.toml --extra spark --constraints requirements.lock \
     --no-emit-package pyspark --no-emit-package py4j -o requirements-executors.lock
@@ -296,7 +322,7 @@ case ${1-} in
       set_up_chromium &
       chromium=$!
     fi
-    set_up_venv
+    set_up_venv ${1:+dev}
     set_up_jars delta Delta
     if [[ -n ${1-} ]]; then
       set_up_jars kafka Kafka
@@ -323,6 +349,7 @@ case ${1-} in
     done
     ;;
   venv) set_up_venv ;;
+  dev) set_up_venv dev ;;
   airflow) set_up_airflow ;;
   browser) set_up_chromium ;;
   lock) write_lock ;;

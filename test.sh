@@ -6,7 +6,7 @@ if [[ ${1-} == -h || ${1-} == --help ]]; then
   cat <<'HELP'
 Usage: ./test.sh [options and paths of pytest]
 
-Sets up whatever is missing (./setup.sh test), runs the static checks, then the tests:
+Sets up whatever is missing, runs the static checks, then the tests:
 
   ./test.sh                          what continuous integration runs
   ./test.sh tests/kidxlib -k recover some of them
@@ -17,11 +17,29 @@ Sets up whatever is missing (./setup.sh test), runs the static checks, then the 
 HELP
   exit
 fi
-./setup.sh test
+# Those of the library alone need neither Airflow nor Kafka nor a browser.
+of_library='' others=''
+for word; do
+  case $word in
+    tests/kidxlib*) of_library=yes ;;
+    tests/* | tests) others=yes ;;
+  esac
+done
+if [[ -n $of_library && -z $others ]]; then
+  ./setup.sh dev
+  ./setup.sh
+else
+  ./setup.sh test
+fi
 .venv/bin/ruff check --quiet
 .venv/bin/ruff format --check --quiet
+airflow=
+if [[ -d .venv-airflow ]]; then # beside Airflow's types
+  .venv/bin/mypy --python-executable .venv-airflow/bin/python --cache-dir .mypy_cache/airflow airflow_dags &
+  airflow=$!
+fi
 .venv/bin/mypy
-.venv/bin/mypy --python-executable .venv-airflow/bin/python --cache-dir .mypy_cache/airflow airflow_dags
+[[ -z $airflow ]] || wait "$airflow"
 .venv/bin/lint-imports --no-logo
 unset PYTHONDONTWRITEBYTECODE # they start the library in hundreds of processes, which find it compiled
 # A file's tests stay together: they share what takes long to make. One process more than there are cores, as tests wait for

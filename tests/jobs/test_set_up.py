@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Path:
     (directory / ".jars").mkdir()
     (directory / ".jars/delta").symlink_to(PROJECT / ".jars/delta")
     (directory / "conf").symlink_to(PROJECT / "conf")
-    for name in ("setup.sh", "requirements.lock", "pyproject.toml"):
+    for name in ("setup.sh", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy2(PROJECT / name, directory)
     packages = _sha256(directory / "requirements.lock", directory / "setup.sh")
     (directory / ".venv/packages.stamp").write_text(f"{directory} {packages}  -\n")
