@@ -29,6 +29,7 @@ _MOVED: Final = {
     "../conf/kidx.toml": _SETTINGS_PAGE,
     "../conf/log4j2.properties": _SETTINGS_PAGE,
     "../Dockerfile": f"{_SETTINGS_PAGE}#dockerfile",
+    "../Dockerfile.spark": f"{_SETTINGS_PAGE}#dockerfilespark",
     "../CONTRIBUTING.md": "contributing.md",
     "../SECURITY.md": "security.md",
     "../tests/README.md": "contributing.md",
@@ -112,6 +113,7 @@ def _settings() -> str:
         ("conf/kidx.toml", "conf/kidx.toml", "toml"),
         ("conf/log4j2.properties", "conf/log4j2.properties", "properties"),
         ("Dockerfile", "Dockerfile", "dockerfile"),
+        ("Dockerfile.spark", "Dockerfile.spark", "dockerfile"),
     ):
         parts.append(f"## {title}\n\n```{language}\n{(_PROJECT / name).read_text()}```\n")
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""The image of docs/recover.md: the steps of its Dockerfile, and the script of the init container."""
+"""The images: the steps of their Dockerfiles, and the script of the init container of docs/recover.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,8 @@ from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.docs.pages import PROJECT, read
 
-_DOCKERFILE: Final = (PROJECT / "Dockerfile").read_text()
-_BASE: Final = "FROM python:3.12-slim"
+#: By file: what an image starts from.
+_BASES: Final = {"Dockerfile": "FROM python:3.12-slim\n", "Dockerfile.spark": "FROM python:3.12-slim-bookworm\n"}
 _COPY: Final = re.compile(r"^COPY (.+) (\./\S*)$", re.MULTILINE)
 _RUN: Final = re.compile(r"^RUN (.+)$", re.MULTILINE)
 _SCRIPT: Final = re.compile(r"^ +args:\n +- \|\n((?: +[^ \n].*\n)+?)(?= +(?:resources|volumeMounts):)", re.MULTILINE)
@@ -58,30 +58,23 @@ def test_the_script_of_the_init_container(number: int, log_dir: str, tmp_path: P
     assert _run_script(script, places).endswith("exit code 127: the broker recovers by itself\n")
 
 
-def test_the_dockerfile_copies_what_is_there() -> None:
+@pytest.mark.parametrize("name", _BASES)
+def test_a_dockerfile_copies_what_is_there(name: str) -> None:
     ignored = (PROJECT / ".dockerignore").read_text().splitlines()
-    sources = [source for sources, _ in _COPY.findall(_DOCKERFILE) for source in sources.split()]
-    assert _BASE in _DOCKERFILE and sources
+    dockerfile = (PROJECT / name).read_text()
+    sources = [source for sources, _ in _COPY.findall(dockerfile) for source in sources.split()]
+    assert _BASES[name] in dockerfile and sources
     for source in sources:
         assert (PROJECT / source).exists() and f"!{source}" in ignored, source
 
 
-def test_the_steps_of_the_dockerfile(tmp_path: Path, exhaustive: bool) -> None:
+def test_the_image_of_the_command(tmp_path: Path, exhaustive: bool) -> None:
     """Goal: an environment without Spark, which compiles nothing more when it runs; other users may use what it has
     compiled.
-
-    Method: `COPY` and `RUN` are carried out in a directory, in the place of a container's.
     """
-    if not exhaustive:
-        pytest.skip("with --exhaustive: it fetches all packages anew, and compiles")
-    source, opt = tmp_path / "src", tmp_path / "opt" / "kidx"
-    source.mkdir()
-    for sources, target in _COPY.findall(_DOCKERFILE):
-        for each in sources.split():
-            _copy(PROJECT / each, source / target if target != "./" else source / each)
-    for step in _RUN.findall(_DOCKERFILE):
-        command = step.replace("/opt/kidx", str(opt)).replace("python -m venv", f"{sys.executable} -I -m venv")
-        subprocess.run(("bash", "-ec", command), cwd=source, check=True, env=_environment())
+    _skip_unless(exhaustive)
+    opt = tmp_path / "opt" / "kidx"
+    _carry_out("Dockerfile", tmp_path / "src", opt)
     assert not list(opt.glob("lib/*/site-packages/pyspark*"))
     compiled = _compiled(opt)
     assert compiled
@@ -90,8 +83,45 @@ def test_the_steps_of_the_dockerfile(tmp_path: Path, exhaustive: bool) -> None:
     arguments = (opt / "bin" / "kidx", "recover", crashed, "--apply", "--or-leave")
     subprocess.run(arguments, check=True, env=_environment())
     assert (crashed / RECOVERY_POINT_CHECKPOINT).exists() and _compiled(opt) == compiled
-    caches = list(opt.glob("lib/*/site-packages/kidxlib/**/__pycache__"))
-    assert caches and all(path.stat().st_mode & 0o007 == 0o007 for path in caches)
+    _anybody_writes(opt.glob("lib/*/site-packages/kidxlib/**/__pycache__"))
+
+
+def test_the_image_with_spark(tmp_path: Path, exhaustive: bool) -> None:
+    """Goal: its job runs from anywhere, sets nothing up and compiles nothing more."""
+    _skip_unless(exhaustive)
+    opt = tmp_path / "opt" / "kidx"
+    _carry_out("Dockerfile.spark", opt, opt)
+    compiled = {path: path.stat().st_mtime_ns for path in opt.rglob("kidxlib/**/*.nb[ci]")}
+    assert compiled and not list(opt.glob(".venv/lib/*/site-packages/pytest"))
+    places = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog")
+    job = (opt / "spark-submit.sh", "build_index", "--source", f"it={PROJECT / 'samples' / 'kafka-logs'}", *places)
+    ended = subprocess.run(job, cwd=tmp_path, env=_environment(), capture_output=True, text=True, check=True)
+    assert "12 segments" in ended.stdout and "setup.sh" not in ended.stderr, ended
+    assert {path: path.stat().st_mtime_ns for path in opt.rglob("kidxlib/**/*.nb[ci]")} == compiled
+    _anybody_writes(opt.glob("kidxlib/**/__pycache__"))
+
+
+def _skip_unless(exhaustive: bool) -> None:
+    if not exhaustive:
+        pytest.skip("with --exhaustive: it fetches all packages anew, and compiles")
+
+
+def _carry_out(name: str, source: Path, opt: Path) -> None:
+    """`COPY` and `RUN` of a Dockerfile in a directory, in the place of a container's; but for Debian's packages."""
+    dockerfile = (PROJECT / name).read_text()
+    source.mkdir(parents=True)
+    for sources, target in _COPY.findall(dockerfile):
+        for each in sources.split():
+            _copy(PROJECT / each, source / target if target != "./" else source / each)
+    for step in _RUN.findall(dockerfile):
+        if not step.startswith("apt-get "):
+            command = step.replace("/opt/kidx", str(opt)).replace("python -m venv", f"{sys.executable} -I -m venv")
+            subprocess.run(("bash", "-ec", command), cwd=source, check=True, env=_environment())
+
+
+def _anybody_writes(caches: Iterable[Path]) -> None:
+    found = list(caches)
+    assert found and all(path.stat().st_mode & 0o007 == 0o007 for path in found)
 
 
 def _copy(source: Path, target: Path) -> None:
