@@ -35,7 +35,7 @@ from benchmarks.small_segments import small_segments
 from benchmarks.source import source
 from benchmarks.start_up import start_up
 from benchmarks.stores import stores
-from benchmarks.targets import print_targets, recorded
+from benchmarks.targets import keep, print_targets, recorded
 from benchmarks.tiered import tiered
 from benchmarks.time_range import time_range
 from benchmarks.worker_memory import worker_memory
@@ -68,9 +68,19 @@ def all_targets(only_recorded: bool, directory: Path) -> None:
     print_targets("all targets", [target for name in names for target in recorded(directory, name)])
 
 
+@click.command(name="keep")
+@click.argument("names", nargs=-1, required=True, type=click.Choice([str(command.name) for command in WITH_TARGETS]))
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def keep_for_pages(names: tuple[str, ...], directory: Path) -> None:
+    """Take what these benchmarks wrote down last for docs/performance.md; `python -m tests.docs.render` shows it."""
+    for name in names:
+        keep(directory, name)
+
+
 for command in (
     *WITH_TARGETS,
     all_targets,
+    keep_for_pages,
     generate,
     compaction,
     comparison,

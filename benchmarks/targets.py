@@ -7,11 +7,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from benchmarks import machine
 from kidxlib.terminal.console import print_line
 from kidxlib.terminal.tables import print_table
+
+#: What docs/performance.md shows: of each benchmark its targets and the machine, as `keep` took them.
+MEASURED: Final = Path(__file__).with_name("measured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,16 @@ class Target:
             return f"≥ {_number(self.at_least)} {self.unit}"
         return "" if self.at_most is None else f"≤ {_number(self.at_most)} {self.unit}"
 
+    @property
+    def shown(self) -> str:
+        """The median."""
+        return f"{_number(self.measured)} {self.unit}"
+
+    @property
+    def range(self) -> str:
+        """The least and the most of several rounds."""
+        return f"{_number(min(self.values))}–{_number(max(self.values))}" if len(self.values) > 1 else ""
+
 
 def record(directory: Path, benchmark: str, targets: Sequence[Target], **figures: Any) -> None:
     """Print the targets of a benchmark, and write `<benchmark>.json`: them, the machine, and all other figures."""
@@ -68,14 +81,30 @@ def recorded(directory: Path, benchmark: str) -> list[Target]:
     ]
 
 
+def keep(directory: Path, benchmark: str) -> None:
+    """Take what a benchmark wrote down last for the pages: its targets, and the machine that it ran on."""
+    written = json.loads((directory / f"{benchmark}.json").read_text())
+    taken = {"machine": written["machine"], "targets": written["targets"]}
+    MEASURED.mkdir(exist_ok=True)
+    (MEASURED / f"{benchmark}.json").write_text(json.dumps(taken, indent=2, ensure_ascii=False) + "\n")
+
+
+def kept_machine(benchmark: str) -> str:
+    """When and on what the kept targets of a benchmark were measured, in words."""
+    machine = json.loads((MEASURED / f"{benchmark}.json").read_text())["machine"]
+    memory = f"{machine['memory_bytes'] / 1e9:.0f} GB of memory"
+    versions = f"{machine['system']}, Python {machine['python']}"
+    return f"{machine['date']}: {machine['cores']} cores, {machine['cpu']}; {memory}; {versions}"
+
+
 def print_targets(title: str, targets: Sequence[Target]) -> None:
     rows = [
         (
             target.name,
             target.required,
             {True: "yes", False: "NO", None: ""}[target.met],
-            f"{_number(target.measured)} {target.unit}",
-            f"{_number(min(target.values))}–{_number(max(target.values))}" if len(target.values) > 1 else "",
+            target.shown,
+            target.range,
         )
         for target in targets
     ]

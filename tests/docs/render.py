@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
+from benchmarks.targets import MEASURED, kept_machine, recorded
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
@@ -19,6 +20,7 @@ from tests.docs.pages import CATALOG_PAGE, PROJECT, read
 BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not edit. -->\n"
 END: Final = "<!-- End of what is made. -->\n"
 START_PAGE: Final = "docs/start.md"
+PERFORMANCE_PAGE: Final = "docs/performance.md"
 ARCHITECTURE_PAGE: Final = "docs/architecture.md"
 
 _INDEX_TREE: Final = (
@@ -91,6 +93,21 @@ def _names(columns: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in columns)
 
 
+def _targets() -> Iterator[str]:
+    """What is required of each benchmark, and what became of it when it was last kept."""
+    for path in sorted(MEASURED.glob("*.json")):
+        yield f"### `{path.stem}`"
+        yield ""
+        yield "| | required | measured | min–max | met |"
+        yield "|---|---:|---:|---:|---|"
+        for target in recorded(MEASURED, path.stem):
+            met = {True: "yes", False: "**no**", None: ""}[target.met]
+            yield f"| {target.name} | {target.required} | {target.shown} | {target.range} | {met} |"
+        yield ""
+        yield f"{kept_machine(path.stem)}."
+        yield ""
+
+
 def _packages() -> Iterator[str]:
     """Each package: what it is for, its modules, and the packages in it."""
     packages = list(package_imports())
@@ -143,6 +160,7 @@ RENDERED: Final = {
     START_PAGE: _trees,
     CATALOG_PAGE: _tables,
     MESSAGES_PAGE: listed,
+    PERFORMANCE_PAGE: _targets,
     ARCHITECTURE_PAGE: _packages,
 }
 
