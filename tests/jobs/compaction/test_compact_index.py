@@ -45,9 +45,10 @@ def _tree(directory: Path) -> Tree:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_each_engine_does_the_same(copies: Copies, tmp_path: Path) -> None:
+def test_each_engine_does_the_same(copies: Copies, tmp_path: Path, exhaustive: bool) -> None:
     """Sparser, trimmed and without what is left; then by rules, once a segment has come and another is gone, and the
-    tables; then denser again: after each step all files, tables and JSON objects are equal.
+    tables; then denser again: after each step all files, tables and JSON objects are equal. With `--exhaustive` Spark
+    commits, too: commits of a build by Spark are compared at each run (tests/jobs/build/test_engines.py).
     """
     policy = tmp_path / "policy.toml"
     policy.write_text(
@@ -61,22 +62,21 @@ def test_each_engine_does_the_same(copies: Copies, tmp_path: Path) -> None:
     )
     settings = tmp_path / "spark-commits.toml"
     settings.write_text('[spark]\ncommits = "spark"\n')
-    engines: dict[str, Callable[..., Ended]] = {
-        "spark": partial(compact_here, "--settings", settings),
-        "kidx": kidx_compact_here,
-    }
+    engines: dict[str, Callable[..., Ended]] = {"kidx": kidx_compact_here, "spark": compact_here}
+    if exhaustive:
+        engines["spark-commits"] = partial(compact_here, "--settings", settings)
     found = {
         name: _history(Archive(copies.archive.directory, compact=run), copies, steps, tmp_path / name)
         for name, run in engines.items()
     }
-    assert found["spark"] == found["kidx"]
+    assert [name for name in engines if found[name] != found["kidx"]] == []
     with session("test") as spark:
         for table in TABLES:
-            by_spark, by_kidx = (
-                [DeltaTable(tmp_path / name / str(step) / table.name) for step in range(len(steps))]
-                for name in ("spark", "kidx")
-            )
-            assert_same_histories(spark, table, by_spark, {"kidx": by_kidx}, _OF_THE_RUN)
+            histories = {
+                name: [DeltaTable(tmp_path / name / str(step) / table.name) for step in range(len(steps))]
+                for name in engines
+            }
+            assert_same_histories(spark, table, histories.pop("kidx"), histories, _OF_THE_RUN)
 
 
 def _history(
