@@ -116,9 +116,7 @@ set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions
 # With the packages that jobs and commands need, or with those of tests, too, which serve both.
 set_up_venv() { # [dev]
   local lock=requirements.lock
-  if [[ ${1-} == dev ]] || stamped .venv packages "$(packages_key "$DEV_LOCK")"; then
-    lock=$DEV_LOCK
-  fi
+  [[ ${1-} != dev && ! -x .venv/bin/pytest ]] || lock=$DEV_LOCK # who has those of tests keeps them
   stamped .venv packages "$(packages_key requirements.lock)" || stamped .venv packages "$(packages_key "$DEV_LOCK")" ||
     rm -rf .jars/spark.jsa* # made of this .venv's jars
   set_up_packages .venv "$lock" requirements.lock
