@@ -61,9 +61,9 @@ def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
     os.truncate(tmp_path / "large", 65 << 20)
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name, said in (
-        ("endless", "no file of rules: a pipe, or more than 67,108,864 bytes"),
-        ("pipe", "no file of rules: a pipe, or more than 67,108,864 bytes"),
-        ("large", "no file of rules: a pipe, or more than 67,108,864 bytes"),
+        ("endless", "no file of rules: a pipe, or more than 67,108,864 bytes; give a regular file"),
+        ("pipe", "no file of rules: a pipe, or more than 67,108,864 bytes; give a regular file"),
+        ("large", "no file of rules: a pipe, or more than 67,108,864 bytes; give a regular file"),
         ("bytes", "byte 2: not UTF-8, expected a TOML file"),
         ("away", "cannot read the rules: No such file or directory"),
         (".", "cannot read the rules: Is a directory"),
