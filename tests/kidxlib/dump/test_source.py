@@ -92,7 +92,7 @@ def test_an_index_without_its_log_is_shown_as_it_stands(log_elsewhere: Path, suf
     [
         (
             ("--verify-index-only",),
-            f"compared with {segment_file(84, '.log')}, which is not there; name another place for logs with --log-dir DIR",
+            f"{segment_file(84, '.log')}, which is not there; name another place for logs with --log-dir DIR",
         ),
         (("--log-dir", "indexes"), f"indexes/{SEGMENT[0]}/{segment_file(84, '.log')} there, which "),
         (("--log-dir", "nowhere"), "'nowhere' does not exist"),
