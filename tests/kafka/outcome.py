@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Producer, TopicPartition
 
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.layouts import (
@@ -31,7 +31,7 @@ from tests.kafka.crashed import INDEX_SUFFIXES, RECOVERED, SKIPPED
 from tests.kafka.damaged_disk import FIRST_MS, LEFT_OPEN, PARTITIONS, wait_until
 from tests.kafka.disk_damages import batches_of
 from tests.kafka.produce import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, Answer, Connection, connected
-from tests.kafka.reading import TIMEOUT_SECONDS, wait_until_read
+from tests.kafka.reading import TIMEOUT_SECONDS, consumer_of, wait_until_read
 from tests.support.kafka.broker import Broker
 from tests.support.logs import encoded
 from tests.support.logs.snapshots import Producer as KnownProducer
@@ -193,26 +193,10 @@ def expected_answers(each: Sent, end: int) -> list[Answer]:
     return [Answer(NONE, each.offset), Answer(NONE, end), Answer(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
 
 
-def _consumer(bootstrap: str, isolation: str) -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "readers",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "check.crcs": True,
-            "fetch.error.backoff.ms": 50,
-            "log_level": 2,
-        }
-    )
-
-
 def _read(bootstrap: str, isolation: str) -> dict[str, Read]:
     """All partitions from their first records on."""
     digests = {f"{kind}-{number}": hashlib.sha256() for kind, number in PARTITIONS}
-    counts, ends, consumer = Counter[str](), dict[str, int](), _consumer(bootstrap, isolation)
+    counts, ends, consumer = Counter[str](), dict[str, int](), consumer_of(bootstrap, isolation)
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in PARTITIONS])
     while len(ends) < len(PARTITIONS):
         messages = consumer.consume(10_000, 1.0) or consumer.consume(1, TIMEOUT_SECONDS)
@@ -232,7 +216,7 @@ def _read(bootstrap: str, isolation: str) -> dict[str, Read]:
 
 def _offsets(bootstrap: str) -> dict[str, list[int]]:
     """Where timestamps lead. `paged` has one for each offset; those of other topics are spread over ten million ms."""
-    consumer, found = _consumer(bootstrap, "read_uncommitted"), dict[str, list[int]]()
+    consumer, found = consumer_of(bootstrap, "read_uncommitted"), dict[str, list[int]]()
     for time in range(_TIMES):
         asked = [
             TopicPartition(kind, number, FIRST_MS + (time * 260 + 1 if kind == "paged" else time * 10**7 // _TIMES))
@@ -247,7 +231,7 @@ def _offsets(bootstrap: str) -> dict[str, list[int]]:
 
 def _ends(bootstrap: str, isolation: str) -> dict[tuple[str, int], int]:
     """Where a consumer of an isolation ends."""
-    consumer = _consumer(bootstrap, isolation)
+    consumer = consumer_of(bootstrap, isolation)
     ends = {
         place: consumer.get_watermark_offsets(TopicPartition(*place), TIMEOUT_SECONDS, cached=False)[1]
         for place in PARTITIONS

@@ -81,7 +81,7 @@ class Seen:
 
 def read(bootstrap: str, partitions: Sequence[tuple[str, int]], isolation: str) -> dict[tuple[str, int], PartitionRead]:
     """Read partitions from beginning to end."""
-    consumer = _consumer(bootstrap, isolation)
+    consumer = _batch_by_batch(bootstrap, isolation)
     found = {place: _read_partition(consumer, *place) for place in partitions}
     consumer.close()
     return found
@@ -91,7 +91,7 @@ def wait_until_read(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> No
     """Wait until the first record of each partition is given. A broker that has just started answers with an error as
     long as it has not read the metadata of remote segments (`ensureInitializedAndNotClosed`).
     """
-    consumer = _consumer(bootstrap, "read_uncommitted")
+    consumer = _batch_by_batch(bootstrap, "read_uncommitted")
     for topic, partition in partitions:
         for _ in range(_TRIES):
             consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
@@ -109,7 +109,7 @@ def read_until_error(bootstrap: str, topic: str, partition: int) -> int:
     Returns:
         The offset that could not be read.
     """
-    consumer = _consumer(bootstrap, "read_uncommitted")
+    consumer = _batch_by_batch(bootstrap, "read_uncommitted")
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     next_offset = 0
     while (message := consumer.poll(TIMEOUT_SECONDS)) is not None and message.error() is None:
@@ -129,7 +129,7 @@ def read_all(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Seen:
     committed = read(bootstrap, partitions, "read_committed")
     timestamps = {place: _spread(uncommitted[place].records) for place in partitions}
     offsets: dict[tuple[str, int], dict[int, int]] = {place: {} for place in partitions}
-    consumer = _consumer(bootstrap, "read_uncommitted")
+    consumer = _batch_by_batch(bootstrap, "read_uncommitted")
     for asked in zip(*timestamps.values(), strict=True):
         times = dict(zip(timestamps, asked, strict=True))
         for place, offset in _offsets_of(consumer, times).items():
@@ -163,7 +163,17 @@ def _spread(records: Sequence[Record]) -> list[int]:
     return [0, min(times) - 1, *around, max(times), max(times) + 1]
 
 
-def _consumer(bootstrap: str, isolation: str) -> Consumer:
+def _batch_by_batch(bootstrap: str, isolation: str) -> Consumer:
+    """A consumer to which the broker answers with one batch: so each batch is looked up in the index by itself."""
+    return consumer_of(bootstrap, isolation, **{"fetch.message.max.bytes": 1, "fetch.wait.max.ms": 10})
+
+
+def consumer_of(bootstrap: str, isolation: str, **more: Any) -> Consumer:
+    """A consumer that checks checksums, and says where a partition ends or that an offset is not there.
+
+    Args:
+        more: of its settings.
+    """
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -173,12 +183,10 @@ def _consumer(bootstrap: str, isolation: str) -> Consumer:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             "check.crcs": True,
-            # The broker answers with one batch: so each batch is looked up in the index by itself.
-            "fetch.message.max.bytes": 1,
-            "fetch.wait.max.ms": 10,
             # A broker that has just started does not lead its partitions yet: ask again soon.
             "fetch.error.backoff.ms": 50,
             "log_level": 2,
+            **more,
         }
     )
 
