@@ -60,10 +60,10 @@ def test_each_engine_does_the_same(copies: Copies, tmp_path: Path, exhaustive: b
         ("--policy", policy, "--orphans", "--tables"),
         ("--interval-bytes", "4096"),
     )
-    settings = tmp_path / "spark-commits.toml"
-    settings.write_text('[spark]\ncommits = "spark"\n')
     engines: dict[str, Callable[..., Ended]] = {"kidx": kidx_compact_here, "spark": compact_here}
     if exhaustive:
+        settings = tmp_path / "spark-commits.toml"
+        settings.write_text('[spark]\ncommits = "spark"\n')
         engines["spark-commits"] = partial(compact_here, "--settings", settings)
     found = {
         name: _history(Archive(copies.archive.directory, compact=run), copies, steps, tmp_path / name)
