@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import signal
 import sys
@@ -12,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from itertools import takewhile
+from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Event
 from typing import Final, Self, TypeVar
 
@@ -36,6 +36,21 @@ def until_stopped(work: Iterable[_Work]) -> Iterator[_Work]:
     return takewhile(lambda _: _stop is None or not _stop.is_set(), work)
 
 
+class _Worker(SpawnProcess):
+    """A worker process. A pool of which one has died terminates the others, and since Python 3.12 it waits for them:
+    workers mind no SIGTERM, which whoever ends a service sends to all processes.
+    """
+
+    def terminate(self) -> None:
+        self.kill()
+
+
+class _Context(SpawnContext):
+    """Workers start afresh: a fork would inherit the lock's file and threads that hold locks."""
+
+    Process = _Worker
+
+
 class Workers:
     """Processes that do pieces of work. They are kept for the next ones, as a process takes a second to start.
 
@@ -51,8 +66,7 @@ class Workers:
         self.are_started = False
         if _NO_WARNING not in sys.warnoptions:
             sys.warnoptions.append(_NO_WARNING)
-        # Workers start afresh: a fork would inherit the lock's file and threads that hold locks.
-        self._context = multiprocessing.get_context("spawn")
+        self._context = _Context()
         with interrupts.kept_from_children():  # Python's own process that removes semaphores minds no other signals
             self._stop = self._context.Event()
         self._pool = self._new_pool()
