@@ -12,7 +12,7 @@ UNDERFLOW: Final = -1
 TOO_LONG: Final = -2
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def uint8(data, at):
     """The byte at a position. The position is made unsigned: of a signed one the compiler would ask first whether it is
     negative.
@@ -20,12 +20,12 @@ def uint8(data, at):
     return data[np.uintp(at)]
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def int16(data, at):
     return np.int16((np.uint16(uint8(data, at)) << 8) | uint8(data, at + 1))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def int32(data, at):
     value = (
         (np.uint32(uint8(data, at)) << 24)
@@ -36,7 +36,7 @@ def int32(data, at):
     return np.int32(value)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def int64(data, at):
     high = np.int64(int32(data, at))
     return (high << 32) | np.int64(np.uint32(int32(data, at + 4)))

@@ -27,7 +27,7 @@ _LOT: Final = 64
 _ENTRIES_PER_TARGET: Final = 4
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _bound(data, entries, column, base_offset, target, upper, low):
     """Either bound, from the last slot that is not above the target or 0: what the loops would say."""
     value = value_at(data, low, column, base_offset)
@@ -88,7 +88,7 @@ def _values(data, entries, column, base_offset):
     return values
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _bound_of(values, target, upper, low):
     """`_bound` of an array."""
     value = values[np.uintp(low)]

@@ -27,13 +27,13 @@ TARGETS: Final = types.Array(types.int64, 1, "C", readonly=True)
 OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _sum(base_offset, relative):
     """The sum, which wraps as Java's does. Of signed numbers the compiler takes for granted that sums do not."""
     return np.int64(np.uint64(base_offset) + np.uint64(relative))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def value_at(data, slot, column, base_offset):
     """What stands in a column of an entry."""
     if column == OFFSET:

@@ -15,7 +15,7 @@ WARM_BYTES: Final = 8192
 SLOTS: Final = types.Array(types.int64, 1, "C")
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _probe(data, slot, column, base_offset, touched, probes):
     """The value at a slot, and how many probes there were; noted down where somebody wants to know."""
     if touched is not None:

@@ -38,7 +38,7 @@ LONGS: Final = types.Array(types.int64, 1, "C")
 OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def wrapping_sum(first, second):
     """The sum, which wraps as Java's does. Of signed numbers the compiler takes for granted that sums do not."""
     return np.int64(np.uint64(first) + np.uint64(second))
@@ -68,7 +68,7 @@ def next_size(window, window_position, log_bytes, walk):
     return size
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def last_offset_of(window, at):
     """Last offset and leader epoch of a batch, and whether it is a compressed one of magic 0 or 1."""
     offset = int64(window, at)
@@ -78,7 +78,7 @@ def last_offset_of(window, at):
     return offset, np.int64(_NO_EPOCH), window[at + V1_ATTRIBUTES_AT] & _CODEC != 0
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def max_timestamp_of(window, at):
     """The largest timestamp of a batch, as it says itself; −1 of magic 0."""
     magic = np.int8(window[at + MAGIC_AT])

@@ -60,7 +60,7 @@ _WALKS: Final = types.Array(from_dtype(WALK), 1, "C")
 _STEP: Final = types.int64(BYTES, types.int64, types.int64, _WALKS, types.int64)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _previous_reaches(walk):
     """Whether the batch before the next holds the target; if so it is the one that was looked for."""
     if walk.previous_position < 0 or walk.previous_last_offset < walk.target:

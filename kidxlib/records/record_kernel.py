@@ -8,7 +8,7 @@ from kidxlib.format.varint import UNDERFLOW, skip_headers, varint, varlong
 from kidxlib.jit.compiler import njit
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _short_varint(data, at, end):
     """`varint`, quicker where it is a byte or two."""
     if at + 1 < end:
@@ -22,7 +22,7 @@ def _short_varint(data, at, end):
     return varint(data, at, end)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def read_record(content, at, end):
     """The record that starts at a position with its size.
 

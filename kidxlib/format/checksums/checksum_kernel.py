@@ -51,13 +51,13 @@ def _chosen(_context):
     return types.uint8(), generate
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def stored_checksum(data, at, magic):
     """What the header of a batch says; zero-extended, as the computed one."""
     return np.int64(np.uint32(int32(data, at + (V2_CRC_AT if magic >= MAGIC_V2 else V1_CRC_AT))))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def checksum(address, at, batch_bytes, magic):
     """The checksum of a whole batch: CRC-32C from magic 2 on, CRC-32 before.
 
@@ -74,7 +74,7 @@ def checksum(address, at, batch_bytes, magic):
     return np.int64(_gzip_crc32(np.uint32(0), np.uintp(start), np.uint64(size)))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def extended_crc32c(crc, address, size):
     """The CRC-32C of what `crc` covers (0: nothing) followed by the bytes at an address, at most 2 GiB less one: by a
     library, as these are few bytes, or come in pieces.

@@ -23,7 +23,7 @@ _QUOTE, _BACKSLASH, _PAD = b'"\\='
 _SHORT: Final = tuple({8: b"b", 9: b"t", 10: b"n", 12: b"f", 13: b"r"}.get(byte, b"\0")[0] for byte in range(32))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _escaped_bytes(byte):
     if byte >= 32:
         return np.int64(2) if byte in (_QUOTE, _BACKSLASH) else np.int64(1)

@@ -66,14 +66,14 @@ _KEY_AT_V0: Final = V1_TIMESTAMP_AT
 _KEY_AT_V1: Final = formats.MESSAGE_V1.itemsize
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _place(place, batch, offset, timestamp, address, key_at, key_bytes, value_at, value_bytes):
     place.batch, place.offset, place.timestamp = batch, offset, timestamp
     place.key_at, place.key_bytes = address + key_at, key_bytes
     place.value_at, place.value_bytes = address + value_at, value_bytes
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _is_wanted(limits, offset, timestamp):
     return limits[0] <= offset <= limits[1] and limits[2] <= timestamp <= limits[3]
 

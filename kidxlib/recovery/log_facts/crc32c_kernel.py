@@ -135,7 +135,7 @@ def _times_by_loop(first, second):
     return np.uint32(product)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _times_by_instructions(first, second):
     """The product of two polynomials, and x³³: CRC-32C of the product's eight bytes divides by the polynomial."""
     return _take_8(np.uint32(0), _multiply(first, second))  # type: ignore[call-arg]
@@ -144,7 +144,7 @@ def _times_by_instructions(first, second):
 _times = _times_by_instructions if HAS_INSTRUCTIONS else _times_by_loop
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def crc32c_before(crc, size):
     """What the CRC-32C of some bytes adds to that of them and `size` bytes after them, less than 2³² bytes."""
     power = np.uint32(_POWERS[0, size & 255])
@@ -157,13 +157,13 @@ def crc32c_before(crc, size):
     return _times(np.uint32(crc), power)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _with_head_by_call(crc, _data, address, at):
     """The CRC-32C of what `crc` covers, followed by those bytes of a batch that its own checksum does not cover."""
     return extended_crc32c(crc, address + at, V2_ATTRIBUTES_AT)
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _with_head_by_instructions(crc, data, _address, at):
     """Do the same, of what are always 21 bytes."""
     register = _take_8(np.uint32(~crc), _word(data, at))
@@ -172,7 +172,7 @@ def _with_head_by_instructions(crc, data, _address, at):
     return np.uint32(~_take_1(register, uint8(data, at + 20)))
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def _word(data, at):
     """Eight bytes as this kind of processor has them, the lowest first."""
     word = np.uint64(0)
@@ -184,7 +184,7 @@ def _word(data, at):
 _with_head = _with_head_by_instructions if HAS_INSTRUCTIONS else _with_head_by_call
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def with_batch(crc, data, address, at, batch_bytes, stored):
     """The CRC-32C of what `crc` covers, followed by a batch of magic 2 whose checksum is right.
 

@@ -53,7 +53,7 @@ STRETCH: Final = np.dtype([("position", "i8"), ("smallest_timestamp", "i8"), ("h
 HOUR: Final = np.dtype([("start", "i8"), ("used", "i8"), ("records", "i8"), ("certain_records", "i8")])
 
 
-@njit(inline="always")
+@njit(forceinline=True)
 def digest_of(offset, last_offset, stored_checksum):
     """The digest of a batch: a number whose bits all depend on all bits of these (the finalizer of SplitMix64)."""
     delta = np.uint64(last_offset) - np.uint64(offset)
