@@ -15,11 +15,10 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from benchmarks.figures import Table, Target, record
 from benchmarks.generate import SegmentContent, write_segment
-from benchmarks.targets import Target, record
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.terminal.console import note, print_line
-from kidxlib.terminal.tables import print_table
 
 #: Further apart than there are records in a segment.
 _OFFSETS: Final = 10**9
@@ -58,10 +57,9 @@ def audit(segments: int, segment_bytes: int, batch_bytes: int, turns: int, direc
     log_bytes = _write_logs(log_dir, segments, segment_bytes, batch_bytes)
     _write_logs(small, 1, batch_bytes, batch_bytes)
     runs = _measure(log_dir, small, turns, log_bytes)
-    _show(f"{segments} segments, {log_bytes:,} bytes, batches of about {batch_bytes:,}: medians of {turns}", runs)
     load = os.getloadavg()[0]
     print_line(f"load of the machine over the last minute: {load:.1f} on {os.cpu_count()} cores")
-    record(directory.parent, "audit", [_target(runs)], load=load, runs=runs)
+    record(directory.parent, "audit", [_target(runs)], [_table(runs)], log_bytes=log_bytes, load=load, runs=runs)
 
 
 def _target(runs: _Runs) -> Target:
@@ -109,24 +107,21 @@ def _measure(log_dir: Path, small: Path, turns: int, log_bytes: int) -> _Runs:
     return runs
 
 
-def _show(title: str, runs: _Runs) -> None:
+def _table(runs: _Runs) -> Table:
     build = runs[_BUILD]["bytes_per_second"]
-    print_table(
-        title,
-        ("", "seconds", "of these start-up", "MB/s without it", "to the build's", "processors' seconds"),
-        [
-            (
-                way,
-                f"{statistics.median(run['seconds']):.2f}",
-                f"{statistics.median(run['start_seconds']):.2f}",
-                f"{run['bytes_per_second'] / 1e6:,.0f}",
-                f"{run['bytes_per_second'] / build:.2f}",
-                f"{statistics.median(run['cpu_seconds']):.2f}",
-            )
-            for way, run in runs.items()
-        ],
-        text_columns=1,
-    )
+    rows = [
+        (
+            way,
+            f"{statistics.median(run['seconds']):.2f}",
+            f"{statistics.median(run['start_seconds']):.2f}",
+            f"{run['bytes_per_second'] / 1e6:,.0f}",
+            f"{run['bytes_per_second'] / build:.2f}",
+            f"{statistics.median(run['cpu_seconds']):.2f}",
+        )
+        for way, run in runs.items()
+    ]
+    columns = ("", "seconds", "of these start-up", "MB/s without it", "to the build's", "processors' seconds")
+    return Table(name="beside a build", columns=columns, rows=rows)
 
 
 def _run(arguments: Sequence[str | Path]) -> tuple[float, float]:

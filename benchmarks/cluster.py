@@ -12,10 +12,10 @@ from typing import Final
 
 import click
 
+from benchmarks.figures import Target, record
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.links import FIRST_OFFSET
 from benchmarks.submit import JobRun, run_job
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.terminal.console import note

@@ -15,14 +15,13 @@ from typing import Final
 
 import click
 
+from benchmarks.figures import Table, Target, record
 from benchmarks.scan import CASES, segment
-from benchmarks.targets import Target, record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.ranged_log import RANGES_AHEAD
-from kidxlib.terminal.tables import print_table
 from tests.support import page_cache
 
 #: What the disk gives at most is asked for in pieces of this size, by so many threads as a scan has.
@@ -62,7 +61,6 @@ def cold(case: str, mib: int, rounds: int, directory: Path) -> None:
     for _ in range(rounds):
         for what, run in runs.items():
             passes[what].append(_timed(log, run))
-    _print(case, log.stat().st_size, passes)
     targets = [
         Target(
             name=f"{case} from disk: {what}, to the disk's own rate",
@@ -73,7 +71,14 @@ def cold(case: str, mib: int, rounds: int, directory: Path) -> None:
     ]
     of_headers = [each.disk_mib for each in passes[HEADERS]]
     targets.append(Target(name=f"{case} from disk: headers only, read of {mib:,} MiB", unit="MiB", values=of_headers))
-    record(directory, "cold", targets, passes={what: [asdict(each) for each in made] for what, made in passes.items()})
+    tables = [_table(log.stat().st_size, passes)]
+    record(
+        directory,
+        "cold",
+        targets,
+        tables,
+        passes={what: [asdict(each) for each in made] for what, made in passes.items()},
+    )
 
 
 def _timed(log: Path, run: Callable[[], object]) -> _Pass:
@@ -113,7 +118,7 @@ def _read_directly(log: Path) -> None:
         os.close(descriptor)
 
 
-def _print(case: str, log_bytes: int, passes: dict[str, list[_Pass]]) -> None:
+def _table(log_bytes: int, passes: dict[str, list[_Pass]]) -> Table:
     def median(what: str, field: str) -> float:
         return float(statistics.median(getattr(each, field) for each in passes[what]))
 
@@ -129,5 +134,5 @@ def _print(case: str, log_bytes: int, passes: dict[str, list[_Pass]]) -> None:
         )
         for what, made in passes.items()
     ]
-    columns = ("", "median ms", "min–max", "GB/s", "processor ms", "MiB from disk", "in memory after")
-    print_table(f"{case} from disk: {log_bytes:,} bytes", columns, rows, text_columns=1)
+    columns = ("", "ms, median", "fastest–slowest", "GB/s", "processor, ms", "MiB from disk", "in memory afterwards")
+    return Table(name="passes", columns=columns, rows=rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import statistics
@@ -16,7 +15,7 @@ from typing import Any, Final
 import click
 import numpy as np
 
-from benchmarks import machine
+from benchmarks.figures import Table, record
 from benchmarks.generate import SegmentContent, write_segment
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -27,8 +26,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_file import map_log, open_log
-from kidxlib.terminal.console import note, print_line
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.console import note
 from tests.support import page_cache
 
 INTERVALS: Final = (4096, 64 * 1024, 1024 * 1024)
@@ -48,7 +46,7 @@ def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, directory: P
     Each interval is reached through the index before it and by batch headers alone, from memory and from the disk,
     and is compared with what recovery writes. Prints medians, and writes all passes to compaction.json.
     """
-    figures: dict[str, Any] = {"machine": machine.describe(), "load": os.getloadavg(), "segments": []}
+    segments, stored, made = [], list[tuple[str, ...]](), list[tuple[str, ...]]()
     directory.mkdir(parents=True, exist_ok=True)
     for size in batch_bytes:
         path = directory / f"compaction-{size}-{mib}" / segment_file(0, LOG_SUFFIX)
@@ -57,22 +55,16 @@ def compaction(mib: int, batch_bytes: tuple[int, ...], rounds: int, directory: P
             path.parent.mkdir(exist_ok=True)
             write_segment(path, SegmentContent(magic=2, batch_bytes=size), mib * _KIB * _KIB)
         found = _measure(path, rounds)
-        figures["segments"].append({"batch_bytes": size, "log_bytes": path.stat().st_size, "intervals": found})
-        print_table(
-            f"{path.stat().st_size:,} bytes, batches of {size:,}: what is stored, and what a lookup costs",
-            ("interval", "index bytes", "entries", "scanned per lookup, mean", "at most", "µs per lookup"),
-            [_stored(figure) for figure in found],
-            text_columns=0,
-        )
-        print_table(
-            "making them",
-            ("interval", "how", "from memory, ms", "from disk, ms", "log read, MiB"),
-            [row for figure in found for row in _made(figure)],
-            text_columns=2,
-        )
-    result = directory / "compaction.json"
-    result.write_text(json.dumps(figures, indent=2) + "\n")
-    print_line(f"load {figures['load']}; all passes: {result}")
+        segments.append({"batch_bytes": size, "log_bytes": path.stat().st_size, "intervals": found})
+        stored += [(f"{size:,} B", *_stored(figure)) for figure in found]
+        made += [(f"{size:,} B", *row) for figure in found for row in _made(figure)]
+    costs = ("index bytes", "entries", "scanned for a lookup, mean", "at most", "µs a lookup")
+    ways = ("from memory, ms", "from disk, ms", "log read, MiB")
+    tables = [
+        Table(name="stored", columns=("batches", "interval", *costs), rows=stored),
+        Table(name="made", columns=("batches", "interval", "how", *ways), rows=made, text_columns=3),
+    ]
+    record(directory, "compaction", [], tables, load=os.getloadavg(), segments=segments)
 
 
 def _measure(path: Path, rounds: int) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 import click
 import pyarrow as pa
 
+from benchmarks.figures import Target, record
 from benchmarks.library import plan_build
 from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION
-from benchmarks.targets import Target, record
 from kidxlib.build.changes import compare
 from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.build.plan import AuxiliaryFiles, Plan

@@ -9,10 +9,10 @@ from typing import Final
 
 import click
 
+from benchmarks.figures import Target, beside, record
 from benchmarks.links import SEGMENTS_A_PARTITION, link_segments
 from benchmarks.planning import add_copies, make_first
 from benchmarks.submit import JobRun, places, run_job
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.operations.build.waves import RECORDING
 from kidxlib.terminal.console import note
@@ -51,7 +51,14 @@ def fleet(most: int, directory: Path) -> None:
         add_copies(place, range(partitions, wanted))
         sizes.append(_measure(place, partitions, segments))
         partitions = wanted
-    record(directory, "fleet", _targets(sizes), runs={size.segments: size.some_new.phases for size in sizes})
+    targets = _targets(sizes)
+    record(
+        directory,
+        "fleet",
+        targets,
+        [beside("sizes", targets)],
+        runs={size.segments: size.some_new.phases for size in sizes},
+    )
 
 
 def _measure(place: Path, first: int, segments: int) -> _Size:
@@ -83,17 +90,17 @@ def _targets(sizes: list[_Size]) -> list[Target]:
         of, run = f"{size.segments:,} segments", size.unchanged
         driver = (run.jvm_bytes + run.python_bytes) / _GIB
         targets += [
-            Target(name=f"unchanged, {of}", unit="s", values=[run.seconds]),
-            Target(name=f"unchanged, {of}: driver's memory, JVM", unit="GiB", values=[run.jvm_bytes / _GIB]),
-            Target(name=f"unchanged, {of}: driver's memory, Python", unit="GiB", values=[run.python_bytes / _GIB]),
-            Target(name=f"unchanged, {of}: driver's memory, both", unit="GiB", values=[driver], at_most=1.0),
-            Target(name=f"unchanged, {of}: a worker's memory", unit="GiB", values=[run.worker_bytes / _GIB]),
+            Target(name=f"{of}: nothing changed", unit="s", values=[run.seconds]),
+            Target(name=f"{of}: driver's memory, JVM", unit="GiB", values=[run.jvm_bytes / _GIB]),
+            Target(name=f"{of}: driver's memory, Python", unit="GiB", values=[run.python_bytes / _GIB]),
+            Target(name=f"{of}: driver's memory, both", unit="GiB", values=[driver], at_most=1.0),
+            Target(name=f"{of}: a worker's memory", unit="GiB", values=[run.worker_bytes / _GIB]),
             Target(
-                name=f"1,000 new, {of}: {RECORDING}",
+                name=f"{of}: 1,000 new, of this the commit",
                 unit="s",
                 values=[size.some_new.phases[RECORDING]],
                 at_most=1.5 * smallest.some_new.phases[RECORDING],
             ),
-            Target(name=f"1,000 new, {of}: all", unit="s", values=[size.some_new.seconds]),
+            Target(name=f"{of}: 1,000 new", unit="s", values=[size.some_new.seconds]),
         ]
     return targets

@@ -10,12 +10,11 @@ from typing import Final
 
 import click
 
+from benchmarks.figures import Table, Target, record
 from benchmarks.links import SEGMENT_BYTES, content_file, write_log_dir
 from benchmarks.submit import JobRun, places, run_job
-from benchmarks.targets import Target, record
 from kidxlib.errors import UsageError
 from kidxlib.terminal.console import note, print_line
-from kidxlib.terminal.tables import print_table
 from tests.support.page_cache import held_in_memory
 
 GB: Final = 10**9
@@ -71,12 +70,11 @@ def growth(segments: Sequence[int], gigabytes: Sequence[int], directory: Path) -
         runs = _builds(place / f"{count}-gb", GB, count, (NEW,))
         by_bytes += [Point.of(name, count * GB, run) for name, run in runs.items()]
     shutil.rmtree(place)
-    _print("segments of 64 KiB", by_segments)
-    _print("bytes in segments of 1 GB", by_bytes)
     record(
         directory,
         "growth",
         _targets(by_segments, by_bytes),
+        [_table(by_segments, by_bytes)],
         segments=[asdict(each) for each in by_segments],
         bytes=[asdict(each) for each in by_bytes],
     )
@@ -92,13 +90,14 @@ def _builds(place: Path, segment_bytes: int, segments: int, names: Sequence[str]
         return {name: run_job("build_index", *places(place)) for name in names}
 
 
-def _print(title: str, points: Sequence[Point]) -> None:
-    columns = ("", "size", "seconds", "driver's JVM, MB", "driver's Python, MB")
+def _table(by_segments: Sequence[Point], by_bytes: Sequence[Point]) -> Table:
+    sizes = [f"{each.size:,} segments" for each in by_segments] + [f"{each.size // GB:,} GB" for each in by_bytes]
     rows = [
-        (each.run, each.size, f"{each.seconds:.1f}", f"{each.jvm_bytes / 1e6:,.0f}", f"{each.python_bytes / 1e6:,.0f}")
-        for each in points
+        (each.run, size, f"{each.seconds:.1f}", f"{each.jvm_bytes / 1e6:,.0f}", f"{each.python_bytes / 1e6:,.0f}")
+        for each, size in zip([*by_segments, *by_bytes], sizes, strict=True)
     ]
-    print_table(title, columns, rows, text_columns=1)
+    columns = ("", "size", "seconds", "driver's JVM, MB", "driver's Python, MB")
+    return Table(name="builds", columns=columns, rows=rows, text_columns=2)
 
 
 def _targets(by_segments: Sequence[Point], by_bytes: Sequence[Point]) -> list[Target]:

@@ -11,12 +11,11 @@ from typing import Any, Final
 import click
 
 from benchmarks.event_log import EventLog, seconds_of_build
+from benchmarks.figures import Table, Target, record
 from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION, content_file, link_segments, write_log_dir
 from benchmarks.submit import places, run_job
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
 from tests.support.opened_files import OpenedFiles
 
 #: Base offsets of what each partition gets in the end: one segment in a hundred.
@@ -45,24 +44,23 @@ def incremental(segments: int, directory: Path) -> None:
 
     if runs[UNCHANGED]["logs_opened"] != 0:
         raise KidxError(f"{runs[UNCHANGED]['logs_opened']} logs were opened though nothing had changed")
-    columns = ("", "read", "opened", "seconds", "start-up", "scan", "fold", "commits", "driver", "segments a second")
-    print_table(
-        f"{segments:,} segments of {SEGMENT_BYTES:,} bytes in {len(partitions):,} partitions",
-        columns,
-        [
-            (
-                name,
-                run["segments"],
-                "not counted" if run["logs_opened"] is None else run["logs_opened"],
-                f"{run['wall_seconds']:.1f}",
-                *(f"{run['parts'][part]:.1f}" for part in ("start_up", "scan", "fold", "commits", "driver")),
-                f"{(run['segments'] + run['unchanged']) / run['wall_seconds']:,.0f}",
-            )
-            for name, run in runs.items()
-        ],
-        text_columns=1,
-    )
-    record(directory, "incremental", _targets(runs), runs=runs)
+    record(directory, "incremental", _targets(runs), [_table(runs)], runs=runs)
+
+
+def _table(runs: dict[str, dict[str, Any]]) -> Table:
+    parts = {"start_up": "start-up and listing", "scan": "reading and publishing", "fold": "fold", "driver": "driver"}
+    rows = [
+        (
+            name,
+            f"{run['segments']:,}",
+            "not counted" if run["logs_opened"] is None else f"{run['logs_opened']:,}",
+            f"{run['wall_seconds']:.1f}",
+            *(f"{run['parts'][part]:.1f}" for part in parts),
+        )
+        for name, run in runs.items()
+    ]
+    columns = ("", "segments read", "logs opened", "seconds in all", *parts.values())
+    return Table(name="builds", columns=columns, rows=rows)
 
 
 def _targets(runs: dict[str, dict[str, Any]]) -> list[Target]:

@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from benchmarks.event_log import EventLog, seconds_of_build
+from benchmarks.figures import Target, record
 from benchmarks.library import at_once, plan_build, recover_rate, timed_build
 from benchmarks.links import content_file, write_partition
 from benchmarks.submit import places, remove_results, run_job
-from benchmarks.targets import Target, record
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.terminal.console import note
 from tests.support.page_cache import held_in_memory

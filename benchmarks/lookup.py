@@ -13,15 +13,14 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.figures import Table, Target, record
 from benchmarks.scan import BROKER_JAVA_OPTIONS
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
 from tests.support.kafka import indexes
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.indexes import KafkaIndex
@@ -57,10 +56,9 @@ def lookup(targets: int, rounds: int, directory: Path) -> None:
 
     Checks that the answers are Kafka's, prints medians, and writes all passes to lookup.json.
     """
-    measured, required = list[dict[str, Any]](), list[Target]()
+    measured, required, rows = list[dict[str, Any]](), list[Target](), list[tuple[str, ...]]()
     directory.mkdir(parents=True, exist_ok=True)
     for kind in (OffsetIndex, TimeIndex):
-        rows = []
         for size in SIZES:
             note(f"{kind.__name__} of {size:,} bytes …")
             with Kafka(BROKER_JAVA_OPTIONS) as kafka:
@@ -70,18 +68,10 @@ def lookup(targets: int, rounds: int, directory: Path) -> None:
             measured.append({"kind": kind.__name__, "entries": len(ours), "seconds": seconds})
             if kind is OffsetIndex and size == SIZES[0]:
                 required = _targets(seconds)
-            rows += _rows(len(ours), seconds, targets)
-        columns = (
-            "entries",
-            "targets",
-            "Kafka M/s",
-            "lookup_many M/s",
-            "times Kafka",
-            "times Kafka's random",
-            "one by one, ns each",
-        )
-        print_table(f"{kind.__name__}, {targets:,} targets", columns, rows, text_columns=2)
-    record(directory, "lookup", required, kafka=versions, targets_of_a_pass=targets, indexes=measured)
+            rows += [(kind.__name__, *row) for row in _rows(len(ours), seconds, targets)]
+    rates = ("Kafka, M/s", "`lookup_many`, M/s", "to Kafka", "to Kafka's random", "`lookup` one by one, µs")
+    tables = [Table(name="in memory", columns=("", "entries", "targets", *rates), rows=rows, text_columns=3)]
+    record(directory, "lookup", required, tables, kafka=versions, targets_of_a_pass=targets, indexes=measured)
 
 
 def _targets(seconds: Mapping[str, Sequence[float]]) -> list[Target]:
@@ -165,9 +155,9 @@ def _rows(entries: int, seconds: Mapping[str, Sequence[float]], targets: int) ->
             order,
             f"{targets / medians[f'{order}, {_KAFKA}'] / 1e6:.1f}",
             f"{targets / medians[f'{order}, {_MANY}'] / 1e6:.1f}",
-            f"{medians[f'{order}, {_KAFKA}'] / medians[f'{order}, {_MANY}']:.1f}",
-            f"{medians[f'random, {_KAFKA}'] / medians[f'{order}, {_MANY}']:.1f}",
-            f"{medians[f'{order}, {_ONE}'] * 1e9:,.0f}",
+            f"{medians[f'{order}, {_KAFKA}'] / medians[f'{order}, {_MANY}']:.1f} ×",
+            f"{medians[f'random, {_KAFKA}'] / medians[f'{order}, {_MANY}']:.1f} ×",
+            f"{medians[f'{order}, {_ONE}'] * 1e6:.1f}",
         )
         for order in ("random", "sorted")
     ]

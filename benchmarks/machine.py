@@ -22,7 +22,7 @@ def describe() -> dict[str, str | int]:
         "checksums": choice.CHOSEN,
         "cores": os.cpu_count() or 0,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "python": platform.python_version(),
         **{package: metadata.version(package) for package in _PACKAGES},
     }
@@ -34,5 +34,7 @@ def _cpu_model() -> str:
         return platform.processor()
     pairs = (line.partition(":") for line in cpuinfo.read_text().splitlines())
     fields = {key.strip(): value.strip() for key, _, value in pairs}
-    # Hypervisors like to shorten the name; the family tells the generation.
-    return f"{fields.get('model name', platform.machine())}, family {fields.get('cpu family', 'unknown')}"
+    # Hypervisors like to shorten the name; family and model tell the generation.
+    name = fields.get("model name", platform.machine())
+    vectors = "with" if "avx512f" in fields.get("flags", "").split() else "without"
+    return f"{name} (family {fields.get('cpu family')}, model {fields.get('model')}, {vectors} AVX-512)"

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import machine
+from benchmarks.figures import Table, record
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts as formats
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.search import PAGE_BYTES, Trace
-from kidxlib.terminal.console import note, print_line
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.console import note
 from tests.model.plain_search import plain_search
 from tests.support import page_cache
 
@@ -91,12 +89,8 @@ def pages(rounds: int, directory: Path) -> None:
     for what, asked in kinds.items():
         measured += [_cold(what, path, WARM_COLD, read_ahead, asked) for read_ahead in (False, True)]
     path.unlink()
-    _print(measured)
-    about = machine.describe() | {"read_ahead_kib": _read_ahead_kib(directory)}
-    report: dict[str, Any] = {"machine": about, "measured": [asdict(each) for each in measured]}
-    result = directory / "pages.json"
-    result.write_text(json.dumps(report, indent=2) + "\n")
-    print_line(f"{', '.join(f'{name} {value}' for name, value in report['machine'].items())}; all times: {result}")
+    lookups = [asdict(each) for each in measured]
+    record(directory, "pages", [], [_table(measured)], read_ahead_kib=_read_ahead_kib(directory), measured=lookups)
 
 
 def _write_index(path: Path, size: int) -> None:
@@ -169,19 +163,19 @@ def _read_ahead_kib(directory: Path) -> str:
     return setting.read_text().strip() if setting.exists() else "unknown"
 
 
-def _print(measured: Sequence[Cold]) -> None:
+def _table(measured: Sequence[Cold]) -> Table:
     rows = [
         (
             each.what,
             each.search,
             "yes" if each.read_ahead else "no",
-            each.pages,
-            "" if each.touched is None else f"{each.touched:g}",
-            f"{each.resident:g}",
+            f"{each.pages:,}",
+            "" if each.touched is None else f"{each.touched:,g}",
+            f"{each.resident:,g}",
             f"{statistics.median(each.seconds) * 1000:.2f}",
             f"{min(each.seconds) * 1000:.2f}–{max(each.seconds) * 1000:.2f}",
         )
         for each in measured
     ]
-    columns = ("looked up", "search", "read-ahead", "pages", "touched", "read", "median ms", "min–max")
-    print_table("Lookups in an offset index that is not in memory", columns, rows, text_columns=3)
+    columns = ("looked up", "search", "read-ahead", "pages", "touched", "read", "ms, median", "fastest–slowest")
+    return Table(name="from disk", columns=columns, rows=rows, text_columns=3)

@@ -16,6 +16,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from benchmarks.event_log import EventLog, seconds_of_build
+from benchmarks.figures import Target, beside, record
 from benchmarks.library import plan_build
 from benchmarks.links import (
     FIRST_OFFSET,
@@ -26,7 +27,6 @@ from benchmarks.links import (
     write_partition,
 )
 from benchmarks.submit import JobRun, places, run_job, run_kidx
-from benchmarks.targets import Target, record
 from jobs.common.spark.session import session
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
@@ -75,10 +75,12 @@ def planning(segments: int, lookups: int, directory: Path) -> None:
     partitions = random.integers(0, segments // SEGMENTS_A_PARTITION, 1 + lookups).tolist()
     first, *later = [_look_up(place, partition, FIRST_OFFSET + int(random.integers(0, 40))) for partition in partitions]
     parts = seconds_of_build(run, EventLog.read(place / "events")) | {"listing": listing}
+    targets = _targets(segments, run, by_kidx, listing, first, later)
     record(
         directory,
         "planning",
-        _targets(segments, run, by_kidx, listing, first, later),
+        targets,
+        [beside("builds", targets)],
         segments=segments,
         parts=parts,
         memory=run.memory,
@@ -88,22 +90,19 @@ def planning(segments: int, lookups: int, directory: Path) -> None:
 def _targets(
     segments: int, run: JobRun, by_kidx: JobRun, listing: float, first: float, later: list[float]
 ) -> list[Target]:
-    of = f"{segments:,} segments"
+    of = f", {segments:,} segments"
+    targets = []
+    for engine, of_engine in (("kidx", by_kidx), ("the job", run)):
+        memory = of_engine.all_bytes / _GIB
+        targets += [
+            Target(name=f"{engine}{of}: nothing changed", unit="s", values=[of_engine.seconds], at_most=20),
+            Target(name=f"{engine}{of}: memory of all processes", unit="GiB", values=[memory], at_most=1.2),
+        ]
     return [
-        Target(
-            name=f"memory of all processes, {of}: the job",
-            unit="GiB",
-            values=[run.all_bytes / _GIB],
-            at_most=1.2,
-        ),
-        Target(name=f"memory of all processes, {of}: kidx", unit="GiB", values=[by_kidx.all_bytes / _GIB], at_most=1.2),
-        Target(name=f"driver's memory, {of}: JVM", unit="GiB", values=[run.jvm_bytes / _GIB]),
-        Target(name=f"driver's memory, {of}: Python", unit="GiB", values=[run.python_bytes / _GIB]),
-        Target(name=f"nothing changed, {of}: a build by the job", unit="s", values=[run.seconds], at_most=20),
-        Target(name=f"nothing changed, {of}: a build by kidx", unit="s", values=[by_kidx.seconds], at_most=20),
-        Target(name=f"nothing changed, {of}: of this listing, by the library", unit="s", values=[listing]),
-        Target(name=f"kidx seek --catalog, {of}: an offset", unit="s", values=later, at_most=1),
-        Target(name=f"kidx seek --catalog, {of}: the first", unit="s", values=[first]),
+        *targets,
+        Target(name=f"the library{of}: nothing changed", unit="s", values=[listing]),
+        Target(name=f"kidx seek --catalog{of}: an offset", unit="s", values=later, at_most=1),
+        Target(name=f"kidx seek --catalog{of}: the first offset", unit="s", values=[first]),
     ]
 
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import kidxlib
-from benchmarks.targets import Target, record
+from benchmarks.figures import Target, beside, record
 from kidxlib.errors import KidxError
 from kidxlib.terminal.console import note
 from tests.support.kafka.broker import Broker
@@ -41,7 +41,8 @@ def reading(megabytes: int, directory: Path, rounds: int) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="reading-", dir=directory.resolve()))
     try:
-        record(directory, "reading", list(_targets(place / "broker", megabytes, rounds)))
+        targets = list(_targets(place / "broker", megabytes, rounds))
+        record(directory, "reading", targets, [beside("rates", targets)])
     finally:
         shutil.rmtree(place)
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.catalog_rows import HOUR_MS, NOW_MS, OF_PARTITIONS, OF_SEGMENTS, append, joined
+from benchmarks.figures import Target, beside, record
 from benchmarks.submit import PROJECT, JobRun, run_kidx
-from benchmarks.targets import Target, record
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
@@ -76,22 +76,18 @@ def report(segments: int, partitions: int, rounds: int, directory: Path) -> None
             note(f"round {number + 1} of {rounds}: the report of the {name} …")
             runs.append(run_kidx("report", "--catalog", place / name, "--output", page, "--now", str(NOW_MS), "-v"))
         targets += _targets(name, runs, page, rounds)
-    record(directory, "report", targets)
+    record(directory, "report", targets, [beside("pages", targets, across=True)])
 
 
 def _targets(name: str, runs: list[JobRun], page: Path, rounds: int) -> Iterator[Target]:
     seconds_most, megabytes_most = _MOST[name]
-    yield Target(name=f"report of the {name}", unit="s", values=[run.seconds for run in runs], at_most=seconds_most)
-    yield Target(
-        name=f"report of the {name}: the page", unit="MB", values=[page.stat().st_size / 1e6], at_most=megabytes_most
-    )
-    yield Target(name=f"report of the {name}: memory", unit="GiB", values=[run.all_bytes / 2**30 for run in runs])
+    yield Target(name=f"{name}: the report", unit="s", values=[run.seconds for run in runs], at_most=seconds_most)
+    yield Target(name=f"{name}: the page", unit="MB", values=[page.stat().st_size / 1e6], at_most=megabytes_most)
+    yield Target(name=f"{name}: memory", unit="GiB", values=[run.all_bytes / 2**30 for run in runs])
     shown = [_looked_at(page) for _ in range(rounds)]
     for what in shown[0]:
         most = 1_000 if what == "first paint" else 200
-        yield Target(
-            name=f"report of the {name}: {what}", unit="ms", values=[each[what] for each in shown], at_most=most
-        )
+        yield Target(name=f"{name}: {what}", unit="ms", values=[each[what] for each in shown], at_most=most)
 
 
 def _looked_at(path: Path) -> dict[str, float]:

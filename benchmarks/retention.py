@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.catalog_rows import HOUR_MS, NOW_MS, OF_PARTITIONS, OF_SEGMENTS, append, joined
+from benchmarks.figures import Target, beside, record
 from benchmarks.submit import JobRun, run_job, run_kidx
-from benchmarks.targets import Target, record
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
@@ -54,15 +54,16 @@ def retention(segments: int, partitions: int, rounds: int, directory: Path) -> N
     if len(said) > 1:
         raise KidxError(f"plans of one catalog differ: {sorted(said)}")
     print_line(said.pop())
-    record(directory, "retention", [target for name in runs for target in _targets(name, segments, measured[name])])
+    targets = [target for name in runs for target in _targets(name, segments, measured[name])]
+    record(directory, "retention", targets, [beside("plans", targets)])
 
 
 def _targets(engine: str, segments: int, runs: list[JobRun]) -> list[Target]:
-    of = f"retention plan of {segments:,} segments, {engine}"
+    of = f"{engine}, {segments:,} segments"
     seconds_most = {"kidx": 15, "Spark": 25}[engine] if segments == 1_000_000 else None
     return [
-        Target(name=of, unit="s", values=[run.seconds for run in runs], at_most=seconds_most),
-        Target(name=f"{of}: memory", unit="GiB", values=[run.all_bytes / 2**30 for run in runs]),
+        Target(name=f"{of}: a plan", unit="s", values=[run.seconds for run in runs], at_most=seconds_most),
+        Target(name=f"{of}: memory of all processes", unit="GiB", values=[run.all_bytes / 2**30 for run in runs]),
     ]
 
 

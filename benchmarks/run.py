@@ -14,6 +14,7 @@ from benchmarks.cluster import workers
 from benchmarks.cold import cold
 from benchmarks.compaction import compaction
 from benchmarks.comparison import comparison
+from benchmarks.figures import keep, print_targets, recorded
 from benchmarks.fleet import fleet
 from benchmarks.generate import generate
 from benchmarks.growth import growth
@@ -35,7 +36,6 @@ from benchmarks.small_segments import small_segments
 from benchmarks.source import source
 from benchmarks.start_up import start_up
 from benchmarks.stores import stores
-from benchmarks.targets import keep, print_targets, recorded
 from benchmarks.tiered import tiered
 from benchmarks.time_range import time_range
 from benchmarks.worker_memory import worker_memory

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, TypeAlias
 
 import click
 
+from benchmarks.figures import Target, beside, record
 from benchmarks.incremental import NEWEST
 from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION, content_file, link_segments, write_log_dir
 from benchmarks.submit import JobRun, places, run_command
-from benchmarks.targets import Target, record
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
 from tests.support.logs import golden
 from tests.support.page_cache import held_in_memory
 
@@ -76,9 +74,10 @@ def runs(segments: Sequence[int], large: bool, rounds: int, before: Path | None,
         _many(place / f"segments-{count}", count, compared, rounds, measured)
     if large:
         _large(place / "large", compared, rounds, measured)
-    _show(measured, compared)
     rows = {row: {name: [_figures(run) for run in of] for name, of in each.items()} for row, each in measured.items()}
-    record(directory, "runs", _targets(measured), runs=rows)
+    seconds, memory = list(_seconds(measured)), list(_memory(measured))
+    tables = [beside("seconds", seconds), beside("memory", memory)]
+    record(directory, "runs", seconds + memory, tables, runs=rows)
 
 
 def _time(row: str, measured: Measured, compared: Sequence[_Build], run: Callable[[_Build], JobRun]) -> None:
@@ -131,31 +130,14 @@ def _figures(run: JobRun) -> dict[str, Any]:
     return {"seconds": run.seconds, "all_bytes": run.all_bytes, **run.memory}
 
 
-def _show(measured: Measured, compared: Sequence[_Build]) -> None:
-    names = [build.name for build in compared]
-    rows = [
-        (row, *(_seconds(each[name]) for name in names), *(_mib(each[name]) for name in names))
-        for row, each in measured.items()
-    ]
-    columns = ("build", *(f"{name}, s" for name in names), *(f"{name}, MiB" for name in names))
-    print_table(
-        "seconds: median (least to most); memory of all processes together: the most", columns, rows, text_columns=1
-    )
+def _seconds(measured: Measured) -> Iterator[Target]:
+    for row, each in measured.items():
+        for name, of in each.items():
+            yield Target(name=f"{row}: {name}", unit="s", values=tuple(run.seconds for run in of))
 
 
-def _seconds(of: Sequence[JobRun]) -> str:
-    seconds = [run.seconds for run in of]
-    spread = f" ({min(seconds):.1f} to {max(seconds):.1f})" if len(seconds) > 1 else ""
-    return f"{median(seconds):.1f}{spread}"
-
-
-def _mib(of: Sequence[JobRun]) -> str:
-    return f"{max(run.all_bytes for run in of) / 2**20:,.0f}"
-
-
-def _targets(measured: Mapping[str, Mapping[str, Sequence[JobRun]]]) -> list[Target]:
-    return [
-        Target(name=f"{row}: {name}", unit="s", values=tuple(run.seconds for run in of))
-        for row, each in measured.items()
-        for name, of in each.items()
-    ]
+def _memory(measured: Measured) -> Iterator[Target]:
+    """The most that all processes of a run had together."""
+    for row, each in measured.items():
+        for name, of in each.items():
+            yield Target(name=f"{row}: {name}", unit="GiB", values=(max(run.all_bytes for run in of) / 2**30,))

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import click
 import numpy as np
 
+from benchmarks.figures import Table, Target, record
 from benchmarks.generate import SegmentContent, write_segment
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.format import segment_files
 from kidxlib.recovery.options import RecoverOptions
@@ -25,7 +25,6 @@ from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
 from tests.support.kafka.classes import Kafka
 
 CASES: Final = {
@@ -70,6 +69,8 @@ REQUIRED: Final[Mapping[str, Mapping[tuple[str, str], float | None]]] = {
     "v2-64KiB-lz4": {(SCAN, SUM): 0.9, (SCAN, KAFKA): None},
     "v1-200B": {(SCAN, SUM): 0.45, (SCAN, KAFKA): None},
 }
+#: Of every pass, the warm-up first, by what was measured.
+_Seconds: TypeAlias = dict[str, list[float]]
 _WAYS_TO_READ: Final[Mapping[str, Callable[[int, int], LogBytes]]] = {"mapped": map_log, "in chunks": ChunkedLog}
 
 
@@ -89,16 +90,16 @@ def scan(cases: Sequence[str], mib: int, rounds: int, directory: Path) -> None:
 
     Checks that the bytes are Kafka's, prints medians and targets, and writes all passes to scan.json.
     """
-    measured, targets = {}, list[Target]()
+    measured, log_bytes, targets = dict[str, _Seconds](), dict[str, int](), list[Target]()
     for case in cases or CASES:
         log = segment(directory / f"{case}-{mib}MiB", CASES[case], mib * 1024**2)
         with Kafka(BROKER_JAVA_OPTIONS) as kafka:
             versions = kafka.versions
             seconds = _measure(log, kafka, rounds)
-        measured[case] = {"log_bytes": log.stat().st_size, "seconds": seconds}
-        _print_case(case, log.stat().st_size, seconds)
+        measured[case], log_bytes[case] = seconds, log.stat().st_size
         targets += _targets(case, seconds)
-    record(directory, "scan", targets, kafka=versions, warm_up_passes=WARM_UP_PASSES, cases=measured)
+    passes = {"kafka": versions, "warm_up_passes": WARM_UP_PASSES, "log_bytes": log_bytes, "seconds": measured}
+    record(directory, "scan", targets, _tables(measured, log_bytes), **passes)
 
 
 def _targets(case: str, seconds: Mapping[str, Sequence[float]]) -> list[Target]:
@@ -127,7 +128,7 @@ def segment(directory: Path, content: SegmentContent, file_bytes: int) -> Path:
     return log
 
 
-def _measure(log: Path, kafka: Kafka, rounds: int) -> dict[str, list[float]]:
+def _measure(log: Path, kafka: Kafka, rounds: int) -> _Seconds:
     """Seconds of every pass, the warm-up first, by what was measured.
 
     All are run in turn in every round, so that whatever else the machine does then hits them alike.
@@ -149,7 +150,7 @@ def _measure(log: Path, kafka: Kafka, rounds: int) -> dict[str, list[float]]:
 
     _leave_page_cache(log)
     expected = _expected_indexes(log)
-    seconds: dict[str, list[float]] = {what: [] for what in runs}
+    seconds: _Seconds = {what: [] for what in runs}
     for _ in range(WARM_UP_PASSES + rounds):
         for what, run in runs.items():
             seconds[what].append(run())
@@ -218,18 +219,33 @@ def _expected_indexes(log: Path) -> dict[Path, bytes]:
     }
 
 
-def _print_case(case: str, log_bytes: int, seconds: Mapping[str, Sequence[float]]) -> None:
-    measured = {what: passes[WARM_UP_PASSES:] for what, passes in seconds.items()}
-    medians = {what: statistics.median(passes) for what, passes in measured.items()}
-    rows = [
-        (
-            what,
-            f"{medians[what] * 1000:.1f}",
-            f"{min(passes) * 1000:.1f}–{max(passes) * 1000:.1f}",
-            f"{log_bytes / medians[what] / 1e9:.2f}",
-            f"{medians[KAFKA] / medians[what]:.2f}",
-        )
-        for what, passes in measured.items()
+def _tables(measured: Mapping[str, _Seconds], log_bytes: Mapping[str, int]) -> list[Table]:
+    """The passes as rates and as times, a column for each case; and what several threads gain on one segment."""
+    passes = {
+        case: {what: each[WARM_UP_PASSES:] for what, each in seconds.items()} for case, seconds in measured.items()
+    }
+    medians = {case: {what: statistics.median(each) for what, each in of.items()} for case, of in passes.items()}
+    whats = list(next(iter(passes.values())))
+    in_threads = [what for what in whats if what.startswith(SCAN) and what.endswith("threads")]
+    rates = [
+        (what, *(f"{log_bytes[case] / of[what] / 1e9:.3g}" for case, of in medians.items()))
+        for what in whats
+        if what not in in_threads
     ]
-    columns = ("", "median ms", "min–max", "GB/s", "times Kafka")
-    print_table(f"{case}: {log_bytes:,} bytes", columns, rows, text_columns=1)
+    rates.append((f"{SCAN}, to Kafka", *(f"{of[KAFKA] / of[SCAN]:.2g} ×" for of in medians.values())))
+    times = [
+        (what, *(f"{medians[case][what] * 1e3:,.0f} ({_range_ms(of[what])})" for case, of in passes.items()))
+        for what in whats
+        if what not in in_threads
+    ]
+    threads = [
+        (what, *(f"{of[what] * 1e3:,.0f}" for of in medians.values())) for what in whats if what in (SCAN, *in_threads)
+    ]
+    return [
+        Table(name=name, columns=(unit, *measured), rows=rows)
+        for name, unit, rows in (("rates", "GB/s", rates), ("passes", "ms", times), ("threads", "ms", threads))
+    ]
+
+
+def _range_ms(seconds: Sequence[float]) -> str:
+    return f"{min(seconds) * 1e3:,.0f}–{max(seconds) * 1e3:,.0f}"

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks.figures import Table, Target, beside, record
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.scan import BROKER_JAVA_OPTIONS
 from benchmarks.submit import run_job
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.format import segment_files
 from kidxlib.format.topic_partition import TopicPartition
@@ -33,7 +33,6 @@ from kidxlib.recovery.segment import recover
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.opened_file import map_log, open_log
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.logs import KafkaLog
 
@@ -75,7 +74,8 @@ def seek(
         _write_log(log_directory, segments, segment_bytes)
     targets = _targets(Seeker.of_directory(log_directory), queries // 2)
     engine = _engines(log_directory, targets) if kafka else {}
-    record(directory, "seek", _commands(place, targets, rounds, spark=spark), engine=engine)
+    commands = _commands(place, targets, rounds, spark=spark)
+    record(directory, "seek", commands, [_on_one_core(engine), beside("commands", commands)], engine=engine)
 
 
 def _write_log(directory: Path, segments: int, segment_bytes: int) -> None:
@@ -135,15 +135,20 @@ def _engines(directory: Path, targets: dict[str, tuple[str, _Longs]]) -> dict[st
                 "bytes_read_said": counted / len(asked),
                 "bytes_read": (_bytes_read(seeker) - before) / len(asked),
             }
-    columns = ("", "queries", "kidx, µs", "Kafka in order, µs", "Kafka, µs", "bytes looked at", "bytes read")
-    rows: list[tuple[str | int, ...]] = []
-    for name, of in report.items():
-        times = [f"{of[key]:.2f}" for key in ("us", "kafka_us_in_order", "kafka_us_as_they_come")]
-        rows.append(
-            (name, int(of["queries"]), *times, *(f"{of[key]:.0f}" for key in ("bytes_read_said", "bytes_read")))
-        )
-    print_table("a seek, on one core", columns, rows, text_columns=1)
     return report
+
+
+def _on_one_core(engine: dict[str, dict[str, float]]) -> Table:
+    rows = [
+        (
+            name,
+            *(f"{of[key]:.1f}" for key in ("us", "kafka_us_in_order", "kafka_us_as_they_come")),
+            *(f"{of[key]:,.0f}" for key in ("bytes_read_said", "bytes_read")),
+        )
+        for name, of in engine.items()
+    ]
+    columns = ("", "kidx, µs", "Kafka in order, µs", "Kafka as they come, µs", "bytes looked at", "bytes read")
+    return Table(name="on one core", columns=columns, rows=rows)
 
 
 def _copy_or_link(origin: str, target: str) -> None:
@@ -210,13 +215,14 @@ def _commands(place: Path, targets: dict[str, tuple[str, _Longs]], rounds: int, 
                 shutil.rmtree(answers, ignore_errors=True)
                 seconds[kind].append(run("--catalog", catalog, "--queries", path, "--output", answers))
         start_up = statistics.median(seconds["few"])
-        found.append(Target(name=f"{engine}: start-up, with {_FEW:,} questions", unit="s", values=seconds["few"]))
+        few = f"{engine}, {_FEW:,} questions (start-up): the whole command"
+        found.append(Target(name=few, unit="s", values=seconds["few"]))
         for kind in ("random", "skewed"):
             count = pq.read_metadata(questions[kind]).num_rows
-            of = f"{engine}: {count:,} questions, {kind}"
-            found.append(Target(name=f"{of}, the whole command", unit="s", values=seconds[kind]))
+            of = f"{engine}, {count:,} questions, {kind}"
+            found.append(Target(name=f"{of}: the whole command", unit="s", values=seconds[kind]))
             alone = [each - start_up for each in seconds[kind]]
-            found.append(Target(name=f"{of}, lookups and answers alone", unit="s", values=alone, at_most=7))
+            found.append(Target(name=f"{of}: lookups and answers alone", unit="s", values=alone, at_most=7))
     return found
 
 

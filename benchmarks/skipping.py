@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.targets import Target, record
+from benchmarks.figures import Table, Target, record
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.segments import SEGMENTS
@@ -22,7 +22,6 @@ from kidxlib.operations.maintenance.table_state import table_state
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.console import note
-from kidxlib.terminal.tables import print_table
 
 #: A build records so many segments of each partition, one after the other.
 _BUILDS: Final = 10
@@ -60,20 +59,15 @@ def skipping(segments: int, directory: Path) -> None:
     found.append(_asked(tables, "optimized"))
     changing.append(_record(tables, np.arange(0, segments, _ONE_IN), seed=2))
     found.append(_asked(tables, "1 % changed again"))
-    print_table(
-        f"{segments:,} segments; {segments // (_TOPICS * _PARTITIONS):,} rows of one partition",
-        ("table", "files", "files read", "MiB", "MiB read", "ms"),
-        [
-            (
-                each["table"],
-                each["files"],
-                each["files_read"],
-                *(f"{each[name]:.1f}" for name in ("mib", "mib_read", "ms")),
-            )
-            for each in found
-        ],
-        text_columns=1,
-    )
+    rows = [
+        (
+            each["table"],
+            *(f"{each[name]:,}" for name in ("files", "files_read")),
+            *(f"{each[name]:.1f}" for name in ("mib", "mib_read", "ms")),
+        )
+        for each in found
+    ]
+    columns = ("the table", "files", "files read", "MiB", "MiB read", "ms")
     files, mib = ([each[name] for each in found[2:]] for name in ("files_read", "mib_read"))
     targets = [
         Target(name="files that hold one partition, optimized and changed", unit="files", values=files, at_most=2),
@@ -81,7 +75,8 @@ def skipping(segments: int, directory: Path) -> None:
         Target(name="a table written anew", unit="s", values=[seconds]),
         Target(name="a change of 1 % of the rows", unit="s", values=changing),
     ]
-    record(directory, "skipping", targets, segments=segments, states=found)
+    shown = [Table(name="questions", columns=columns, rows=rows)]
+    record(directory, "skipping", targets, shown, segments=segments, states=found)
 
 
 def _record(tables: DeltaTables, numbers: NDArray[np.int64], seed: int = 0) -> float:

@@ -14,9 +14,9 @@ from typing import Final
 
 import click
 
+from benchmarks.figures import Target, record
 from benchmarks.library import TimedBuild, at_once, plan_build, timed_build
 from benchmarks.links import content_file, write_log_dir
-from benchmarks.targets import Target, record
 from kidxlib.build.segments import GROUP_FILES
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.recovery.options import RecoverOptions

@@ -22,8 +22,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 import kidxlib.spark
+from benchmarks.figures import Target, beside, record
 from benchmarks.reading import produce
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.spark.columns import source_schema
 from kidxlib.terminal.console import note
@@ -47,7 +47,8 @@ def source(megabytes: int, directory: Path, rounds: int) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="source-", dir=directory.resolve()))
     try:
-        record(directory, "source", list(_targets(place / "broker", megabytes, rounds)))
+        targets = list(_targets(place / "broker", megabytes, rounds))
+        record(directory, "source", targets, [beside("rates", targets)])
     finally:
         shutil.rmtree(place)
 

@@ -12,8 +12,8 @@ from typing import Final
 import click
 
 from benchmarks.event_log import EventLog
+from benchmarks.figures import Target, record
 from benchmarks.submit import PROJECT, event_log_options, places
-from benchmarks.targets import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.terminal.console import note
 from tests.support.spark.jobs import clean_environment

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import click
 
+from benchmarks.figures import Target, record
 from benchmarks.library import at_once, wait_for_others
 from benchmarks.submit import JobRun, run_command
-from benchmarks.targets import Target, record
 from kidxlib.build.directories import Target as IndexDirectories
 from kidxlib.build.discover import find_segments
 from kidxlib.build.source import source_at

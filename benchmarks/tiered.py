@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import click
 
-from benchmarks.targets import Target, record
+from benchmarks.figures import Target, record
 from kidxlib.errors import KidxError
 from kidxlib.log.remote.local_layout import LOCAL, STORAGE_DIRECTORY, partition_directory
 from kidxlib.log.remote.objects import object_name

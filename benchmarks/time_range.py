@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 import kidxlib
-from benchmarks.targets import Target, record
+from benchmarks.figures import Target, beside, record
 from kidxlib.errors import KidxError
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -82,7 +82,8 @@ def time_range(segments: int, megabytes: int, directory: Path, rounds: int) -> N
             ),
             Target(name=f"{isolation}: one minute", unit="s", values=seconds[1:]),
         ]
-    record(directory, "time-range", targets, segments=segments, megabytes=megabytes)
+    tables = [beside("one minute", targets[1:])]
+    record(directory, "time-range", targets, tables, segments=segments, megabytes=megabytes)
     shutil.rmtree(place)
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import click
 
+from benchmarks.figures import Target, record
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.library import plan_build
 from benchmarks.submit import read_status, remove_results, status_bytes
-from benchmarks.targets import Target, record
 from kidxlib.build.segments import build
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from benchmarks.targets import MEASURED, kept_machine, recorded
+from benchmarks.figures import MEASURED, kept_machine, kept_table, recorded
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
@@ -19,6 +19,12 @@ from tests.docs.pages import CATALOG_PAGE, PROJECT, read
 
 BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not edit. -->\n"
 END: Final = "<!-- End of what is made. -->\n"
+#: In front of a kept table of a benchmark, and behind it: `<!-- Measured: scan, rates; … -->`.
+_MEASURED: Final = re.compile(
+    r"(<!-- Measured: (?P<benchmark>[\w-]+), (?P<table>[\w ]+); do not edit\. -->\n)"
+    r".*?(?P<end><!-- End of what was measured\. -->\n)",
+    re.DOTALL,
+)
 START_PAGE: Final = "docs/start.md"
 PERFORMANCE_PAGE: Final = "docs/performance.md"
 ARCHITECTURE_PAGE: Final = "docs/architecture.md"
@@ -38,11 +44,30 @@ _TREE_WIDTH: Final = 40
 
 
 def rendered(name: str) -> str:
-    """The page of that name with the part between the two markers rendered again."""
-    before, _, rest = read(name).partition(BEGIN)
+    """The page of that name, with what stands between its markers made again."""
+    text = _MEASURED.sub(_with_table, read(name))
+    if name not in RENDERED:
+        return text
+    before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     made = "\n".join(RENDERED[name]())
     return f"{before}{BEGIN}\n{made}\n{END}{after}"
+
+
+def pages_made() -> set[str]:
+    """The names of the pages of which a part is made."""
+    pages = {str(path.relative_to(PROJECT)) for path in PROJECT.glob("docs/*.md")}
+    return {name for name in pages if _MEASURED.search(read(name))} | RENDERED.keys()
+
+
+def _with_table(found: re.Match[str]) -> str:
+    """The markers with a kept table between them, and where and when it was measured."""
+    table = kept_table(found["benchmark"], found["table"])
+    numbers = len(table.columns) - table.text_columns
+    rules = "|".join(["---"] * table.text_columns + ["---:"] * numbers)
+    lines = [f"| {' | '.join(table.columns)} |", f"|{rules}|", *(f"| {' | '.join(row)} |" for row in table.rows)]
+    made = "\n".join([*lines, "", f"{kept_machine(found['benchmark'])}."])
+    return f"{found[1]}\n{made}\n\n{found['end']}"
 
 
 def _trees() -> Iterator[str]:
@@ -96,11 +121,14 @@ def _names(columns: tuple[str, ...]) -> str:
 def _targets() -> Iterator[str]:
     """What is required of each benchmark, and what became of it when it was last kept."""
     for path in sorted(MEASURED.glob("*.json")):
+        targets = [target for target in recorded(MEASURED, path.stem) if target.required]
+        if not targets:
+            continue
         yield f"### `{path.stem}`"
         yield ""
         yield "| | required | measured | min–max | met |"
         yield "|---|---:|---:|---:|---|"
-        for target in recorded(MEASURED, path.stem):
+        for target in targets:
             met = {True: "yes", False: "**no**", None: ""}[target.met]
             yield f"| {target.name} | {target.required} | {target.shown} | {target.range} | {met} |"
         yield ""
@@ -166,5 +194,5 @@ RENDERED: Final = {
 
 if __name__ == "__main__":
     PICTURE.write_text(picture())
-    for name in RENDERED:
+    for name in pages_made():
         (PROJECT / name).write_text(rendered(name))

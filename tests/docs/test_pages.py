@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 
 import pytest
 
 import kidxlib.build.segments
+from benchmarks.figures import MEASURED
 from jobs.common.catalog.commit_retry import ATTEMPTS
 from kidxlib.audit import copies
 from kidxlib.build.summary import PROBLEMS_KEPT
@@ -27,7 +29,7 @@ from kidxlib.storage.store import client
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.progress import LINE_SECONDS
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
-from tests.docs.render import RENDERED, rendered
+from tests.docs.render import pages_made, rendered
 from tests.kidxlib.audit.logs.test_records import CASES
 from tests.support.damages import all_files
 from tests.support.logs.golden import SAMPLES
@@ -41,9 +43,20 @@ _WARNING_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 ALL_PAGES = [*PAGES, "CONTRIBUTING.md"]
 
 
-@pytest.mark.parametrize("page", RENDERED)
-def test_tables_and_columns_are_those_of_the_code(page: str) -> None:
-    assert read(page) == rendered(page), "kidxlib/catalog: run .venv/bin/python -m tests.docs.render"
+@pytest.mark.parametrize("page", sorted(pages_made()))
+def test_what_is_made_is_what_the_code_and_the_benchmarks_say(page: str) -> None:
+    assert read(page) == rendered(page), "run .venv/bin/python -m tests.docs.render"
+
+
+def test_all_that_is_kept_of_benchmarks_is_shown() -> None:
+    pages = "".join(map(read, pages_made()))
+    shown = set(re.findall(r"<!-- Measured: ([\w-]+), ([\w ]+);", pages))
+    kept = {
+        (path.stem, table["name"])
+        for path in MEASURED.glob("*.json")
+        for table in json.loads(path.read_text())["tables"]
+    }
+    assert kept <= shown
 
 
 def test_the_catalogs_page_names_every_table_where_it_names_them() -> None:

@@ -1,4 +1,4 @@
-"""What is required of benchmarks: each target with what was measured, as a table and in the benchmark's JSON."""
+"""What benchmarks found, and what was required: printed as tables, in JSON, and kept for the pages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from benchmarks import machine
 from kidxlib.terminal.console import print_line
 from kidxlib.terminal.tables import print_table
 
-#: What docs/performance.md shows: of each benchmark its targets and the machine, as `keep` took them.
+#: What pages show: of each benchmark its tables, its targets and the machine, as `keep` took them.
 MEASURED: Final = Path(__file__).with_name("measured")
+#: The table of all targets of a benchmark, with and without a requirement.
+OF_TARGETS: Final = "all figures"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +62,55 @@ class Target:
         return f"{_number(min(self.values))}–{_number(max(self.values))}" if len(self.values) > 1 else ""
 
 
-def record(directory: Path, benchmark: str, targets: Sequence[Target], **figures: Any) -> None:
-    """Print the targets of a benchmark, and write `<benchmark>.json`: them, the machine, and all other figures."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Figures beside each other, as a benchmark prints them and as a page shows them.
+
+    Attributes:
+        name: by which a page asks for it.
+        columns: their headings.
+        rows: a cell for each column.
+        text_columns: how many of the first columns are words.
+    """
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text_columns: int = 1
+
+
+def beside(name: str, targets: Sequence[Target], *, across: bool = False) -> Table:
+    """Medians of targets that are called `row: column`, or, with `across`, `column: row`, as one table."""
+    firsts, seconds, cells = dict[str, None](), dict[str, None](), dict[tuple[str, str], str]()
+    for target in targets:
+        first, _, second = target.name.partition(": ")
+        what = second if target.unit in ("", "×") else f"{second}, {target.unit}"
+        firsts[first] = seconds[what] = None
+        cells[first, what] = target.shown if target.unit == "×" else _number(target.measured)
+    if across:
+        rows = [(what, *(cells.get((first, what), "") for first in firsts)) for what in seconds]
+        return Table(name=name, columns=("", *firsts), rows=rows)
+    rows = [(first, *(cells.get((first, what), "") for what in seconds)) for first in firsts]
+    return Table(name=name, columns=("", *seconds), rows=rows)
+
+
+def record(
+    directory: Path, benchmark: str, targets: Sequence[Target], tables: Sequence[Table] = (), **figures: Any
+) -> None:
+    """Print the tables and targets of a benchmark, and write `<benchmark>.json`: them, the machine, and all other
+    figures.
+    """
+    for table in tables:
+        print_table(f"{benchmark}: {table.name}", table.columns, table.rows, text_columns=table.text_columns)
     print_targets(benchmark, targets)
     result = directory / f"{benchmark}.json"
-    shown = [asdict(target) | {"measured": target.measured, "met": target.met} for target in targets]
-    result.write_text(json.dumps({"machine": machine.describe(), "targets": shown, **figures}, indent=2) + "\n")
+    written = {
+        "machine": machine.describe(),
+        "targets": [asdict(target) | {"measured": target.measured, "met": target.met} for target in targets],
+        "tables": [asdict(table) for table in tables],
+        **figures,
+    }
+    result.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n")
     print_line(f"all figures: {result}")
 
 
@@ -82,11 +127,24 @@ def recorded(directory: Path, benchmark: str) -> list[Target]:
 
 
 def keep(directory: Path, benchmark: str) -> None:
-    """Take what a benchmark wrote down last for the pages: its targets, and the machine that it ran on."""
+    """Take what a benchmark wrote down last for the pages, and the machine that it ran on."""
     written = json.loads((directory / f"{benchmark}.json").read_text())
-    taken = {"machine": written["machine"], "targets": written["targets"]}
+    taken = {part: written[part] for part in ("machine", "targets", "tables")}
     MEASURED.mkdir(exist_ok=True)
     (MEASURED / f"{benchmark}.json").write_text(json.dumps(taken, indent=2, ensure_ascii=False) + "\n")
+
+
+def kept_table(benchmark: str, name: str) -> Table:
+    """A table of what is kept of a benchmark.
+
+    Raises:
+        KeyError: the benchmark has no table of that name.
+    """
+    if name == OF_TARGETS:
+        rows = [(target.name, target.shown, target.range) for target in recorded(MEASURED, benchmark)]
+        return Table(name=name, columns=("", "median", "min–max"), rows=rows)
+    written = json.loads((MEASURED / f"{benchmark}.json").read_text())
+    return {table["name"]: Table(**table) for table in written["tables"]}[name]
 
 
 def kept_machine(benchmark: str) -> str:
