@@ -209,7 +209,7 @@ def test_a_killed_build_is_finished_by_the_next_one(
     staging file.
     """
     guard(log_dir)
-    kills, killed, left_staging, left_part = (100 if exhaustive else 8), 0, 0, 0
+    kills, killed, left_staging, left_part = (100 if exhaustive else 6), 0, 0, 0
     start = time.monotonic()
     for number in range(kills):
         where = list(Where)[number % 2]

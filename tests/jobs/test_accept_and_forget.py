@@ -71,6 +71,7 @@ def test_the_jobs_do_what_kidx_does_and_start_no_jvm(tmp_path: Path, monkeypatch
     assert _told(tmp_path / "job", accept_here, forget_here) == _told(tmp_path / "kidx")
 
 
+@pytest.mark.exhaustive("Spark commits a dozen times, two seconds each; tests/jobs/build has builds that it commits")
 def test_spark_commits_the_same(tmp_path: Path) -> None:
     settings = tmp_path / "kidx.toml"
     settings.write_text(SETTINGS_FILE.read_text().replace('commits = "delta-rs"', 'commits = "spark"'))

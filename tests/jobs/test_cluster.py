@@ -366,13 +366,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def spark_cluster(root: Path, pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    if not pytestconfig.getoption("exhaustive"):
-        pytest.skip("with --exhaustive: takes minutes")
+def spark_cluster(root: Path) -> Iterator[Cluster]:
     with cluster_elsewhere(
         root, [root / "absent", root / "empty" / "kafka-logs", root / "other" / "kafka-logs" / "txn-mixed-0"]
     ) as started:
         yield started
+
+
+_takes_minutes: Final = pytest.mark.exhaustive("takes minutes")
 
 
 def build_on(spark_cluster: Cluster, source: Path, place: Path) -> Ended:
@@ -380,6 +381,7 @@ def build_on(spark_cluster: Cluster, source: Path, place: Path) -> Ended:
     return build(*arguments, "--", *spark_cluster.options)
 
 
+@_takes_minutes
 def test_executors_elsewhere_write_kafkas_bytes(root: Path, spark_cluster: Cluster, tmp_path: Path) -> None:
     """As docs/operations.md says it: nothing is set up on the node, and the result is that of a local run."""
     source = root / "seen" / "kafka-logs"
@@ -390,6 +392,7 @@ def test_executors_elsewhere_write_kafkas_bytes(root: Path, spark_cluster: Clust
     assert [row["status"] for row in found] == ["ok"] * 12
 
 
+@_takes_minutes
 @pytest.mark.parametrize(("how", "why"), [("absent", "No such file or directory"), ("empty", "an empty directory")])
 def test_an_executor_that_does_not_see_a_source_is_named(
     how: str, why: str, root: Path, spark_cluster: Cluster, tmp_path: Path
@@ -405,6 +408,7 @@ def test_an_executor_that_does_not_see_a_source_is_named(
     assert indexes(tmp_path) == {} and rows(tmp_path / "catalog", "SELECT * FROM segments") == []
 
 
+@_takes_minutes
 def test_an_executor_that_has_another_directory_at_the_sources_path_is_noticed(
     root: Path, spark_cluster: Cluster, tmp_path: Path
 ) -> None:

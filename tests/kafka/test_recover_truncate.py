@@ -29,7 +29,7 @@ from tests.faults.processes import kidx
 from tests.kafka.loaded import files_of, load
 from tests.kafka.spoilt import offsets_go_back, spoil
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.jars import OLDER
+from tests.support.kafka.jars import OLDER, with_older_kafkas
 from tests.support.logs.random_logs import write_random_log
 
 #: Why a partition is not cut, in parts of the refusals.
@@ -89,13 +89,12 @@ def test_logs_are_cut_as_by_log_loader(
 
 
 @pytest.mark.parametrize("level", ["checkpoint", "marker"])
+@with_older_kafkas
 @pytest.mark.parametrize("version", OLDER)
 def test_logs_are_cut_as_by_older_brokers(
-    version: str, level: str, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
+    version: str, level: str, scratch: Path, rng: random.Random, say: Say
 ) -> None:
     """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
-    if not exhaustive:
-        pytest.skip("with --exhaustive: its jars are fetched for this alone")
     with Kafka(older=version) as kafka:
         otherwise = version.startswith(("3.", "4.0."))
         say(f"Kafka {version}, {level}: {_cut_many(level, kafka, scratch, rng, 300, searches_otherwise=otherwise)}")

@@ -130,7 +130,7 @@ def test_headers_tell_what_all_bytes_tell(
     what a kill leaves: an append that is whole or not, indexes that are open, or were being rebuilt, snapshots that are
     not yet there.
     """
-    broker = _KilledBroker(scratch, rng, 500 if exhaustive else 40)
+    broker = _KilledBroker(scratch, rng, 500 if exhaustive else 20)
     trusted, read = broker.recover(level)
     assert _without(trusted["refused"], broker.trusted) == _without(read["refused"], broker.read)
     ends = Counter[str]()

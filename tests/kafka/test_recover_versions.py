@@ -9,14 +9,13 @@ import pytest
 from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.crashed import Crashed, killed_broker, started
-from tests.support.kafka.jars import OLDER
+from tests.support.kafka.jars import OLDER, with_older_kafkas
 
 
+@with_older_kafkas
 @pytest.mark.parametrize("version", OLDER)
-def test_an_older_broker_starts_as_by_itself(version: str, tmp_path: Path, exhaustive: bool, say: Say) -> None:
+def test_an_older_broker_starts_as_by_itself(version: str, tmp_path: Path, say: Say) -> None:
     """The version's own disk, and its own start: it recovers what is left to it, or nothing, and all else is equal."""
-    if not exhaustive:
-        pytest.skip("with --exhaustive: its jars are fetched for this alone")
     crashed = Crashed(killed_broker(tmp_path / "broker", older=version), tmp_path / "crashed")
     assert sum(crashed.alone.recovered.values()) > 3 * len(crashed.alone.recovered)
 

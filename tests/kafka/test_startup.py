@@ -21,7 +21,7 @@ from kidxlib.storage.lazy_log import LogFile
 from tests.conftest import Say
 from tests.kafka.spoilt import offsets_go_back, spoil
 from tests.support.kafka.classes import Kafka
-from tests.support.kafka.jars import OLDER
+from tests.support.kafka.jars import OLDER, with_older_kafkas
 from tests.support.kafka.results import error_of
 from tests.support.logs.random_logs import write_random_log
 
@@ -72,13 +72,10 @@ def test_simulations(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
     say(_simulate_many(kafka, scratch, rng, 3_000 if exhaustive else 250))
 
 
+@with_older_kafkas
 @pytest.mark.parametrize("version", OLDER)
-def test_simulations_of_older_brokers(
-    version: str, scratch: Path, rng: random.Random, exhaustive: bool, say: Say
-) -> None:
+def test_simulations_of_older_brokers(version: str, scratch: Path, rng: random.Random, say: Say) -> None:
     """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
-    if not exhaustive:
-        pytest.skip("with --exhaustive: its jars are fetched for this alone")
     assert version.rpartition(".")[0] in HOLDS_FOR
     with Kafka(older=version) as kafka:
         assert kafka.versions["kafka"] == version

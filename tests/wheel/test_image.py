@@ -58,6 +58,9 @@ def test_the_script_of_the_init_container(number: int, log_dir: str, tmp_path: P
     assert _run_script(script, places).endswith("exit code 127: the broker recovers by itself\n")
 
 
+_fetches_all: Final = pytest.mark.exhaustive("fetches all packages anew, and compiles")
+
+
 @pytest.mark.parametrize("name", _BASES)
 def test_a_dockerfile_copies_what_is_there(name: str) -> None:
     ignored = (PROJECT / ".dockerignore").read_text().splitlines()
@@ -68,11 +71,11 @@ def test_a_dockerfile_copies_what_is_there(name: str) -> None:
         assert (PROJECT / source).exists() and f"!{source}" in ignored, source
 
 
-def test_the_image_of_the_command(tmp_path: Path, exhaustive: bool) -> None:
+@_fetches_all
+def test_the_image_of_the_command(tmp_path: Path) -> None:
     """Goal: an environment without Spark, which compiles nothing more when it runs; other users may use what it has
     compiled.
     """
-    _skip_unless(exhaustive)
     opt = tmp_path / "opt" / "kidx"
     _carry_out("Dockerfile", tmp_path / "src", opt)
     assert not list(opt.glob("lib/*/site-packages/pyspark*"))
@@ -86,9 +89,9 @@ def test_the_image_of_the_command(tmp_path: Path, exhaustive: bool) -> None:
     _anybody_writes(opt.glob("lib/*/site-packages/kidxlib/**/__pycache__"))
 
 
-def test_the_image_with_spark(tmp_path: Path, exhaustive: bool) -> None:
+@_fetches_all
+def test_the_image_with_spark(tmp_path: Path) -> None:
     """Goal: its job runs from anywhere, sets nothing up and compiles nothing more."""
-    _skip_unless(exhaustive)
     opt = tmp_path / "opt" / "kidx"
     _carry_out("Dockerfile.spark", opt, opt)
     compiled = {path: path.stat().st_mtime_ns for path in opt.rglob("kidxlib/**/*.nb[ci]")}
@@ -99,11 +102,6 @@ def test_the_image_with_spark(tmp_path: Path, exhaustive: bool) -> None:
     assert "12 segments" in ended.stdout and "setup.sh" not in ended.stderr, ended
     assert {path: path.stat().st_mtime_ns for path in opt.rglob("kidxlib/**/*.nb[ci]")} == compiled
     _anybody_writes(opt.glob("kidxlib/**/__pycache__"))
-
-
-def _skip_unless(exhaustive: bool) -> None:
-    if not exhaustive:
-        pytest.skip("with --exhaustive: it fetches all packages anew, and compiles")
 
 
 def _carry_out(name: str, source: Path, opt: Path) -> None:

@@ -20,13 +20,10 @@ _OTHERS: Final = sorted({"3.11", "3.12", "3.13"} - {f"{sys.version_info.major}.{
 _TESTS: Final = ("tests/kidxlib", "tests/wheel/test_wheel.py")
 
 
+@pytest.mark.exhaustive("takes minutes for each Python")
 @pytest.mark.parametrize("version", _OTHERS)
-def test_the_tests_of_the_library_and_of_the_wheel_pass(
-    version: str, tmp_path: Path, exhaustive: bool, say: Say
-) -> None:
+def test_the_tests_of_the_library_and_of_the_wheel_pass(version: str, tmp_path: Path, say: Say) -> None:
     """In a clone of this repository, set up with that Python: what is not committed is not tested."""
-    if not exhaustive:
-        pytest.skip("with --exhaustive: takes minutes for each Python")
     python = next(_pythons(version), None)
     if python is None:
         pytest.skip(f"no Python {version} here")

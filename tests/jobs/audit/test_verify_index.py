@@ -123,10 +123,9 @@ def _said(ended: Ended) -> tuple[int, dict[str, Any]]:
     return ended.code, {name: value for name, value in ended.json.items() if name != "catalog"}
 
 
-def test_an_audit_that_was_killed_is_simply_run_again(tmp_path: Path, exhaustive: bool) -> None:
+@pytest.mark.exhaustive("takes a minute")
+def test_an_audit_that_was_killed_is_simply_run_again(tmp_path: Path) -> None:
     """kill -9 of driver, JVM and workers while results are staged; the same command again records one audit."""
-    if not exhaustive:
-        pytest.skip("takes a minute: --exhaustive")
     archive = Archive(tmp_path)
     shutil.copytree(golden.SAMPLES, archive.log_dir)
     assert archive.build().code == 0

@@ -100,20 +100,24 @@ def kill_one(job: subprocess.Popen[str], find: Callable[[subprocess.Popen[str]],
     return False
 
 
-@pytest.mark.parametrize("victim", [driver, jvm, worker], ids=lambda victim: str(victim.__name__))
+_COVERED = pytest.mark.exhaustive("takes two minutes; a cluster loses its executors in any case")
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [driver, pytest.param(jvm, marks=_COVERED), pytest.param(worker, marks=_COVERED)],
+    ids=lambda victim: str(victim.__name__),
+)
 def test_a_build_killed_after_some_waves_is_finished_by_the_next_one(
     victim: Callable[[subprocess.Popen[str]], list[int]],
     tmp_path: Path,
     log_dir: Path,
     settings: Path,
     undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
-    pytestconfig: pytest.Config,
 ) -> None:
     """Kill -9 once a wave is recorded: what is under a final name is whole, finished waves are not read again. What the
     run has staged stays for an hour, as it may live.
     """
-    if victim is not driver and not pytestconfig.getoption("exhaustive"):
-        pytest.skip("with --exhaustive: takes two minutes; a cluster loses its executors in any case")
     files, expected_rows = undisturbed
     place = Place(tmp_path, log_dir, settings)
     job = start(*place.arguments)
@@ -185,6 +189,7 @@ def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     assert place.state() == undisturbed
 
 
+@pytest.mark.exhaustive("takes a quarter of an hour")
 def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
     tmp_path: Path,
     log_dir: Path,
@@ -192,11 +197,8 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
     undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
     rng: random.Random,
     say: Say,
-    exhaustive: bool,
 ) -> None:
     """Kill -9 of the JVM, 20 times, from when the job has planned to when it would have ended."""
-    if not exhaustive:
-        pytest.skip("with --exhaustive: takes a quarter of an hour")
     seconds = seconds_of_a_build(Place(tmp_path / "whole", log_dir, settings))
     left: Counter[str] = Counter()
     for number in range(20):
@@ -215,6 +217,7 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
     say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
 
 
+@pytest.mark.exhaustive("takes a quarter of an hour")
 def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
     tmp_path: Path,
     log_dir: Path,
@@ -222,14 +225,11 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
     undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
     rng: random.Random,
     say: Say,
-    exhaustive: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """SIGINT to all processes or SIGTERM to the job, 20 times, from its start to when it would have ended; some get a
     second signal. No trace of a stack, no temporary file, and the same command again ends as if nothing had happened.
     """
-    if not exhaustive:
-        pytest.skip("with --exhaustive: takes a quarter of an hour")
     seconds = seconds_of_a_build(Place(tmp_path / "whole", log_dir, settings))
     seen: Counter[str] = Counter()
     for number in range(20):

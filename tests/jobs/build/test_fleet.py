@@ -21,9 +21,8 @@ _STEPS: Final = 4
 _OWN: Final = {"build_id", "index_directory", "read_requests", "read_bytes"}
 
 
-def test_executors_that_plan_end_as_kidx_does(tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
-    if not exhaustive:
-        pytest.skip("with --exhaustive: takes twenty minutes; tests/jobs/build/test_engines.py has a small history")
+@pytest.mark.exhaustive("takes twenty minutes; tests/jobs/build/test_engines.py has a small history")
+def test_executors_that_plan_end_as_kidx_does(tmp_path: Path, rng: random.Random, say: Say) -> None:
     log_dir = tmp_path / "kafka-logs"
     log_dir.mkdir()
     samples = sorted(path for path in golden.SAMPLES.iterdir() if path.is_dir())

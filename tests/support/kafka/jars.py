@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from kidxlib.errors import KidxError
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
@@ -13,6 +15,8 @@ JARS: Final = PROJECT / ".jars" / "kafka"
 
 #: Older Kafkas that the start-up simulation is also checked against, by `./setup.sh kafka-versions`.
 OLDER: Final = ("3.9.2", "4.0.2", "4.1.2", "4.2.1")
+#: Of a test that runs with each of them.
+with_older_kafkas: Final = pytest.mark.exhaustive("its jars are fetched for this alone")
 
 
 def class_path(older: str | None) -> list[str]:
