@@ -4,6 +4,7 @@
 # no network.
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
+#   ./setup.sh job      the same for a job that waits: where .venv is new, the archive is left to the next one
 #   ./setup.sh kafka    these, the jars of Kafka, of Spark's Kafka source and Avro, for tests and benchmarks that compare
 #                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
@@ -51,6 +52,7 @@ one_at_a_time() {
 # ---- Python ----
 
 DEV_LOCK=requirements-dev.lock
+is_new= # whether packages were installed
 
 # Every candidate is really started: a name on PATH may be a version manager's stub for a version that is not installed,
 # and Debian's python3 comes without the venv module's ensurepip.
@@ -81,7 +83,12 @@ install_packages() { # VENV LOCK
     uv --quiet pip install --python "$1/bin/python" --require-hashes -r "$2" >>"$1/setup.log" 2>&1 && return
     say "uv failed, so pip installs the packages; what uv said is in $1/setup.log"
   fi
-  pip "$1" install --require-hashes -r "$2"
+  pip "$1" install --no-compile --require-hashes -r "$2"
+}
+
+# pip compiles on one core, and uv does not at all. A package may bring files for other Pythons, which do not compile.
+compile_packages() { # VENV
+  "$1/bin/python" -I -m compileall -qq -j 0 "$1/lib" >>"$1/setup.log" 2>&1 || true
 }
 
 # What an environment was built from. The directory counts too: scripts in it and the project's own entry there name it.
@@ -110,6 +117,8 @@ set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions
   fi
   rm -f "$1/packages.stamp"
   install_packages "$1" "$2"
+  compile_packages "$1"
+  is_new=yes
   packages_key "$2" >"$1/packages.stamp"
 }
 
@@ -309,7 +318,7 @@ write_lock() {
 
 case ${1-} in
   -h | --help) usage ;;
-  '' | kafka | test)
+  '' | job | kafka | test)
     java=$(java_command) # first: it would be a pity to say so after a minute
     if [[ ${1-} == test ]]; then
       one_at_a_time # for all: each would wait for the others
@@ -320,16 +329,16 @@ case ${1-} in
       set_up_chromium &
       chromium=$!
     fi
-    set_up_venv ${1:+dev}
+    set_up_venv "$([[ -z ${1-} || $1 == job ]] || echo dev)"
     set_up_jars delta Delta
-    if [[ -n ${1-} ]]; then
+    if [[ ${1-} == kafka || ${1-} == test ]]; then
       set_up_jars kafka Kafka
       set_up_jars tiered "tiered storage"
       set_up_jars s3proxy s3proxy
       set_up_jars spark-kafka "Spark's Kafka and Avro"
       [[ $1 == test ]] || set_up_versitygw
     fi
-    [[ -n ${KIDX_CLASS_ARCHIVE:-} ]] || set_up_class_archive
+    [[ -n ${KIDX_CLASS_ARCHIVE:-} || (${1-} == job && -n $is_new) ]] || set_up_class_archive
     if [[ ${1-} == test ]]; then
       wait "$airflow"
       wait "$versitygw"

@@ -100,7 +100,7 @@ def _run_job(call: Call) -> None:
     from jobs.common.submit.launch import launch, sends_modules  # not for those who only ask for help
     from jobs.common.submit.spark_options import read_spark_options
 
-    _call(_SET_UP)
+    _call(_SET_UP, "job")
     options = read_spark_options(call.spark_options)
     if sends_modules(call, options):
         _call(PYTHON, "-c", _ZIP_MODULES, MODULES, PYTHONPATH=python_path(os.environ))
