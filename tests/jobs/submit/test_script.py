@@ -105,7 +105,7 @@ def test_the_job_takes_the_scripts_place(project: Path) -> None:
     pid, group, *rest = out.decode().split(maxsplit=2)
     assert [pid, group] == [str(process.pid)] * 2
     assert rest[0].splitlines() == [_ignored(), "1", f"{project}:/mine", "-m", "jobs.seek", "a b", ""]
-    assert (process.returncode, err) == (0, b"set up: \n")
+    assert (process.returncode, err) == (0, b"set up: job\n")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_signal_ends_it_and_nothing_is_said(project: Path, signal_: signal.Sig
     """To all processes, as a terminal sends it, amid set-up."""
     environment = _environment(project, SET_UP="sleep 60")
     with _start(project, "seek", env=environment, preexec_fn=_heed_interrupts) as process:
-        assert process.stderr is not None and process.stderr.readline() == b"set up: \n"
+        assert process.stderr is not None and process.stderr.readline() == b"set up: job\n"
         os.killpg(process.pid, signal_)
         assert (process.stderr.read(), process.wait()) == (b"", -signal_)
 
@@ -164,8 +164,8 @@ def test_questions_need_no_set_up(project: Path) -> None:
             ExitCode.USAGE,
             "spark-submit.sh: package has no such option; there are --directory and --release",
         ),
-        (["seek", "--", "--jars"], ExitCode.USAGE, "set up: \nspark-submit.sh: --jars needs a value"),
-        (["seek", "--", "-h"], ExitCode.USAGE, "set up: \nspark-submit.sh: -h after -- is spark-submit's: "),
+        (["seek", "--", "--jars"], ExitCode.USAGE, "set up: job\nspark-submit.sh: --jars needs a value"),
+        (["seek", "--", "-h"], ExitCode.USAGE, "set up: job\nspark-submit.sh: -h after -- is spark-submit's: "),
     ],
 )
 def test_wrong_options_are_one_line(project: Path, words: list[str], code: int, said: str) -> None:
@@ -254,7 +254,7 @@ def test_it_is_found_wherever_it_is_called(project: Path, tmp_path: Path, how: s
     ended = subprocess.run(
         [*command, "--dry-run", "seek"], capture_output=True, check=False, cwd=cwd, env=environment, text=True
     )
-    assert (ended.returncode, ended.stderr) == (0, "set up: \n")
+    assert (ended.returncode, ended.stderr) == (0, "set up: job\n")
     assert f"'PYTHONPATH={project}:/mine'" in ended.stdout
 
 
