@@ -37,7 +37,7 @@ _ORDER: Final = (
 )
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
-hypothesis.settings.register_profile("ci", derandomize=True, max_examples=1_000, deadline=None)
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=400, deadline=None)
 #: Other examples each time, for as long as one cares to wait.
 hypothesis.settings.register_profile("exhaustive", max_examples=50_000, deadline=None)
 

@@ -27,6 +27,11 @@ _CODES: Final = {
     signal.SIGTERM: ExitCode.TERMINATED,
     signal.SIGHUP: ExitCode.HUNG_UP,
 }
+#: All signals take the same way, which a dump takes with each of them at each run.
+_EACH_SIGNAL: Final = [
+    pytest.param(signal_, marks=() if signal_ is signal.SIGTERM else pytest.mark.exhaustive("takes seconds for each"))
+    for signal_ in _CODES
+]
 _BASE_LOG: Final = f"{0:020d}.log"
 _TXN: Final = "txn-mixed-0"
 
@@ -68,7 +73,7 @@ def assert_interrupted(ended: Ended, signal_: signal.Signals, *parts: str) -> No
 
 
 @again_if_too_late
-@pytest.mark.parametrize("signal_", _CODES, ids=lambda signal_: str(signal_.name))
+@pytest.mark.parametrize("signal_", _EACH_SIGNAL, ids=lambda signal_: str(signal_.name))
 def test_an_interrupted_build_keeps_what_is_done_and_leaves_nothing_else(
     signal_: signal.Signals, tmp_path: Path, log_dir: Path, guard: Guard
 ) -> None:

@@ -179,7 +179,13 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
         "jclouds.provider=filesystem-nio2\n"
         f"jclouds.filesystem.basedir={directory / 'objects'}\n"
     )
-    command = [java, "-Xmx256m", "-XX:+UseSerialGC", f"-Dlogback.configurationFile={directory / 'logback.xml'}"]
+    command = [
+        java,
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlogback.configurationFile={directory / 'logback.xml'}",
+    ]
     command += ["-cp", f"{_JARS}/*", "org.gaul.s3proxy.Main", "--properties", str(directory / "s3proxy.conf")]
     with (directory / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, text=True, start_new_session=True)

@@ -16,11 +16,12 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.common.spark.session import session
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.random_logs import write_random_log
-from tests.support.spark.histories import assert_same_histories
+from tests.support.spark.histories import assert_same_histories, assert_spark_reads_the_same
 from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here
 
 #: What is another in each run, or with each engine.
@@ -98,11 +99,13 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path,
             histories[name].append(_tables(tmp_path / name / "catalog"))
     commits = histories["kidx-spark-kidx"][-1]["segments"].history()
     assert {str(commit["engineInfo"]).split("/")[0].split(":")[0] for commit in commits} == {"Apache-Spark", "delta-rs"}
+    left_out = (*_OF_THE_RUN, *_OF_THE_ENGINE)
+    for table in TABLES:
+        expected, *found = ([step.get(table.name) for step in histories[name]] for name in writers)
+        assert_same_histories(table, expected, dict(zip([*writers][1:], found, strict=True)), left_out)
     with session("test") as spark:
-        for table in TABLES:
-            expected, *found = ([step.get(table.name) for step in histories[name]] for name in writers)
-            others = dict(zip([*writers][1:], found, strict=True))
-            assert_same_histories(spark, table, expected, others, (*_OF_THE_RUN, *_OF_THE_ENGINE))
+        by_kidx, by_both = (histories[name][-1][SEGMENTS.name] for name in ("kidx", "kidx-spark-kidx"))
+        assert_spark_reads_the_same(spark, SEGMENTS, by_kidx, by_both, left_out)
 
 
 def test_two_engines_write_at_once(log_dir: Path, tmp_path: Path, exhaustive: bool) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import pytest
 from deltalake import DeltaTable
 
-from jobs.common.spark.session import session
 from kidxlib.catalog.tables import TABLES
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from tests.faults.processes import kill_session, while_it_runs
@@ -70,13 +69,12 @@ def test_each_engine_does_the_same(copies: Copies, tmp_path: Path, exhaustive: b
         for name, run in engines.items()
     }
     assert [name for name in engines if found[name] != found["kidx"]] == []
-    with session("test") as spark:
-        for table in TABLES:
-            histories = {
-                name: [DeltaTable(tmp_path / name / str(step) / table.name) for step in range(len(steps))]
-                for name in engines
-            }
-            assert_same_histories(spark, table, histories.pop("kidx"), histories, _OF_THE_RUN)
+    for table in TABLES:
+        histories = {
+            name: [DeltaTable(tmp_path / name / str(step) / table.name) for step in range(len(steps))]
+            for name in engines
+        }
+        assert_same_histories(table, histories.pop("kidx"), histories, _OF_THE_RUN)
 
 
 def _history(

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from deltalake import DeltaTable
 
-from jobs.common.spark.session import session
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segments import SEGMENTS
 from tests.jobs.archive import Archive, Copies
 from tests.support.logs import golden
 from tests.support.spark.histories import assert_same_histories
-from tests.support.spark.jobs import RunHere, kidx_retention_here, retention_here, use_pips_spark
+from tests.support.spark.jobs import RunHere, kidx_retention_here, retention_here
 
 #: What is another in each run.
 _OF_THE_RUN: Final = ("plan_id", "planned_at", "deleted_at")
@@ -67,13 +66,11 @@ def test_each_engine_plans_and_applies_as_the_other(tmp_path: Path, exhaustive: 
         said[name]["files"] = sorted(str(path.relative_to(archive.directory)) for path in _files(archive))
     assert [name for name in runs if said[name] != said["kidx"]] == []
     assert said["kidx"]["applied"]["by_outcome"] == {"deleted": 2, "last": 1}
-    use_pips_spark()
-    with session("test") as spark:
-        for table in (RETENTION_PLANS, SEGMENTS):
-            by_kidx, *by_spark = (DeltaTable(tmp_path / name / table.name) for name in runs)
-            assert by_kidx.to_pyarrow_table(columns=["topic"]).num_rows
-            found = {name: [each] for name, each in zip([*runs][1:], by_spark, strict=True)}
-            assert_same_histories(spark, table, [by_kidx], found, _OF_THE_RUN)
+    for table in (RETENTION_PLANS, SEGMENTS):
+        by_kidx, *by_spark = (DeltaTable(tmp_path / name / table.name) for name in runs)
+        assert by_kidx.to_pyarrow_table(columns=["topic"]).num_rows
+        found = {name: [each] for name, each in zip([*runs][1:], by_spark, strict=True)}
+        assert_same_histories(table, [by_kidx], found, _OF_THE_RUN)
 
 
 def _history(archive: Archive, run: RunHere, directory: Path) -> dict[str, Any]:

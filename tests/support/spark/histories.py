@@ -1,36 +1,26 @@
-"""Tables of several catalogs, each as it was after every step of a history, compared by chispa in one go."""
+"""Tables of several catalogs, each as it was after every step of a history: the same rows, by value and type."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
-from typing import Final, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from chispa import assert_df_equality
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import array, array_sort, explode, lit, map_entries
+from pyspark.sql import SparkSession
 
-from jobs.common.spark.local_rows import of_arrow
 from kidxlib.catalog.rows import Table
-
-#: Columns that are added, by names that no table has.
-_CATALOG: Final = "in catalog"
-_STEP: Final = "after step"
-_EXPECTED: Final = "expected"
 
 #: A table after each step, at the version that it had then; None where there was no such table.
 History: TypeAlias = Sequence[DeltaTable | None]
 
 
 def assert_same_histories(
-    spark: SparkSession, table: Table, expected: History, found: Mapping[str, History], left_out: Collection[str]
+    table: Table, expected: History, found: Mapping[str, History], left_out: Collection[str]
 ) -> None:
-    """All have the same rows after each step.
-
-    The last step's rows are read by Spark, from the table itself. Those before it delta-rs has read for Spark: its own
-    look at each old version of each table would take most of a test's time.
+    """All have the same rows after each step. delta-rs reads them: Spark takes a second for each version of each table,
+    which would be most of a test's time (`assert_spark_reads_the_same`).
 
     Args:
         found: by a name that is shown with rows that differ.
@@ -40,47 +30,46 @@ def assert_same_histories(
     assert {name: [each is not None for each in history] for name, history in found.items()} == dict.fromkeys(
         found, there
     ), table.name
-    if not any(there):
-        return
-    kept = [name for name in table.column_names if name not in left_out]
+    kept = _kept(table, left_out)
     order = kept if {*table.key} & {*left_out} else table.key  # of rows
-    names = explode(array(*map(lit, found))).alias(_CATALOG)
-    assert_df_equality(
-        _rows(spark, table, found, kept),
-        _rows(spark, table, {_EXPECTED: expected}, kept).drop(_CATALOG).select("*", names),
-        transforms=[lambda frame: frame.coalesce(1).sortWithinPartitions(_CATALOG, _STEP, *order)],
-    )
+    for step, ours in enumerate(expected):
+        if ours is None:
+            continue
+        rows = list(_rows(ours, table, kept, order))
+        for name, history in found.items():
+            theirs = history[step]
+            assert theirs is not None
+            assert _types(theirs, kept) == _types(ours, kept), (table.name, name, step)
+            assert list(_rows(theirs, table, kept, order)) == rows, (table.name, name, step)
 
 
-def _rows(spark: SparkSession, table: Table, histories: Mapping[str, History], names: Sequence[str]) -> DataFrame:
-    """These columns, the number of the step that each row is of, and the name of its catalog."""
-    parts = [of_arrow(spark, _of_earlier_steps(table, histories, names))]
-    for name, (*_, delta) in histories.items():
-        if delta is not None:
-            read = _by_spark(spark, delta).select(*names)
-            parts.append(read.select("*", lit(len(histories[name]) - 1).alias(_STEP), lit(name).alias(_CATALOG)))
-    compared = [
-        # Spark neither sorts nor compares maps.
-        array_sort(map_entries(name)).alias(name) if pa.types.is_map(table.schema().field(name).type) else name
-        for name in names
+def assert_spark_reads_the_same(
+    spark: SparkSession, table: Table, expected: DeltaTable, found: DeltaTable, left_out: Collection[str]
+) -> None:
+    """Spark finds the same rows in both, whoever wrote them."""
+    ours, theirs = [
+        spark.read.format("delta")
+        .option("versionAsOf", each.version())
+        .load(each.table_uri.removeprefix("file://"))
+        .select(*_kept(table, left_out))
+        for each in (found, expected)
     ]
-    return reduce(DataFrame.union, parts).select(*compared, _STEP, _CATALOG)
+    assert ours.count() > 0
+    assert_df_equality(ours, theirs, transforms=[lambda frame: frame.coalesce(1).sortWithinPartitions(*table.key)])
 
 
-def _of_earlier_steps(table: Table, histories: Mapping[str, History], names: Sequence[str]) -> pa.Table:
+def _kept(table: Table, left_out: Collection[str]) -> list[str]:
+    return [name for name in table.column_names if name not in left_out]
+
+
+def _types(delta: DeltaTable, names: Sequence[str]) -> dict[str, str]:
+    return {field.name: str(field.type) for field in delta.schema().fields if field.name in names}
+
+
+def _rows(delta: DeltaTable, table: Table, names: Sequence[str], order: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Its rows in order, maps as pairs in order."""
     schema = table.schema(names)
-    added = [pa.field(_STEP, pa.int32(), nullable=False), pa.field(_CATALOG, pa.string(), nullable=False)]
-    whole = pa.schema([*schema, *added])
-    parts = [whole.empty_table()]
-    for name, (*earlier, _) in histories.items():
-        for number, delta in enumerate(earlier):
-            if delta is not None:
-                rows = delta.to_pyarrow_table(columns=schema.names).select(schema.names).cast(schema)
-                values = (pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows), pa.repeat(name, rows.num_rows))
-                parts.append(pa.table([*rows.columns, *values], schema=whole))
-    return pa.concat_tables(parts)
-
-
-def _by_spark(spark: SparkSession, delta: DeltaTable) -> DataFrame:
-    place = delta.table_uri.removeprefix("file://")
-    return spark.read.format("delta").option("versionAsOf", delta.version()).load(place)
+    maps = [field.name for field in schema if pa.types.is_map(field.type)]
+    found = delta.to_pyarrow_table(columns=schema.names).select(schema.names).cast(schema).to_pylist()
+    for row in sorted(found, key=lambda row: [repr(row[name]) for name in order]):
+        yield row | {name: sorted(row[name]) for name in maps if row[name] is not None}
