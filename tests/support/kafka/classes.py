@@ -44,7 +44,9 @@ class Kafka:
     """A JVM with Kafka's classes. Leaving it as a context ends it."""
 
     def __init__(
-        self, java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC"), older: str | None = None
+        self,
+        java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        older: str | None = None,
     ) -> None:
         """
         Args:
