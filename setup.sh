@@ -136,11 +136,6 @@ set_up_venv() { # [dev]
   project_key >.venv/project.stamp
 }
 
-# The loops of a build, while jars are fetched and Spark starts; else its first worker would wait for them.
-start_compiling_loops() {
-  .venv/bin/python -I -c 'import kidxlib.build.segments' </dev/null >>.venv/setup.log 2>&1 9>&- &
-}
-
 set_up_airflow() { set_up_packages .venv-airflow requirements-airflow.lock; }
 
 # ---- Java ----
@@ -335,7 +330,6 @@ case ${1-} in
       chromium=$!
     fi
     set_up_venv "$([[ -z ${1-} || $1 == job ]] || echo dev)"
-    [[ -z $is_new ]] || start_compiling_loops
     set_up_jars delta Delta
     if [[ ${1-} == kafka || ${1-} == test ]]; then
       set_up_jars kafka Kafka
