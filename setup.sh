@@ -338,7 +338,11 @@ case ${1-} in
       set_up_jars spark-kafka "Spark's Kafka and Avro"
       [[ $1 == test ]] || set_up_versitygw
     fi
-    [[ -n ${KIDX_CLASS_ARCHIVE:-} || (${1-} == job && -n $is_new) ]] || set_up_class_archive
+    if [[ ${1-} == job && -n $is_new ]]; then
+      say "the first job compiles its loops for this processor (half a minute) …"
+    elif [[ -z ${KIDX_CLASS_ARCHIVE:-} ]]; then
+      set_up_class_archive
+    fi
     if [[ ${1-} == test ]]; then
       wait "$airflow"
       wait "$versitygw"
