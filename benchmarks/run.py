@@ -31,6 +31,7 @@ from benchmarks.retention import retention
 from benchmarks.runs import runs
 from benchmarks.scan import scan
 from benchmarks.seek import seek
+from benchmarks.set_up import set_up
 from benchmarks.skipping import skipping
 from benchmarks.small_segments import small_segments
 from benchmarks.source import source
@@ -46,8 +47,11 @@ from kidxlib.terminal.console import note
 WITH_TARGETS: Final = (
     *(scan, lookup, audit, cold, job, small_segments, worker_memory, start_up),
     *(runs, incremental, planning, fleet, workers, retention, report, growth, seek),
-    *(reading, time_range, source, tiered, recover),
+    *(reading, time_range, source, tiered, recover, set_up),
 )
+#: Those that `all` leaves out.
+NOT_OF_ALL: Final = (compaction, comparison, pages, skipping, stores)
+_NAMES: Final = [str(command.name) for command in (*WITH_TARGETS, *NOT_OF_ALL)]
 
 
 @click.group()
@@ -69,7 +73,7 @@ def all_targets(only_recorded: bool, directory: Path) -> None:
 
 
 @click.command(name="keep")
-@click.argument("names", nargs=-1, required=True, type=click.Choice([str(command.name) for command in WITH_TARGETS]))
+@click.argument("names", nargs=-1, required=True, type=click.Choice(_NAMES))
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
 def keep_for_pages(names: tuple[str, ...], directory: Path) -> None:
     """Take what these benchmarks wrote down last for docs/performance.md; `python -m tests.docs.render` shows it."""
@@ -79,15 +83,11 @@ def keep_for_pages(names: tuple[str, ...], directory: Path) -> None:
 
 for command in (
     *WITH_TARGETS,
+    *NOT_OF_ALL,
     all_targets,
     keep_for_pages,
     generate,
-    compaction,
-    comparison,
-    pages,
     pictures,
-    skipping,
-    stores,
 ):
     benchmarks.add_command(command)
 
