@@ -149,6 +149,9 @@ def _of_shape(shape: dict[str, Any]) -> list[Attention]:
 
 def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) -> list[Attention]:
     found = []
+    if not overview["segments"]:
+        detail = "no build has recorded any, or their sources were forgotten: run a build"
+        found.append(Attention(Severity.UNKNOWN, "overview", "the catalog has no segments", detail))
     changes = overview["changes"]
     if changes is not None and changes["gone_segments"]:
         title = f"{_count(changes['gone_segments'], 'segment')} gone since the build before"

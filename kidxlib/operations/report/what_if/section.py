@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -128,8 +129,7 @@ def _rows_of(found: list[pa.Table]) -> pa.Table:
 def _by_topic(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     topics = [str(topic) for topic in rows["topic"].to_pylist()]
     starts = [number for number in range(len(topics)) if not number or topics[number] != topics[number - 1]]
-    ends = [*starts[1:], len(topics)]
-    return [(topics[start], rows.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
+    return [(topics[start], rows.slice(start, end - start)) for start, end in pairwise([*starts, len(topics)])]
 
 
 def _topic(topic: str, rows: pa.Table, config: TopicConfig) -> dict[str, Any]:

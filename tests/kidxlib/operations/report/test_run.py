@@ -61,6 +61,14 @@ def test_what_was_never_looked_at_is_not_called_well(site: Path) -> None:
     assert any("the last build is" in title for title in titles)
 
 
+def test_a_catalog_without_segments_is_not_called_well(site: Path) -> None:
+    run_kidx("forget-source", "disk", "--catalog", str(site / "catalog"), "--apply")
+    report = _report(site, "--output", str(site / "report.html"))
+    assert [row["title"] for row in report["attention"]] == ["the catalog has no segments"]
+    assert report["overview"]["segments"] == 0 and report["retention"]["topics"] == []
+    assert (site / "report.html").exists()
+
+
 def test_what_is_bad_is_counted_for_an_alert(site: Path) -> None:
     """`KidxReportBad` of docs/operations.md asks for it."""
     log = max((site / "logs" / "append-time-0").glob("*.log"))
