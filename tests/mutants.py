@@ -23,6 +23,10 @@ from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.tables import print_table
 from tests.docs.pages import PROJECT
 
+_SECONDS_MAX: Final = 600
+#: How pytest ends that has run no test.
+_NOT_RUN: Final = (2, 3, 4, 5)
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -190,20 +194,23 @@ def mutants(names: Sequence[str]) -> None:
 
 
 def _killed(clone: Path, part: Part, mutant: Mutant) -> bool:
-    """Whether a test fails on it."""
+    """Whether a test fails on it, does not end, or takes the process down."""
     module = clone / part.module
     text = module.read_text()
     assert text.count(mutant.was) == 1, f"{part.module}: {mutant.was!r} stands there {text.count(mutant.was)} times"
     module.write_text(text.replace(mutant.was, mutant.becomes))
+    command = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *part.tests)
+    environment = {**os.environ, "PYTHONPATH": str(clone)}
     try:
-        command = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *part.tests)
         ended = subprocess.run(
-            command, cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, check=False
+            command, cwd=clone, env=environment, capture_output=True, check=False, timeout=_SECONDS_MAX
         )
+    except subprocess.TimeoutExpired:
+        return True
     finally:
         module.write_text(text)
-    assert ended.returncode in (0, 1), ended.stdout.decode()[-2_000:]  # 1: a test has failed
-    return ended.returncode == 1
+    assert ended.returncode not in _NOT_RUN, ended.stdout.decode()[-2_000:]
+    return ended.returncode != 0
 
 
 if __name__ == "__main__":
