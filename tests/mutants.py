@@ -121,7 +121,7 @@ PARTS: Final = {
         [
             Mutant("tables end too early", "    table[parts] = len(values)\n", "    table[parts] = len(values) - 1\n"),
             Mutant("merged below", "values[np.uintp(low + 1)] <= targets", "values[np.uintp(low + 1)] < targets"),
-            Mutant("lots start again", "            start = lows[count - 1]\n", "            pass\n"),
+            Mutant("lots start too late", "start = lows[count - 1]\n", "start = lows[count - 1] + 1\n"),
             Mutant("unsorted entries, too", "    elif not increasing:\n", "    elif False:\n"),
             Mutant(
                 "bounds of equals",
