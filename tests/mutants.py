@@ -23,7 +23,7 @@ from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.tables import print_table
 from tests.docs.pages import PROJECT
 
-_SECONDS_MAX: Final = 600
+_SECONDS_MAX: Final = 300
 #: How pytest ends that has run no test.
 _NOT_RUN: Final = (2, 3, 4, 5)
 
@@ -96,7 +96,7 @@ PARTS: Final = {
         "kidxlib/index/search_kernel.py",
         ("tests/kidxlib/index",),
         [
-            Mutant("the first slot is below", "(low + high + 1) >> 1", "(low + high) >> 1"),
+            Mutant("the slot after it", "        return low, probes\n", "        return low + 1, probes\n"),
             Mutant(
                 "above takes this one",
                 "            high = middle - 1\n        elif value < target:",
