@@ -111,7 +111,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled the files
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests take minutes come first: what is left at the end is short for each process, and none waits."""
+    """Skip what is for `--exhaustive` alone. Files whose tests take minutes come first: what is left at the end is
+    short for each process, and none waits.
+    """
     for item in items:
         if (marker := item.get_closest_marker("exhaustive")) and not item.config.getoption("exhaustive"):
             item.add_marker(pytest.mark.skip(f"with --exhaustive: {marker.args[0]}"))

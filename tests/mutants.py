@@ -1,6 +1,6 @@
 """Mutants: one wrong change each to the code that decides, and the tests that are to notice it.
 
-    .venv/bin/python -m tests.mutants              all of them: half an hour
+    .venv/bin/python -m tests.mutants              all of them
     .venv/bin/python -m tests.mutants retention    those of one part
 
 They are made in a clone of this repository: what is not committed has none. It ends with 1 where one is alive.
@@ -19,7 +19,7 @@ from typing import Final
 
 import click
 
-from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.console import note
 from kidxlib.terminal.tables import print_table
 from tests.docs.pages import PROJECT
 
@@ -177,20 +177,19 @@ PARTS: Final = {
 @click.argument("names", nargs=-1, type=click.Choice(list(PARTS)))
 def mutants(names: Sequence[str]) -> None:
     """Make mutants of these parts, or of all, and run the tests that are to kill them."""
-    rows, alive = [], 0
+    rows = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         subprocess.run(("git", "clone", "--quiet", PROJECT, place), check=True)
         (Path(place) / ".jars").symlink_to(PROJECT / ".jars")
         for name in names or PARTS:
+            alive = 0
             for mutant in PARTS[name].mutants:
                 killed = _killed(Path(place), PARTS[name], mutant)
                 note(f"{name}: {mutant.name}: {'killed' if killed else 'ALIVE'}")
                 alive += not killed
-            made = len(PARTS[name].mutants)
-            rows.append((name, PARTS[name].module, made))
-    print_table("mutants", ("part", "module", "made"), rows, text_columns=2)
-    print_line(f"{alive} alive" if alive else "all killed")
-    sys.exit(alive > 0)
+            rows.append((name, PARTS[name].module, len(PARTS[name].mutants), alive))
+    print_table("mutants", ("part", "module", "made", "alive"), rows, text_columns=2)
+    sys.exit(any(alive for *_, alive in rows))
 
 
 def _killed(clone: Path, part: Part, mutant: Mutant) -> bool:
