@@ -144,6 +144,16 @@ def test_transactions_that_began_in_an_earlier_segment(tmp_path: Path) -> None:
     assert [segment.published for segment in finished.segments] == [Published.WRITTEN, *[Published.UNCHANGED] * 2]
 
 
+def test_behind_damage_no_state_is_certain_though_no_offset_is_missing(tmp_path: Path) -> None:
+    """What stood in the bytes behind the last whole batch nobody knows: it may have been of a producer."""
+    directory = write_partition(tmp_path / "logs" / "orders-0", TWO_ABORTS)
+    with (directory / segment_file(0, ".log")).open("ab") as log:
+        log.write(b"torn")
+    [finished] = build_log_dir(directory.parent, tmp_path / "index")
+    sources = [segment.state_source for segment in finished.segments]
+    assert sources == [StateSource.LOG_START, StateSource.UNKNOWN, StateSource.UNKNOWN]
+
+
 def test_in_place_only_what_is_certain_replaces_a_brokers_file(tmp_path: Path) -> None:
     """Without the first segment, where the transactions began is unknown, until the broker's own snapshot says it."""
     whole = write_partition(tmp_path / "whole" / "orders-0", TWO_ABORTS)
