@@ -35,7 +35,7 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.tables.layout import FILE_BYTES, ROW_BYTES
 from kidxlib.terminal.console import note
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_own_session
 
 _KIDX: Final = Path(sys.executable).with_name("kidx")
 _GIB: Final = 2**30
@@ -140,7 +140,7 @@ def add_copies(place: Path, numbers: range) -> None:
         status = content.stat()
         versions.append((number, status.st_mtime_ns, status.st_ino))
     note("multiplying the rows of the catalog …")
-    use_pips_spark()
+    use_own_session()
     with session("benchmark") as spark:
         copies = F.broadcast(spark.createDataFrame(versions, "copy int, mtime_ns long, inode long"))
         for table, of_copy in ((SEGMENTS, ("partition", "base_offset")), (PARTITIONS, ("partition",))):

@@ -32,7 +32,8 @@ from kidxlib.tables import layout
 from kidxlib.tables.version import VERSION_PROPERTY
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import build_here, use_pips_spark
+from tests.support.spark.jobs import build_here
+from tests.support.spark.sessions import use_shared_session
 
 #: What version 1 did not have.
 NEW_COLUMNS: Final = {
@@ -174,7 +175,7 @@ def _any_build(table: Table) -> str:
 
 
 def _a_session() -> contextlib.AbstractContextManager[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     return session("test")
 
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from tests.support.logs import golden
 from tests.support.object_store import BUCKET, ObjectStore
-from tests.support.spark.jobs import PROJECT, build_here, kidx_build_here
+from tests.support.spark.jobs import PROJECT, build_alone, build_here, kidx_build_here
 
 #: What a build by Spark may ask of it, counted as Spark's history server does.
 _QUERIES_MAX: Final = 25
@@ -23,8 +23,8 @@ _STARTS: Final = b"SparkListenerSQLExecutionStart"
 _UNCHANGED: Final = """
 import sys
 from pyspark import SparkContext
-from tests.support.spark.jobs import build_here
-ended = build_here(*sys.argv[1:])
+from tests.support.spark.jobs import build_alone
+ended = build_alone(*sys.argv[1:])
 assert ended.code == 0, ended
 print(ended.out)
 assert SparkContext._gateway is None, "a JVM was started"
@@ -63,7 +63,7 @@ def _decompressed(path: Path) -> bytes:
 def test_a_new_catalog_takes_few_queries(tmp_path: Path) -> None:
     log_dir = tmp_path / "events"
     settings = _settings(tmp_path, f'event_log_dir = "{log_dir}"')
-    assert build_here(*_places(tmp_path), *settings).code == 0
+    assert build_alone(*_places(tmp_path), *settings).code == 0
     assert 0 < _queries(log_dir) <= _QUERIES_MAX
 
 

@@ -22,7 +22,8 @@ from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.kafka.traffic import FIRST_TIMESTAMP, PARTITIONS, STEP_MS, Traffic, create_topics
 from tests.support.kafka.broker import Broker
 from tests.support.logs.golden import SAMPLES
-from tests.support.spark.jobs import kidx_build_here, use_pips_spark
+from tests.support.spark.jobs import kidx_build_here
+from tests.support.spark.sessions import use_shared_session
 
 _COMPACTED: Final = "compacted"
 _STEPS: Final = 150
@@ -92,7 +93,7 @@ class Answered:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         kidxlib.spark.register(spark)
         yield spark

@@ -37,7 +37,8 @@ from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.kafka.traffic import Traffic, create_topics
 from tests.support.kafka.broker import Broker
 from tests.support.logs.golden import SAMPLES
-from tests.support.spark.jobs import PROJECT, use_pips_spark
+from tests.support.spark.jobs import PROJECT
+from tests.support.spark.sessions import use_shared_session
 from tests.support.spark.streams import Stream
 
 _STEPS: Final = 25
@@ -64,7 +65,7 @@ class Answered:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         kidxlib.spark.register(spark)
         yield spark

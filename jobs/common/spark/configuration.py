@@ -14,7 +14,7 @@ from jobs.common.spark.errors import reason
 from jobs.common.spark.java import starting_java
 from kidxlib.errors import UsageError
 
-#: Where an S3 store is, which executors need to know too. Credentials are theirs to have: Spark shows its settings.
+#: Where an S3 store is, which Python's workers need to know too. Credentials are theirs to have: Spark shows settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -31,14 +31,12 @@ def start(job: str, event_log_dir: str | None) -> SparkSession:
     )
     if event_log_dir is not None:
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", _made(event_log_dir))
-    for name in _STORE:
-        if name in os.environ:
-            builder = builder.config(f"spark.executorEnv.{name}", os.environ[name])
     try:
         with starting_java():
             spark = builder.getOrCreate()
             # Its thread would print a stack trace where Java ends; what that fails reaches the job as an exception.
             spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+            spark.sparkContext.environment.update({name: os.environ[name] for name in _STORE if name in os.environ})
             _ensure_delta(spark)
     except Py4JJavaError as error:
         raise UsageError(f"Spark did not start: {reason(error)}") from error

@@ -1,4 +1,6 @@
-"""Spark's session of one job: from its start to its end, and errors as users can read them."""
+"""Spark's session of one job: from its start to its end, and errors as users can read them. A session that is there
+already, as in a notebook, is used, and left to whoever started it.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same comm
 
 @contextlib.contextmanager
 def session(job: str, event_log_dir: str | None = None, *, changes: bool = True) -> Iterator[SparkSession]:
-    """The session of one job, stopped at the end.
+    """The session of one job, stopped at the end if it was started here.
 
     Args:
-        event_log_dir: absolute path or URL of a directory for Spark's history server; None for no logs.
+        event_log_dir: absolute path or URL of a directory for Spark's history server; None for no logs. A session that
+            is there already logs where its owner said.
         changes: False for a job that changes and records nothing; it says so when it is interrupted.
 
     Raises:
@@ -40,21 +43,22 @@ def session(job: str, event_log_dir: str | None = None, *, changes: bool = True)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a JVM that ended, it raises
     logging.getLogger().addFilter(_is_not_of_py4j)
     ensure_reachable_master()
+    is_ours = not _is_there()
     begin_phase("starting Spark")
     spark = start(job, event_log_dir)
     begin_phase("opening the catalog")
     interrupts.handle_again()  # pyspark's own handler calls Java amid another call
     with (
         interrupts.telling(lambda: _INTERRUPTED if changes else _INTERRUPTED_READER),
-        _ending_well(spark),
+        _ending_well(spark, is_ours=is_ours),
         interrupts.cancelling("py4j", lambda: _cancel_all_jobs(spark)),
     ):
         yield spark
 
 
 @contextlib.contextmanager
-def _ending_well(spark: SparkSession) -> Iterator[None]:
-    """Errors as users can read them, and at the end no session."""
+def _ending_well(spark: SparkSession, *, is_ours: bool) -> Iterator[None]:
+    """Errors as users can read them, and at the end no session of ours."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -72,7 +76,12 @@ def _ending_well(spark: SparkSession) -> Iterator[None]:
             "runs out (see dmesg): give the machine more, or spark.driver.memory less, and run the same command again"
         ) from error
     finally:
-        _stop(spark)
+        if is_ours:
+            _stop(spark)
+
+
+def _is_there() -> bool:
+    return SparkSession.getActiveSession() is not None
 
 
 def _stop(spark: SparkSession) -> None:

@@ -23,7 +23,7 @@ from kidxlib.tables import commit_lock
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import filled
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 ROUNDS: Final = 8
 #: Longer than anything here takes.
@@ -34,7 +34,7 @@ _spawn: Any = multiprocessing.get_context("spawn")
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         yield spark
 

@@ -19,7 +19,7 @@ from kidxlib.operations.maintenance.table_state import table_state
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 _MONTH: Final = 30 * 24 * 3600
 
@@ -35,7 +35,7 @@ def test_it_sees_and_changes_what_delta_rs_does(tmp_path: Path) -> None:
     for stray in (old, young):
         stray.write_bytes(b"never committed")
     os.utime(old, (time.time() - _MONTH,) * 2)
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         tables = SparkTables(spark, str(tmp_path))
         by_spark, by_driver = SparkMaintenance(tables), DeltaMaintenance(driver)
@@ -79,7 +79,7 @@ def _put_together(catalog: Path, by_spark: SparkMaintenance) -> None:
 
 def test_the_driver_writes_small_tables_anew_and_spark_large_ones(tmp_path: Path) -> None:
     tables = DeltaTables(str(tmp_path))
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         for rows_max, operation in ((5, "WRITE"), (4, "OPTIMIZE")):
             append_rows(tmp_path, SEGMENTS, {"topic": "t", "partition": rows_max, "base_offset": 0})

@@ -13,12 +13,12 @@ from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
 from kidxlib.catalog.segments import SEGMENTS
 from tests.support.grouped import Segments, assert_grouped, rows_of
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         yield spark
 

@@ -31,7 +31,7 @@ from kidxlib.tables import version
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import properties_of
 from tests.kidxlib.catalog.test_tables import ADDED, KEPT_TABLES, KEPT_VERSION
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 #: How many each run makes until it is stopped: of the 14, the first two are those of `segments`. The second ones are
 #: for `--exhaustive`, as each run takes ten seconds.
@@ -44,7 +44,7 @@ KEPT: Final = Path(__file__).parents[2] / "catalogs" / f"version-{KEPT_VERSION}.
 
 @pytest.fixture
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         yield spark
 

@@ -19,7 +19,8 @@ from jobs.common.spark import job_session
 from jobs.common.spark.session import session
 from jobs.seek import seek
 from tests.support.seek_catalog import Held, hold_golden, some_questions, write_questions
-from tests.support.spark.jobs import Ended, run_here, seek_here, use_pips_spark
+from tests.support.spark.jobs import Ended, run_here, seek_here
+from tests.support.spark.sessions import use_own_session, use_shared_session
 
 #: More questions than the driver answers itself.
 _PER_PARTITION: Final = 100
@@ -35,10 +36,11 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Held:
 def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """What is below viewfs://nodes/data, a file system that Hadoop has and Arrow has not."""
     directory = tmp_path_factory.mktemp("mounted")
-    use_pips_spark()
+    use_own_session()  # which reads the property when it starts
     with session("test") as spark:
         _system(spark).setProperty(_MOUNTED, f"file://{directory}")
     yield directory
+    use_own_session()
     with session("test") as spark:
         _system(spark).clearProperty(_MOUNTED)
 
@@ -132,7 +134,7 @@ def test_places_that_only_spark_reaches(kind: str, held: Held, mounted: Path, rn
 
 def test_a_table_that_delta_rs_does_not_read(held: Held, tmp_path: Path) -> None:
     """Columns of a Delta table that have other names in its files."""
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         rows = spark.range(3).select(F.lit("compacted").alias("topic"), F.lit(0).alias("partition"), F.col("id"))
         rows = rows.withColumnRenamed("id", "offset")

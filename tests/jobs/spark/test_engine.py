@@ -18,7 +18,7 @@ from kidxlib.engine.work import ItemRows, Work
 from kidxlib.run import heartbeat
 from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
 from tests.support.leftovers import age
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 _SCHEMA = pa.schema([pa.field("number", pa.struct([pa.field("of", pa.int64())]))])
 #: More rows than go into one group of a file.
@@ -27,7 +27,7 @@ _ROWS = 70_000
 
 @pytest.fixture(scope="module")
 def spark_session() -> Iterator[JobSession]:
-    use_pips_spark()
+    use_shared_session()
     with JobSession("test", None) as session:
         yield session
 

@@ -22,14 +22,14 @@ from kidxlib.errors import (
     UnknownRecordTypeError,
     UnreadableMessageError,
 )
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_own_session
 
 _EACH = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KidxError)]
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_own_session()
     SparkSession.builder.master("local[1]").getOrCreate()  # tries a task once, where jobs try it four times
     with session("test") as spark:
         yield spark

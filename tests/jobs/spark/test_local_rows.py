@@ -16,12 +16,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.common.spark.local_rows import of_arrow, of_driver, one_a_task
 from jobs.common.spark.session import session
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         yield spark
 

@@ -1,4 +1,6 @@
-"""How a session ends where Spark's JVM has gone, or goes meanwhile; here with stand-ins for both."""
+"""How a session ends: where Spark's JVM has gone, or goes meanwhile, with stand-ins for both; and where somebody else
+has started it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from jobs.common.spark.session import session
 from kidxlib.errors import SparkEndedError
 from kidxlib.terminal.interrupts import handled
 from kidxlib.terminal.signals import Interrupted
+from tests.support.spark.sessions import use_shared_session
 
 _GONE: Final = Py4JError("py4j does not exist in the JVM")
 
@@ -56,13 +59,10 @@ class _Spark:
         return 0
 
 
-@pytest.fixture(autouse=True)
-def _no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "ensure_reachable_master", lambda: None)
-
-
 @contextlib.contextmanager
 def _session(spark: _Spark, monkeypatch: pytest.MonkeyPatch, *, changes: bool = True) -> Iterator[None]:
+    monkeypatch.setattr(session_module, "ensure_reachable_master", lambda: None)
+    monkeypatch.setattr(session_module, "_is_there", lambda: False)
     monkeypatch.setattr(session_module, "start", lambda *_: cast(SparkSession, spark))
     with handled(for_good=False), session("test", changes=changes):
         yield
@@ -116,3 +116,12 @@ def test_a_jvm_that_goes_at_the_end_fails_no_job(
 def test_a_session_that_cannot_be_stopped_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Py4JError), _session(_Spark(stop_fails=_GONE), monkeypatch):
         pass
+
+
+def test_a_session_that_was_there_stays() -> None:
+    use_shared_session()
+    there = SparkSession.getActiveSession()
+    assert there is not None
+    with session("test") as spark:
+        assert spark.sparkContext is there.sparkContext
+    assert there.range(3).count() == 3

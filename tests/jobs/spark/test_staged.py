@@ -13,7 +13,7 @@ from jobs.common.spark.local_rows import of_arrow
 from jobs.common.spark.schema import spark_schema
 from jobs.common.spark.session import session
 from jobs.common.spark.staged import StagedBySpark
-from tests.support.spark.jobs import use_pips_spark
+from tests.support.spark.sessions import use_shared_session
 
 _SCHEMA: Final = pa.schema(
     [("odd", pa.struct([("number", pa.int64())])), ("even", pa.struct([("number", pa.int64()), ("text", pa.string())]))]
@@ -32,7 +32,7 @@ def _rows() -> pa.Table:
 
 @pytest.mark.parametrize("is_in_files", [False, True], ids=["on-executors", "in-files"])
 def test_rows_of_one_kind_come_in_order(is_in_files: bool, tmp_path: Path) -> None:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         data = (
             of_arrow(spark, _rows())

@@ -24,12 +24,13 @@ from kidxlib.spark import bulk, rows, scans
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES, GoldenSegment
 from tests.support.seeks import golden_directory
-from tests.support.spark.jobs import kidx_build_here, use_pips_spark
+from tests.support.spark.jobs import kidx_build_here
+from tests.support.spark.sessions import use_shared_session
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         yield spark
 

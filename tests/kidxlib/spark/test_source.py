@@ -26,7 +26,8 @@ from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from kidxlib.spark.source import FILTER_PUSHDOWN, KafkaSegmentSource
 from tests.docs.pages import PROJECT
 from tests.support.logs.golden import SAMPLES
-from tests.support.spark.jobs import kidx_build_here, use_pips_spark
+from tests.support.spark.jobs import kidx_build_here
+from tests.support.spark.sessions import use_shared_session
 
 TIERED: Final = PROJECT / "samples" / "tiered"
 #: Of Spark's Kafka source, as its guide lists them (`KafkaRecordToRowConverter`).
@@ -38,7 +39,7 @@ _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    use_pips_spark()
+    use_shared_session()
     with session("test") as spark:
         kidxlib.spark.register(spark)
         yield spark

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any, Final, TypeAlias
 
 import click
 import pyarrow
-import pyspark
 from deltalake import DeltaTable, QueryBuilder
 
 from jobs.accept import accept
@@ -37,6 +34,7 @@ from kidxlib.cli.seek import seek as kidx_seek
 from kidxlib.cli.tables import tables as kidx_tables
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.command import run
+from tests.support.spark.sessions import use_own_session, use_shared_session
 from tests.support.terminal import without_progress
 
 PROJECT: Final = Path(__file__).resolve().parents[3]
@@ -59,7 +57,13 @@ class Ended:
 
 def build_here(*arguments: str | Path) -> Ended:
     """Run build_index within this process."""
-    use_pips_spark()
+    use_shared_session()
+    return run_here(build_index, *arguments)
+
+
+def build_alone(*arguments: str | Path) -> Ended:
+    """Run build_index within this process, which starts Spark's session itself, or none, and stops it."""
+    use_own_session()
     return run_here(build_index, *arguments)
 
 
@@ -80,31 +84,31 @@ RunHere: TypeAlias = Callable[..., Ended]
 
 def accept_here(*arguments: str | Path) -> Ended:
     """Run accept within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(accept, *arguments)
 
 
 def forget_here(*arguments: str | Path) -> Ended:
     """Run forget_source within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(forget_source, *arguments)
 
 
 def retention_here(*arguments: str | Path) -> Ended:
     """Run retention within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(retention, *arguments)
 
 
 def recover_here(*arguments: str | Path) -> Ended:
     """Run recover within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(recover, *arguments)
 
 
 def report_here(*arguments: str | Path) -> Ended:
     """Run report within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(report, *arguments)
 
 
@@ -120,7 +124,7 @@ def kidx_retention_here(*arguments: str | Path) -> Ended:
 
 def compact_here(*arguments: str | Path) -> Ended:
     """Run compact_index within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(compact_index, *arguments)
 
 
@@ -136,13 +140,13 @@ def kidx_tables_here(*arguments: str | Path) -> Ended:
 
 def seek_here(*arguments: str | Path) -> Ended:
     """Run seek within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(seek, *arguments)
 
 
 def verify_here(*arguments: str | Path) -> Ended:
     """Run verify_index within this process."""
-    use_pips_spark()
+    use_shared_session()
     return run_here(verify_index, *arguments)
 
 
@@ -202,7 +206,7 @@ def printed(*arguments: str | Path, variables: Mapping[str, str] = NO_VARIABLES)
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what `build_here` adds."""
+    """This process's environment without what a session of this process has added."""
     added = ("SPARK_", "PYSPARK_", "PYTHONPATH")
     return {name: value for name, value in os.environ.items() if not name.startswith(added)}
 
@@ -243,25 +247,3 @@ class Place:
         with contextlib.suppress(Exception):  # the table is being made
             return {row["log_path"] for row in rows(self.catalog, "SELECT log_path FROM segments")}
         return set()
-
-
-@functools.cache
-def use_pips_spark() -> None:
-    """What ./spark-submit.sh sets before it starts a job."""
-    # One JVM serves all tests of a process, also those that ask Spark's Kafka source.
-    jars = ",".join(
-        str(jar) for name in ("delta", "spark-kafka") for jar in sorted((PROJECT / ".jars" / name).glob("*.jar"))
-    )
-    # Queries of a few rows: to write and compile code for each took a fifth of the tests' time. Jobs that tests start
-    # as processes do that.
-    confs = "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN"
-    os.environ.update(
-        SPARK_HOME=str(Path(pyspark.__file__).parent),
-        SPARK_CONF_DIR=str(PROJECT / "conf"),
-        SPARK_LOCAL_IP="127.0.0.1",
-        PYSPARK_PYTHON=sys.executable,
-        PYTHONPATH=str(PROJECT),
-        # With the options that conf/ has for Java. This JVM lives for minutes, but does most of what it does only once:
-        # the optimising compiler took a quarter of its time.
-        PYSPARK_SUBMIT_ARGS=f'--master "local[*,4]" --jars "{jars}" {confs} pyspark-shell',
-    )
