@@ -163,6 +163,9 @@ def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: 
     assert "Traceback" not in without_tracebacks_of_daemons(messages), messages
 
 
+@pytest.mark.exhaustive(
+    "takes a minute; tests/faults/test_catalog_kills.py kills kidx that makes tables"
+)
 @again_if_too_late
 def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     tmp_path: Path, log_dir: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
@@ -272,6 +275,9 @@ def test_a_build_interrupted_at_any_moment_says_so_in_one_line(
     say("; ".join(f"{what}: {times}" for what, times in seen.most_common()))
 
 
+@pytest.mark.exhaustive(
+    "takes a minute; tests/faults/test_catalog_kills.py gives kidx no room, and a job commits alike"
+)
 def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
@@ -300,17 +306,12 @@ def test_a_catalog_that_cannot_be_made_is_one_line(tmp_path: Path, log_dir: Path
     assert "Traceback" not in without_tracebacks_of_daemons(ended.err) and not (tmp_path / "index").exists(), ended
 
 
+@pytest.mark.exhaustive("takes minutes; tests/jobs/build/test_engines.py has a job and kidx write at once")
 def test_two_builds_at_once_on_one_catalog_lose_and_double_nothing(
-    tmp_path: Path,
-    log_dir: Path,
-    settings: Path,
-    undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]],
-    pytestconfig: pytest.Config,
+    tmp_path: Path, log_dir: Path, settings: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
-    """The same build twice at the same time, into one index directory and one new catalog; ten times with
-    --exhaustive.
-    """
-    for number in range(10 if pytestconfig.getoption("exhaustive") else 1):
+    """The same build twice at the same time, into one index directory and one new catalog; ten times."""
+    for number in range(10):
         place = Place(tmp_path / str(number), log_dir, settings)
         jobs = [start(*place.arguments) for _ in range(2)]
         ended = [(*job.communicate(), job.returncode) for job in jobs]

@@ -25,7 +25,8 @@ from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import filled
 from tests.support.spark.sessions import use_shared_session
 
-ROUNDS: Final = 8
+ROUNDS: Final = 3
+ROUNDS_EXHAUSTIVE: Final = 10
 #: Longer than anything here takes.
 _SECONDS_MAX: Final = 120.0
 
@@ -89,18 +90,21 @@ def test_a_commit_of_delta_rs_waits_for_spark(spark: SparkSession, catalog: Spar
     assert _recorded(catalog) == ["delta-rs", "of the same thread"]
 
 
-def test_spark_and_delta_rs_at_once_lose_nothing(catalog: SparkTables) -> None:
+def test_spark_and_delta_rs_at_once_lose_nothing(catalog: SparkTables, exhaustive: bool) -> None:
     """Two threads of one driver and two other processes; as the lock is Spark's threads', these do not wait for it."""
-    processes = [_spawn.Process(target=_append, args=(catalog.lock_place, f"process {number}")) for number in range(2)]
+    rounds = ROUNDS_EXHAUSTIVE if exhaustive else ROUNDS
+    processes = [
+        _spawn.Process(target=_append, args=(catalog.lock_place, f"process {number}", rounds)) for number in range(2)
+    ]
     names = [f"thread {number}" for number in range(2)]
-    threads = [threading.Thread(target=_append_by_spark, args=(catalog, name)) for name in names]
+    threads = [threading.Thread(target=_append_by_spark, args=(catalog, name, rounds)) for name in names]
     for each in (*processes, *threads):
         each.start()
     for each in (*processes, *threads):
         each.join()
     assert [process.exitcode for process in processes] == [0, 0]
     writers = [*names, "process 0", "process 1"]
-    assert _recorded(catalog) == sorted(f"{writer}, {number}" for writer in writers for number in range(ROUNDS))
+    assert _recorded(catalog) == sorted(f"{writer}, {number}" for writer in writers for number in range(rounds))
 
 
 class _Said(logging.Handler):
@@ -121,13 +125,13 @@ def _append_when_free(path: str, said: Any, done: Any) -> None:
     done.set()
 
 
-def _append(path: str, writer: str) -> None:
-    for number in range(ROUNDS):
+def _append(path: str, writer: str, rounds: int) -> None:
+    for number in range(rounds):
         DeltaTables(path).append(BUILDS, _as_arrow(_build(f"{writer}, {number}")))
 
 
-def _append_by_spark(catalog: SparkTables, writer: str) -> None:
-    for number in range(ROUNDS):
+def _append_by_spark(catalog: SparkTables, writer: str, rounds: int) -> None:
+    for number in range(rounds):
         _append_one(catalog, f"{writer}, {number}")
 
 

@@ -13,7 +13,6 @@ from jobs.common.catalog.by_rows import MaintenanceByRows
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.maintenance.table_state import table_state
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
@@ -29,7 +28,6 @@ def test_it_sees_and_changes_what_delta_rs_does(tmp_path: Path) -> None:
         append_rows(
             tmp_path, SEGMENTS, *({"topic": f"t{number}", "partition": each, "base_offset": 9} for each in range(3))
         )
-        append_rows(tmp_path, BUILDS, {"build_id": str(number)})
     driver = DeltaTables(str(tmp_path))
     old, young = (tmp_path / "segments" / f"of-a-killed-commit-{age}.parquet" for age in ("old", "young"))
     for stray in (old, young):
@@ -39,21 +37,18 @@ def test_it_sees_and_changes_what_delta_rs_does(tmp_path: Path) -> None:
     with session("test") as spark:
         tables = SparkTables(spark, str(tmp_path))
         by_spark, by_driver = SparkMaintenance(tables), DeltaMaintenance(driver)
-        for table in (SEGMENTS, BUILDS):
-            found, expected = (each.files(table).sort_by("path") for each in (by_spark, by_driver))
-            assert found.to_pylist() == expected.to_pylist() and found.num_rows == 4
+        found, expected = (each.files(SEGMENTS).sort_by("path") for each in (by_spark, by_driver))
+        assert found.to_pylist() == expected.to_pylist() and found.num_rows == 4
         assert table_state(by_spark, SEGMENTS).needs_rewrite
         by_spark.expire(SEGMENTS, lambda: driver.read(SEGMENTS, ["topic"]).slice(0, 1))
         assert len(set(driver.read(SEGMENTS, ["topic"])["topic"].to_pylist())) == 3
         assert driver.read(SEGMENTS).num_rows == 9
-        rows = {table: sorted(map(str, driver.read(table).to_pylist())) for table in (SEGMENTS, BUILDS)}
-        for table in (SEGMENTS, BUILDS):
-            by_spark.rewrite(table)
-            assert by_spark.files(table).num_rows == 1
-            assert not table_state(by_spark, table).needs_rewrite
-            assert sorted(map(str, driver.read(table).to_pylist())) == rows[table]
-        for apply in (False, True):
-            assert (by_spark.vacuum(SEGMENTS, apply=apply), by_spark.vacuum(BUILDS, apply=apply)) == (1, 0)
+        rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
+        by_spark.rewrite(SEGMENTS)
+        assert by_spark.files(SEGMENTS).num_rows == 1
+        assert not table_state(by_spark, SEGMENTS).needs_rewrite
+        assert sorted(map(str, driver.read(SEGMENTS).to_pylist())) == rows
+        assert [by_spark.vacuum(SEGMENTS, apply=apply) for apply in (False, True)] == [1, 1]
         assert (old.exists(), young.exists()) == (False, True)
         assert by_spark.vacuum(SEGMENTS, apply=False) == 0
         _put_together(tmp_path, by_spark)
