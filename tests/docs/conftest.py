@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PROJECT, README, Block, processes
+from tests.docs.pages import PROJECT, README, Block, processes, program
 from tests.support.checksum_store import SERVER, ChecksumStore
 from tests.support.object_store import ObjectStore
 from tests.support.spark.jobs import clean_environment
@@ -79,10 +79,14 @@ class Workspace:
         """Run blocks in one process. Each has ended as that did, but for those that were followed by another."""
         store, language = self._store_of(blocks[0]), blocks[0].language
         assert store is not None
-        command = {"sh": ["bash", "-eo", "pipefail", "-c"], "python": [".venv/bin/python", "-c"]}[language]
+        if language == "sh":
+            (block,) = blocks
+            command = ["bash", "-eo", "pipefail", "-c", block.text]
+        else:
+            command = [".venv/bin/python", "-c", program(blocks, _NEXT)]
         more = {"SPARK_CONF_DIR": str(self.directory / "spark-conf")} if language == "python" else {}
         ended = subprocess.run(
-            [*command, f"print({_NEXT!r})\n".join(block.text for block in blocks)],
+            command,
             cwd=self.directory,
             # These runs are short: a JVM that compiles less is ready sooner.
             env={

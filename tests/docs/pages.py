@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,8 @@ PAGES: Final = (README, *sorted(f"docs/{path.name}" for path in (PROJECT / "docs
 
 _BLOCK: Final = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _QUESTION: Final = re.compile(r"^\*\*(?P<question>[^\n]+)\*\*", re.MULTILINE)
+#: What a block has that starts Spark.
+_SPARK: Final = "SparkSession.builder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,7 @@ class Block:
         language: the first word after the fence; `sh` and `python` are run, `sql` is asked, others are for reading.
         exit_code: what a command that is run must end with: `exit=3` after the language, else 0.
         output: lines that it must print, from a block `text output` right below it; `…` stands for anything.
-        goes_on: it is run in the process of the `python` block before it, which has its names: `goes-on` after the
-            language.
+        goes_on: it has the names of the `python` block before it: `goes-on` after the language.
     """
 
     page: str
@@ -72,15 +73,34 @@ def runnable(page: str) -> list[Block]:
 
 
 def processes(page: str) -> list[list[Block]]:
-    """The blocks of a page that are run, those together that are run in one process."""
+    """The blocks of a page that are run, those together that are run in one process: `python` blocks that follow each
+    other. To import the library takes most of what each takes. One that starts Spark begins a process.
+    """
     found: list[list[Block]] = []
     for block in runnable(page):
-        if block.goes_on:
-            assert found[-1][0].language == block.language == "python", f"{block.name}: it goes on with what?"
+        follows = bool(found) and found[-1][-1].language == block.language == "python"
+        assert follows or not block.goes_on, f"{block.name}: it goes on with what?"
+        if block.goes_on or (follows and _SPARK not in block.text):
             found[-1].append(block)
         else:
             found.append([block])
     return found
+
+
+def program(blocks: Sequence[Block], between: str) -> str:
+    """What is run in one process: each block as if alone, but for those that go on with the one before.
+
+    Args:
+        between: printed between two of them.
+    """
+    lines = []
+    for number, block in enumerate(blocks):
+        if number:
+            lines.append(f"print({between!r})")
+        if not block.goes_on:
+            lines.append('names = {"__name__": "__main__"}')
+        lines.append(f"exec(compile({block.text!r}, {block.name!r}, 'exec'), names)")
+    return "\n".join(lines)
 
 
 def queries() -> Iterator[tuple[str, str]]:

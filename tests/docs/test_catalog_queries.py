@@ -100,6 +100,8 @@ def spark(built: Built) -> Iterator[SparkSession]:
         for table in TABLES:
             spark.sql(f"CREATE TABLE {table.name} USING delta LOCATION '{built.catalog}/{table.name}'")
         yield spark
+        for table in TABLES:
+            spark.sql(f"DROP TABLE {table.name}")
 
 
 def by(key: Callable[[Found], Any], segments: Iterable[Found]) -> dict[Any, list[Found]]:

@@ -163,9 +163,7 @@ def test_workers_that_end_at_each_attempt_are_one_line(tmp_path: Path, log_dir: 
     assert "Traceback" not in without_tracebacks_of_daemons(messages), messages
 
 
-@pytest.mark.exhaustive(
-    "takes a minute; tests/faults/test_catalog_kills.py kills kidx that makes tables"
-)
+@pytest.mark.exhaustive("takes a minute; tests/faults/test_catalog_kills.py kills kidx that makes tables")
 @again_if_too_late
 def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     tmp_path: Path, log_dir: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
