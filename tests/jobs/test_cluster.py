@@ -347,6 +347,7 @@ def disturb_planning(on: Cluster, directory: Path, log_dir: Path, settings: Path
     assert recorded(place) == recorded(packed.place)
 
 
+@pytest.mark.exhaustive("one build more on the cluster; above, an executor is lost while it reads")
 def test_an_executor_that_is_lost_while_it_plans_changes_nothing(
     two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed
 ) -> None:
