@@ -12,9 +12,10 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,7 +34,7 @@ from kidxlib.build.finish.partition import finish, segment_task
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.build.results import BuiltSegment
 from kidxlib.build.tasks import SegmentTask
-from kidxlib.cli.main import kidx
+from kidxlib.cli.main import kidx, main
 from kidxlib.compaction.partition import compact
 from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
@@ -138,6 +139,27 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
 def own_pid(work: str, use_mmap: bool) -> int:
     """Which process does a piece of work."""
     return os.getpid()
+
+
+def be_kidx(out: Path, err: Path, arguments: list[str], variables: Mapping[str, str], directory: Path) -> None:
+    """Be the command `kidx` that somebody else starts, as the first process of a session of its own.
+
+    Args:
+        out, err: new files, of its standard output, which is strict, and standard error.
+        variables: its environment.
+        directory: in which it works.
+    """
+    os.setsid()
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(variables)
+    tempfile.tempdir = None  # it depends on the environment
+    for path, descriptor in ((out, 1), (err, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), "utf-8", "strict")
+    sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), "utf-8", "backslashreplace", line_buffering=True)
+    sys.argv = ["kidx", *arguments]
+    main()
 
 
 def run_kidx(send: Connection, arguments: list[str]) -> None:

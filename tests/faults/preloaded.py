@@ -11,16 +11,24 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from kidxlib.engine.without_pandas import import_no_pandas
 from tests.faults import children
 from tests.faults.trees import small_log, write_log
 
-_COMMANDS: Final = ("build", "compact", "verify")
+#: What commands import once they are called, below `kidxlib`.
+_USED: Final = (
+    *(f"cli.{name}" for name in ("build", "compact", "recover", "seek", "tables", "verify")),
+    *(f"cli.in_catalog.{name}" for name in ("audit", "build", "seek", "tiered")),
+    *(f"operations.{name}.run" for name in ("build", "compaction", "maintenance", "recover")),
+    "operations.build.scan_work",
+)
 
 
 def _load() -> None:
     """A build of a small log calls the kernels."""
-    for name in _COMMANDS:
-        importlib.import_module(f"kidxlib.cli.{name}")
+    import_no_pandas()  # as the command does
+    for name in _USED:
+        importlib.import_module(f"kidxlib.{name}")
     _, send = multiprocessing.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as directory, send:
         write_log(Path(directory, "kafka-logs", "topic-0"), 0, small_log())

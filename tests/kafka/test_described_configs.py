@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
 from kidxlib.retention.policy import Origin, TopicConfig
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS, Cleanup, TopicPolicy
+from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
 
 _CONFIGS: Final = "kafka.admin.ConfigCommand"
 _TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 _TWO_DAYS_MS: Final = 2 * 24 * 60 * 60 * 1000
 #: By topic, what is set for it.
-_SET: Final = {
+_SET: Final[dict[str, dict[str, str]]] = {
     "plain": {},
     "with.dots_and-dashes": {"cleanup.policy": "compact,delete", "retention.ms": "1000"},
     "compacted": {"cleanup.policy": "compact", "leader.replication.throttled.replicas": "0:1,1:1"},
@@ -27,9 +31,10 @@ def test_what_kafkas_tools_print_is_what_the_broker_has(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker", {"log.retention.hours": 48})
     here = ("--bootstrap-server", broker.bootstrap)
     with broker.running():
-        for topic, values in _SET.items():
-            options = [word for name, value in values.items() for word in ("--config", f"{name}={value}")]
-            broker.run_tool(_TOPICS, *here, "--create", "--topic", topic, *options)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topics = [NewTopic(topic, 1, 1, config=values) for topic, values in _SET.items()]
+        for created in admin.create_topics(topics).values():
+            created.result(TIMEOUT_SECONDS)
         of_topics = (_CONFIGS, *here, "--describe", "--entity-type", "topics")
         said = broker.run_tool(*of_topics, "--all")
         one = broker.run_tool(*of_topics, "--all", "--entity-name", "with.dots_and-dashes")

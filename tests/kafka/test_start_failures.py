@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.audit.startup import checkpoints, log_dir_entries, partition_files
@@ -16,6 +18,7 @@ from kidxlib.audit.startup.text_files import Thrown
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
+from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker, BrokerError
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.results import error_of
@@ -156,12 +159,13 @@ def test_partitions_that_their_topic_ids_do_not_fit_are_not_served(tmp_path: Pat
     """
     broker = Broker(tmp_path / "broker", {})
     with broker.running():
-        for topic, partitions in (("none", 1), ("wrong", 2), ("other", 1), ("sound", 1)):
-            broker.run_tool(
-                "org.apache.kafka.tools.TopicCommand",
-                *("--bootstrap-server", broker.bootstrap, "--create", "--topic", topic),
-                *("--partitions", str(partitions)),
-            )
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topics = [
+            NewTopic(topic, partitions, 1)
+            for topic, partitions in {"none": 1, "wrong": 2, "other": 1, "sound": 1}.items()
+        ]
+        for created in admin.create_topics(topics).values():
+            created.result(TIMEOUT_SECONDS)
     log_dir = broker.log_dir
     assert list(log_dir_entries.failures_in_log_dir(log_dir)) == []
     (log_dir / "none-0" / PARTITION_METADATA).unlink()

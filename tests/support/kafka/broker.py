@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.support.kafka.class_archive import class_archive
 from tests.support.kafka.jars import class_path
 
 #: A broker starts and stops in seconds, also on a busy machine; what takes longer, hangs.
@@ -65,7 +68,7 @@ class Broker:
         more_log_dirs: Sequence[str] = (),
         older: str | None = None,
         ports: tuple[int, int] | None = None,
-        java_options: Sequence[str] = _JVM_OPTIONS,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         """Format a new broker's storage in `directory`.
 
@@ -75,13 +78,16 @@ class Broker:
             more_log_dirs: names of further log dirs.
             older: one of `OLDER`, which it is; None for the newest.
             ports: of the broker and of its controller, where others have to know them; None for any.
-            java_options: of its JVM.
+            java_options: of its JVM; None for those by which it starts soonest.
         """
         self.directory = directory
         self.log_dir = directory / "data"
         self.log_dirs = [self.log_dir, *(directory / name for name in more_log_dirs)]
-        self._settings, self._java_options = dict(settings), java_options
+        self._settings = dict(settings)
         self._class_path = os.pathsep.join([*([] if more_jars is None else [f"{more_jars}/*"]), *class_path(older)])
+        if java_options is None:
+            java_options = _JVM_OPTIONS if older else (*_JVM_OPTIONS, *_archived(self._class_path, more_jars))
+        self._java_options = java_options
         self._runs = 0
         directory.mkdir(parents=True)
         self._has_own_ports = ports is None
@@ -210,10 +216,28 @@ class Broker:
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """A command that runs one of Kafka's main classes."""
-        home = os.environ.get("JAVA_HOME")
-        java = f"{home}/bin/java" if home else "java"
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        return [java, *self._java_options, logging, "-cp", self._class_path, main_class, *arguments]
+        return [_java(), *self._java_options, logging, "-cp", self._class_path, main_class, *arguments]
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else shutil.which("java") or "java"
+
+
+@functools.cache
+def _archived(class_path: str, more_jars: Path | None) -> tuple[str, ...]:
+    """The options by which a JVM takes classes from the archive of a broker that was started and stopped."""
+
+    def run(option: str) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            broker = Broker(Path(directory, "broker"), {}, more_jars, java_options=_JVM_OPTIONS)
+            broker._java_options = (*_JVM_OPTIONS, option)
+            with broker.running():
+                pass
+
+    archive = class_archive(_java(), class_path, run)
+    return () if archive is None else (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=error")
 
 
 class BrokerRun:
