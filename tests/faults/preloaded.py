@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.engine.without_pandas import import_no_pandas
-from tests.faults import children
-from tests.faults.trees import small_log, write_log
 
 #: What commands import once they are called, below `kidxlib`.
 _USED: Final = (
@@ -26,7 +24,10 @@ _USED: Final = (
 
 def _load() -> None:
     """A build of a small log calls the kernels."""
-    import_no_pandas()  # as the command does
+    import_no_pandas()  # as the command does it: before anything else
+    from tests.faults import children
+    from tests.faults.trees import small_log, write_log
+
     for name in _USED:
         importlib.import_module(f"kidxlib.{name}")
     _, send = multiprocessing.Pipe(duplex=False)
