@@ -37,9 +37,16 @@ _ORDER: Final = (
 )
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.
-hypothesis.settings.register_profile("ci", derandomize=True, max_examples=400, deadline=None)
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=100, deadline=None)
 #: Other examples each time, for as long as one cares to wait.
 hypothesis.settings.register_profile("exhaustive", max_examples=50_000, deadline=None)
+
+_EXAMPLES_MIN: Final = 20
+
+
+def one_in(number: int) -> hypothesis.settings:
+    """For a property whose examples take long: so much fewer of them than other properties have, but 20 at least."""
+    return hypothesis.settings(max_examples=max(_EXAMPLES_MIN, hypothesis.settings().max_examples // number))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

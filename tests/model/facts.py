@@ -38,10 +38,11 @@ def log_crc32c(recovered: Recovered) -> int | None:
 
 def offset_digests(batches: Sequence[Batch]) -> tuple[OffsetDigest, ...]:
     """The smallest ranges of which there are at most 16 from the first that has a batch to the last."""
+    digests = [(base_offset(batch), _digest(batch)) for batch in batches]
     for shift in itertools.count():
         sums: dict[int, int] = defaultdict(int)
-        for batch in batches:
-            sums[base_offset(batch) >> shift] += _digest(batch)
+        for offset, digest in digests:
+            sums[offset >> shift] += digest
         if not sums or max(sums) - min(sums) < 16:
             found = ((number, as_long(total)) for number, total in sorted(sums.items()))
             return tuple(OffsetDigest(number << shift, 1 << shift, digest) for number, digest in found if digest)

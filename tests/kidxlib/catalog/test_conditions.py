@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.conditions import Among, Between, Condition, rows_where, sql_of
+from tests.conftest import one_in
 
 TEXTS = ["", "a", "it's", 'a"b', "back\\slash", "per%cent_", None]
 NUMBERS = [None, -(2**63), -1, 0, 1, 2**63 - 1]
@@ -36,7 +37,7 @@ def test_sql_and_arrow_select_the_same_rows(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "rows", ROWS)
     table = DeltaTable(tmp_path / "rows")
 
-    @settings(max_examples=settings().max_examples // 20)  # each is a query
+    @one_in(20)  # each is a query
     @given(where=st.lists(CONDITIONS, max_size=3))
     def check(where: list[Condition]) -> None:
         found = QueryBuilder().register("rows", table).execute(f"SELECT * FROM rows WHERE {sql_of(where)}")

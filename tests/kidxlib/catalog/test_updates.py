@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog import updates
@@ -19,11 +19,12 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS, FinishedFacts, IndexFacts, LogVersion
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 from kidxlib.recovery.outcome import Status
+from tests.conftest import one_in
 from tests.support.catalog import filled
 
 Rows = list[dict[str, Any]]
 #: Rows have many columns: each example takes some ten milliseconds.
-FEW: Final = settings(max_examples=settings().max_examples // 10)
+FEW: Final = one_in(10)
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 _COUNT: Final = st.none() | st.integers(0, 2)
 

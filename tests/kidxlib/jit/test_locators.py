@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import stat
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +30,79 @@ def twice(number):
     return 2 * number
 """
 RUN: Final = """
-import sys
-sys.prefix = sys.argv[1]
 from kidxlib.loop import twice
 assert twice(21) == 42
 print(sum(twice.stats.cache_hits.values()), twice.stats.cache_path)
 """
+
+
+#: Starts processes that have numba imported, and warm, as that takes most of a process that compiles one loop. They
+#: have neither the library nor any setting.
+STARTER: Final = """
+import atexit, json, os, sys, traceback
+import numba
+
+@numba.njit("int64(int64)")
+def warm(number):
+    return number + 1
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+else:
+    sys.exit()
+for number, path in ((1, asked["out"]), (2, asked["err"])):
+    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+os.environ.clear()
+os.environ.update(asked["environment"])
+numba.config.reload_config()
+sys.path[0], sys.prefix, sys.dont_write_bytecode = asked["library"], asked["prefix"], True
+failed = False
+try:
+    exec(asked["code"], {})
+except Exception:
+    traceback.print_exc()
+    failed = True
+atexit._run_exitfuncs()
+sys.stdout.flush()
+os._exit(failed)  # to take all modules down one by one takes longer than the rest
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Starter:
+    """Processes of their own, each with its environment and its copy of the library."""
+
+    def __init__(self, server: subprocess.Popen[str], directory: Path) -> None:
+        self._server, self._said = server, {name: str(directory / name) for name in ("out", "err")}
+
+    def run(self, code: str, library: Path, prefix: Path, environment: dict[str, str]) -> Ended:
+        """Run this code, and wait for its end."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        asked = {"code": code, "library": str(library), "prefix": str(prefix), "environment": environment}
+        self._server.stdin.write(json.dumps({**asked, **self._said}) + "\n")
+        self._server.stdin.flush()
+        returncode = int(self._server.stdout.readline())
+        return Ended(returncode, *(Path(self._said[name]).read_text() for name in ("out", "err")))
+
+
+@pytest.fixture(scope="module")
+def starter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
+    command = [sys.executable, "-c", STARTER]
+    without = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**without, "PYTHONSAFEPATH": ""}
+    ) as server:
+        yield Starter(server, tmp_path_factory.mktemp("said"))
 
 
 def make_zip(directory: Path, loop: str = LOOP) -> Path:
@@ -48,25 +118,22 @@ def make_zip(directory: Path, loop: str = LOOP) -> Path:
     return path
 
 
-def start(library: Path, prefix: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def start(starter: Starter, library: Path, prefix: Path, **variables: str) -> Ended:
     """Run the loop in a process of its own, without a temporary directory unless one is given."""
     kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
-    environment = {**kept, "PYTHONPATH": str(library), "PYTHONSAFEPATH": "1", "TMPDIR": "/no/such", **variables}
-    return subprocess.run(
-        [sys.executable, "-c", RUN, prefix], capture_output=True, text=True, check=False, env=environment
-    )
+    return starter.run(RUN, library, prefix, {**kept, "TMPDIR": "/no/such", **variables})
 
 
-def run(library: Path, prefix: Path, **variables: str) -> tuple[int, Path]:
+def run(starter: Starter, library: Path, prefix: Path, **variables: str) -> tuple[int, Path]:
     """How often compiled code was found, and where."""
-    ended = start(library, prefix, **variables)
+    ended = start(starter, library, prefix, **variables)
     assert ended.returncode == 0, ended.stderr
     hits, path = ended.stdout.split(maxsplit=1)
     return int(hits), Path(path.strip())
 
 
 @pytest.mark.parametrize("where", ["environment", "variable", "temporary"])
-def test_two_copies_of_a_zip_share_what_was_compiled(where: str, tmp_path: Path) -> None:
+def test_two_copies_of_a_zip_share_what_was_compiled(where: str, starter: Starter, tmp_path: Path) -> None:
     """As two executors have them; another zip does not."""
     directory = tmp_path / "kept"
     directory.mkdir()
@@ -74,10 +141,12 @@ def test_two_copies_of_a_zip_share_what_was_compiled(where: str, tmp_path: Path)
     variables = {"variable": {"NUMBA_CACHE_DIR": str(directory)}, "temporary": {"TMPDIR": str(directory)}}.get(
         where, {}
     )
-    found = [run(make_zip(tmp_path / name), prefix, HOME=str(tmp_path), **variables) for name in ("first", "second")]
+    found = [
+        run(starter, make_zip(tmp_path / name), prefix, HOME=str(tmp_path), **variables) for name in ("first", "second")
+    ]
     assert [hits for hits, _ in found] == [0, 1]
     assert found[0][1] == found[1][1] and directory in found[0][1].parents
-    changed = run(make_zip(tmp_path / "changed", f"{LOOP}#"), prefix, HOME=str(tmp_path), **variables)
+    changed = run(starter, make_zip(tmp_path / "changed", f"{LOOP}#"), prefix, HOME=str(tmp_path), **variables)
     assert changed[0] == 0 and changed[1] != found[0][1]
     assert not (tmp_path / ".cache").exists()
 
@@ -102,8 +171,6 @@ def add(one, other):
     return one + other + MORE
 """
 RUN_OF_OTHERS: Final = """
-import sys
-sys.prefix = "/dev/null"
 from kidxlib.loop import twice
 print(twice(21), sum(twice.stats.cache_hits.values()), twice.stats.cache_path)
 """
@@ -117,13 +184,13 @@ def zipped(directory: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", ["tree", "variable", "home", "temporary", "zip"])
-def test_what_is_compiled_in_is_looked_at_too(where: str, tmp_path: Path) -> None:
+def test_what_is_compiled_in_is_looked_at_too(where: str, starter: Starter, tmp_path: Path) -> None:
     """A helper of a helper changes: its size and its time of change do not."""
     library, kept = tmp_path / "library", tmp_path / "kept"
     kept.mkdir()
     of_place = {"variable": "NUMBA_CACHE_DIR", "home": "XDG_CACHE_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in of_place.values()}
-    environment |= {"PYTHONSAFEPATH": "1", "HOME": "/proc/nonexistent", "TMPDIR": str(kept)}
+    environment |= {"HOME": "/proc/nonexistent", "TMPDIR": str(kept)}
     if where in of_place:
         environment[of_place[where]] = str(kept)
 
@@ -139,9 +206,9 @@ def test_what_is_compiled_in_is_looked_at_too(where: str, tmp_path: Path) -> Non
         if where != "tree":
             (library / "kidxlib" / "__pycache__").touch()
         path = zipped(library, tmp_path / "kidx.zip") if where == "zip" else library
-        command = [sys.executable, "-B", "-c", RUN_OF_OTHERS]
-        variables = {**environment, "PYTHONPATH": str(path)}
-        return subprocess.run(command, capture_output=True, text=True, env=variables, check=True).stdout.split()
+        ended = starter.run(RUN_OF_OTHERS, path, Path("/dev/null"), environment)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.split()
 
     first, again, changed, back = (run_with(more) for more in (0, 0, 3, 3))
     assert [first[:2], again[:2], changed[:2], back[:2]] == [["42", "0"], ["42", "1"], ["45", "0"], ["45", "1"]]
@@ -199,19 +266,19 @@ def others_directory(place: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["writable", "link", "of somebody else"])
-def test_what_others_can_write_is_not_run(kind: str, tmp_path: Path) -> None:
+def test_what_others_can_write_is_not_run(kind: str, starter: Starter, tmp_path: Path) -> None:
     """A directory that is new takes its place, for one run, and one line says so."""
     if kind == "of somebody else" and os.getuid() != 0:
         pytest.skip("needs root")
     others = others_directory(tmp_path, kind)
-    hits, path = run(make_zip(tmp_path / "zip"), Path("/dev/null"), TMPDIR=str(tmp_path), HOME="/nonexistent")
+    hits, path = run(starter, make_zip(tmp_path / "zip"), Path("/dev/null"), TMPDIR=str(tmp_path), HOME="/nonexistent")
     assert hits == 0 and path.parent.name.startswith("kidx-compiled-") and path.parent.parent == tmp_path, path
     assert others not in path.parents and not path.exists()
     assert not others.is_dir() or list(others.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["writable", "writable by a group", "of somebody else", "sticky"])
-def test_nothing_is_kept_where_others_could_rename_it(kind: str, tmp_path: Path) -> None:
+def test_nothing_is_kept_where_others_could_rename_it(kind: str, starter: Starter, tmp_path: Path) -> None:
     """They could put a directory of theirs in its place later. A sticky one is for all, as /tmp is."""
     if kind == "of somebody else" and os.getuid() != 0:
         pytest.skip("needs root")
@@ -221,7 +288,7 @@ def test_nothing_is_kept_where_others_could_rename_it(kind: str, tmp_path: Path)
     if kind == "of somebody else":
         os.chown(place, 65534, 65534)
     library = read_only_library(tmp_path)
-    ended = start(library, Path("/dev/null"), TMPDIR=str(place), HOME="/proc/nonexistent")
+    ended = start(starter, library, Path("/dev/null"), TMPDIR=str(place), HOME="/proc/nonexistent")
     assert ended.returncode == 0, ended.stderr
     assert bool(list(place.iterdir())) == (kind == "sticky")
     assert (f"{place}: not sticky (chmod +t), and others can write there, or it is " in ended.stderr) == (
@@ -229,19 +296,21 @@ def test_nothing_is_kept_where_others_could_rename_it(kind: str, tmp_path: Path)
     )
 
 
-def test_without_a_home_what_was_compiled_is_kept_in_a_directory_of_this_users(tmp_path: Path) -> None:
+def test_without_a_home_what_was_compiled_is_kept_in_a_directory_of_this_users(
+    starter: Starter, tmp_path: Path
+) -> None:
     """Of a library that lies in a directory: beside it and in the home nothing can be written."""
     library = read_only_library(tmp_path)
-    found = [run(library, Path("/dev/null"), TMPDIR=str(tmp_path), HOME="/proc/nonexistent") for _ in range(2)]
+    found = [run(starter, library, Path("/dev/null"), TMPDIR=str(tmp_path), HOME="/proc/nonexistent") for _ in range(2)]
     assert [hits for hits, _ in found] == [0, 1]
     own = tmp_path / f"kidx-compiled-{os.getuid()}"
     assert own in found[0][1].parents and stat.S_IMODE(own.stat().st_mode) == 0o700
 
 
-def test_without_any_directory_it_is_compiled_at_each_start(tmp_path: Path) -> None:
+def test_without_any_directory_it_is_compiled_at_each_start(starter: Starter, tmp_path: Path) -> None:
     """And a line says so; numba alone would fail."""
     library = read_only_library(tmp_path)
-    ended = start(library, Path("/dev/null"), HOME="/proc/nonexistent")
+    ended = start(starter, library, Path("/dev/null"), HOME="/proc/nonexistent")
     assert ended.returncode == 0 and ended.stdout.split() == ["0", "None"], ended
     (line,) = ended.stderr.splitlines()
     assert line.startswith("no directory to keep compiled code in")

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import CheckpointError, DamagedLogError, LogChangedError, MalformedRecordsError, UsageError
@@ -35,6 +35,7 @@ from kidxlib.records.batch import parse_batch
 from kidxlib.records.record import Header, Record
 from kidxlib.recovery.unfinished_append import is_unfinished
 from kidxlib.storage.log_bytes import WholeLog
+from tests.conftest import one_in
 from tests.model.consume import crc_is_right
 from tests.support import page_cache
 from tests.support.consumed import Row, read_rows, rows_of_log, rows_of_partition
@@ -178,7 +179,7 @@ _LIMITS: Final = st.one_of(st.none(), st.integers(0, 60))
     way=st.sampled_from(["as they are", "damaged", "missing", "of another log"]),
     threads=st.sampled_from([1, 1, 2]),
 )
-@settings(max_examples=300)
+@one_in(2)
 def test_pushed_filters_give_what_filters_give(
     seed: int,
     offsets: tuple[int | None, int | None],
@@ -505,7 +506,7 @@ def test_of_batches_headers_alone_are_read(tmp_path: Path) -> None:
     offsets=st.tuples(_LIMITS, _LIMITS),
     times=st.none() | st.tuples(*[st.one_of(st.none(), st.integers(95, 145))] * 2),
 )
-@settings(max_examples=200)
+@one_in(2)
 def test_records_are_counted_as_they_are_read(
     seed: int,
     offsets: tuple[int | None, int | None],

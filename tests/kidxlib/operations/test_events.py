@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -16,6 +16,7 @@ from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.events import event_batches, from_leader_epochs, to_leader_epochs, with_events
 from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
+from tests.conftest import one_in
 
 _NUMBERS: Final = {"i4": st.integers(-(2**31), 2**31 - 1), "i8": st.integers(-(2**63), 2**63 - 1)}
 
@@ -27,7 +28,7 @@ def records(dtype: np.dtype[np.void]) -> st.SearchStrategy[NDArray[np.void]]:
     return st.lists(st.tuples(*fields), max_size=4).map(lambda rows: np.array(rows, dtype))
 
 
-@settings(max_examples=settings().max_examples // 10)
+@one_in(10)
 @given(of_segments=st.lists(records(PRODUCER_EVENT), max_size=4), rows_per_batch=st.integers(1, 5))
 def test_each_segment_gets_its_events(of_segments: list[NDArray[np.void]], rows_per_batch: int) -> None:
     """Rows as the catalog gives them, in batches that end anywhere."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError
@@ -19,6 +19,7 @@ from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import SegmentRead, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.records.record import Record
+from tests.conftest import one_in
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.random_logs import write_random_log
@@ -38,7 +39,7 @@ def _reads(directory: Path, start: int | None = None) -> tuple[SegmentRead, ...]
 
 
 @given(seed=st.integers(0, 2**32), time=st.integers(95, 145), start=st.none() | st.integers(0, 60))
-@settings(max_examples=100)
+@one_in(2)
 def test_it_is_the_first_in_the_log(
     seed: int, time: int, start: int | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError
@@ -26,6 +26,7 @@ from kidxlib.reading.request import read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.record import Record
+from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows, rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES, GoldenSegment
@@ -130,7 +131,7 @@ def test_a_large_segment_is_read_in_parts(log_dir: Path) -> None:
     way=st.sampled_from(["as they are", "damaged", "of another log"]),
     is_cut=st.booleans(),
 )
-@settings(max_examples=200)
+@one_in(2)
 def test_parts_have_what_the_whole_has(
     seed: int,
     limits: list[int | None],

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError
 from kidxlib.format.segment_files import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.records.record import Record
+from tests.conftest import one_in
 from tests.support.logs import encoded
 from tests.support.logs.transactions import Written, random_transactions
 
@@ -26,7 +27,7 @@ def _offsets(path: Path, **options: Any) -> list[int]:
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 40))
-@settings(max_examples=300)
+@one_in(2)
 def test_what_was_committed_is_read(seed: int, steps: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = random.Random(seed)
     written = random_transactions(rng, steps)

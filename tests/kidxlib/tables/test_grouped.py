@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
+from tests.conftest import one_in
 from tests.support.grouped import SEGMENTS_OF_GROUPS, Segments, assert_grouped, rows_of
 
 
-@settings(max_examples=settings().max_examples // 2)
+@one_in(4)
 @given(found=SEGMENTS_OF_GROUPS)
 def test_of_tables_in_memory(found: Segments) -> None:
     tables = MemoryTables("-")
@@ -22,7 +23,7 @@ def test_of_tables_in_memory(found: Segments) -> None:
     assert_grouped(tables, rows_of(found))
 
 
-@settings(max_examples=settings().max_examples // 10)  # each takes some ten milliseconds
+@one_in(10)  # each takes some ten milliseconds
 @given(found=SEGMENTS_OF_GROUPS, later=SEGMENTS_OF_GROUPS)
 def test_of_delta_tables(
     found: Segments,

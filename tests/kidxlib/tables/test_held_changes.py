@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog import updates
@@ -18,6 +18,7 @@ from kidxlib.tables.grouped import Ends
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Tables
+from tests.conftest import one_in
 from tests.support.catalog import filled
 
 Step = Callable[[Tables], int]
@@ -59,7 +60,7 @@ def _groups(tables: Tables, where: Sequence[Condition]) -> list[list[dict[str, A
     return [counts.to_pylist(), tables.ends(PARTITIONS, ["topic"], Ends("partition", "directory"), where).to_pylist()]
 
 
-@settings(max_examples=settings().max_examples // 10)  # each takes some ten milliseconds
+@one_in(10)  # each takes some ten milliseconds
 @given(before=_STEP, steps=st.lists(_STEP, max_size=5), others=st.lists(_STEP, max_size=2))
 def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], others: list[Step]) -> None:
     """Also where others have committed meanwhile: then it is as if all that changed anything came after these."""
@@ -89,7 +90,7 @@ def test_they_end_as_if_committed_one_by_one(before: Step, steps: list[Step], ot
     assert _all(held) == _all(held_in)
 
 
-@settings(max_examples=settings().max_examples // 10)
+@one_in(10)
 @given(steps=st.lists(st.tuples(_WRITE, st.lists(_STEP, max_size=2)), max_size=5))
 def test_what_is_held_is_read_in_place_of_what_others_commit_meanwhile(
     steps: list[tuple[partial[int], list[Step]]],

@@ -7,15 +7,16 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.layout import FILE_BYTES
 from kidxlib.tables.sorted_files import KeyRange, key_ranges
+from tests.conftest import one_in
 
 #: Each example writes a table, and asks it as often as there are ranges.
-FEW: Final = settings(max_examples=settings().max_examples // 5)
+FEW: Final = one_in(5)
 _NAMES: Final = ("topic", "partition", "base_offset")
 _SCHEMA: Final = SEGMENTS.schema(_NAMES)
 _KEY: Final = st.tuples(st.sampled_from(["", "a", "it's", 'q"ä', "\\"]), st.integers(-1, 2), st.integers(-(2**63), 9))

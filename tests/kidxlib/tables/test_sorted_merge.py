@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.change import TableChange
@@ -26,10 +26,11 @@ from kidxlib.tables import layout, sorted_files, sorted_merge
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import FILE_BYTES
+from tests.conftest import one_in
 from tests.support.catalog import filled
 
 #: Each example writes a table some times.
-FEW: Final = settings(max_examples=settings().max_examples // 20)
+FEW: Final = one_in(20)
 #: Of a file of some hundred rows; and with what is in each file besides.
 _FILE_BYTES, _FULL_FILE_BYTES = 8_000, 16_000
 

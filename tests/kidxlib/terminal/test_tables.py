@@ -12,14 +12,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kidxlib.terminal.tables import Cell, print_table
+from tests.conftest import one_in
 from tests.support.terminal import shown, without_controls
 
 WIDTHS = (40, 80, 100, 160)
 #: As of a build; the first holds text.
 COLUMNS = ("topic", "segments", "bytes", "batches", "entries", "aborted", "written", "unchanged", "kept", "problems")
 LONGEST_TOPIC = 249
-#: Of the examples of other properties, for so many there is one of a table.
-OTHERS = 25
 
 topics = st.text("abcxyzABC019._-", min_size=1, max_size=30) | st.integers(31, LONGEST_TOPIC).map(lambda n: "t" * n)
 numbers = st.just(0) | st.integers(0, 9_999) | st.integers(10**14, 10**15 - 1) | st.just("-")
@@ -49,7 +48,7 @@ def assert_whole(written: str, rows: list[tuple[Cell, ...]]) -> None:
 def test_nothing_of_a_table_is_shortened_on_a_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is a table no line of it is wider than the terminal; else each row is a block of lines."""
 
-    @settings(max_examples=settings().max_examples // OTHERS, phases=(Phase.explicit, Phase.generate))
+    @settings(one_in(25), phases=(Phase.explicit, Phase.generate))
     @given(rows=row_lists)
     def holds(rows: list[tuple[Cell, ...]]) -> None:
         written = shown(width, lambda: print_table("a title", COLUMNS, rows, text_columns=1), monkeypatch)

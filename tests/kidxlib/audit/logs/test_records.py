@@ -10,7 +10,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.audit.finding import Finding, Verdict
@@ -22,6 +22,7 @@ from kidxlib.format import segment_files
 from kidxlib.records import header_walk
 from kidxlib.records.record import Record
 from kidxlib.storage.log_bytes import WholeLog
+from tests.conftest import one_in
 from tests.support.audits import audited, problems_of, verified
 from tests.support.logs import encoded
 
@@ -166,7 +167,7 @@ def _logs(draw: st.DrawFn) -> bytes:
     return log
 
 
-@settings(max_examples=settings().max_examples // 4)  # each takes some milliseconds
+@one_in(4)  # each takes some milliseconds
 @given(log=_logs())
 def test_what_the_loops_pass_over_has_nothing_odd(log: bytes) -> None:
     """With each batch looked at by itself the finding is the same."""

@@ -33,7 +33,7 @@ from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
 
 _PARTITION = "txn-mixed-0"
-_KILLS = 4
+_KILLS, _KILLS_EXHAUSTIVE = 2, 20
 
 
 class Archive:
@@ -109,7 +109,9 @@ def test_what_was_built_is_identical_by_the_catalogs_interval(archive: Archive) 
     assert operations(archive.catalog / "findings")[-2:] == ["WRITE", "WRITE"], "the same again is no commit"
 
 
-def test_an_audit_that_was_killed_is_simply_run_again(archive: Archive, rng: random.Random, say: Say) -> None:
+def test_an_audit_that_was_killed_is_simply_run_again(
+    archive: Archive, rng: random.Random, exhaustive: bool, say: Say
+) -> None:
     """Kill -9 of the command and its processes at any moment: all of its findings are recorded, or none; the same
     command again records one audit.
     """
@@ -120,7 +122,7 @@ def test_an_audit_that_was_killed_is_simply_run_again(archive: Archive, rng: ran
     undisturbed = processes.kidx("verify", *source, "--catalog", archive.catalog, "--json")
     expected, seconds = len(undisturbed.json["files"]), time.monotonic() - begin
     left: Counter[str] = Counter()
-    for _ in range(_KILLS):
+    for _ in range(_KILLS_EXHAUSTIVE if exhaustive else _KILLS):
         process = processes.start_kidx("verify", *asked)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(rng.uniform(seconds / 2, 1.2 * seconds))

@@ -29,12 +29,17 @@ from tests.support.logs import golden
 _STOP = PartitionStop(clean_shutdown=False, recovery_point=0, log_start_offset=0, high_watermark=0)
 
 
-@pytest.fixture(params=[False, True], ids=["here", "workers"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """Workers do the work once they are started; until then the process itself does a little."""
+@pytest.fixture(scope="module", params=[False, True], ids=["here", "workers"])
+def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
+    """They do the work once they are started; until then the process itself does a little."""
     with Workers(2) as workers:
         workers.are_started = request.param
-        yield LocalEngine(workers, tmp_path / "staged")
+        yield workers
+
+
+@pytest.fixture
+def engine(workers: Workers, tmp_path: Path) -> Engine:
+    return LocalEngine(workers, tmp_path / "staged")
 
 
 @pytest.fixture

@@ -27,9 +27,19 @@ _NOW = "2026-12-20T00:00:00Z"
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A log dir, and a catalog of it."""
-    shutil.copytree(golden.SAMPLES, tmp_path / "logs")
-    _build(tmp_path)
-    return tmp_path
+    return _built(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, for those who change nothing in it."""
+    return _built(tmp_path_factory.mktemp("site"))
+
+
+def _built(site: Path) -> Path:
+    shutil.copytree(golden.SAMPLES, site / "logs")
+    _build(site)
+    return site
 
 
 def _build(site: Path) -> None:
@@ -44,17 +54,17 @@ def _report(site: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_nothing_is_recorded(site: Path) -> None:
-    tables = DeltaTables(str(site / "catalog"))
+def test_nothing_is_recorded(unchanged: Path, tmp_path: Path) -> None:
+    tables = DeltaTables(str(unchanged / "catalog"))
     before = {table.name: tables.version(table) for table in TABLES}
-    report = _report(site, "--output", str(site / "report.html"))
+    report = _report(unchanged, "--output", str(tmp_path / "report.html"))
     assert {table.name: tables.version(table) for table in TABLES} == before
     assert report["overview"]["segments"] == tables.read(SEGMENTS).num_rows
-    assert (site / "report.html").stat().st_size < 2_000_000
+    assert (tmp_path / "report.html").stat().st_size < 2_000_000
 
 
-def test_what_was_never_looked_at_is_not_called_well(site: Path) -> None:
-    titles = [row["title"] for row in _report(site)["attention"]]
+def test_what_was_never_looked_at_is_not_called_well(unchanged: Path) -> None:
+    titles = [row["title"] for row in _report(unchanged)["attention"]]
     assert "1 source never audited" in titles
     assert "5 topics whose retention is not known" not in titles, "of internal and compacted topics nobody asks it"
     assert any(title.endswith("topics whose retention is not known") for title in titles)
@@ -148,6 +158,7 @@ def _bad(report: dict[str, Any]) -> list[str]:
         (["--output", "no-such/x.html"], "--output no-such/x.html: no directory no-such; make it first"),
     ],
 )
-def test_refusals(site: Path, options: list[str], message: str) -> None:
-    result = CliRunner().invoke(kidx, ["report", "--catalog", str(site / "catalog"), *options], standalone_mode=False)
+def test_refusals(unchanged: Path, options: list[str], message: str) -> None:
+    asked = ["report", "--catalog", str(unchanged / "catalog"), *options]
+    result = CliRunner().invoke(kidx, asked, standalone_mode=False)
     assert isinstance(result.exception, UsageError) and str(result.exception) == message

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from kidxlib.engine.work import SMALL_BYTES
 from kidxlib.lookup.columns import RESULT_COLUMNS
+from kidxlib.operations.seek import run
 from tests.conftest import Say
 from tests.support.seek_catalog import Held, check_answers, hold_golden, some_questions, write_questions
 from tests.support.seeks import check_timestamp
@@ -23,7 +25,7 @@ def held(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
 
 def test_answers_are_the_logs_own(held: Held, tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
     """Of every partition of both sources: offsets and times in range, at the ends, outside, and special ones."""
-    questions = some_questions(held, rng, 200 if exhaustive else 60)
+    questions = some_questions(held, rng, 200 if exhaustive else 20)
     write_questions(questions, tmp_path / "questions.csv", rng)
     output = tmp_path / "answers.parquet"
     ended = held.ask("--queries", tmp_path / "questions.csv", "--output", output, "--json")
@@ -48,10 +50,13 @@ def test_answers_are_in_order(held: Held, tmp_path: Path, rng: random.Random) ->
     assert {path.name for path in tmp_path.iterdir()} == {"questions.parquet", "answers.json"}
 
 
-def test_processes_answer_as_the_command_itself(held: Held, tmp_path: Path, rng: random.Random) -> None:
-    """Few questions are answered without a worker; ten times as many, by two."""
-    few = some_questions(held, rng, 10)
-    for name, questions in (("few", few), ("many", [*few, *some_questions(held, rng, 200)])):
+def test_processes_answer_as_the_command_itself(
+    held: Held, tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few questions are answered without a worker; five times as many, by two."""
+    few = some_questions(held, rng, 5)
+    monkeypatch.setattr(run, "_BYTES_PER_QUESTION", SMALL_BYTES // len(few))
+    for name, questions in (("few", few), ("many", [*few, *some_questions(held, rng, 20)])):
         write_questions(questions, tmp_path / f"{name}.parquet", rng)
         ended = held.ask(
             *("--queries", tmp_path / f"{name}.parquet", "--output", tmp_path / f"{name}-answers.parquet"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
@@ -17,6 +17,7 @@ from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.record import Record
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
+from tests.conftest import one_in
 from tests.support.logs import encoded
 
 _SIZES = st.lists(st.sampled_from([0, 10, 8_000, 20_000, 600_000]), max_size=30)
@@ -37,7 +38,7 @@ def _rows(log: LogBytes, position: int, wanted: Wanted) -> tuple[list[tuple[int,
 
 
 @given(sizes=_SIZES, seed=st.integers(0, 2**32))
-@settings(max_examples=60)
+@one_in(2)
 def test_rows_are_those_of_a_log_in_memory(
     sizes: list[int], seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import google_crc32c
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -24,21 +26,53 @@ def test_joined(first: bytes, second: bytes) -> None:
     assert joined == google_crc32c.value(first + second)
 
 
-def test_without_the_instructions(tmp_path: Path) -> None:
-    """Numba compiles for any processor of the kind if it is told to; the facts stay the same."""
-    code = "\n".join(
-        [
-            "from kidxlib.recovery.log_facts import crc32c_kernel",
-            "assert not crc32c_kernel.HAS_INSTRUCTIONS",
-            "import numpy as np, google_crc32c",
-            "from kidxlib.recovery.options import RecoverOptions",
-            "from kidxlib.recovery.segment import recover",
-            "from kidxlib.storage.log_bytes import WholeLog",
-            "from tests.support.logs.batches import FILLER, Batch, encode",
-            "log = b''.join(encode(0, [Batch(body=FILLER[:size]) for size in (0, 1, 39, 300, 5000)]))",
-            "recovered = recover(WholeLog(np.frombuffer(log, np.uint8)), 0, RecoverOptions())",
-            "assert recovered.facts.log_crc32c == google_crc32c.value(log)",
-        ]
-    )
+#: A log's checksum, batch after batch as a scan computes it: its sizes reach each row of the powers that logs reach.
+OF_BATCHES: Final = """
+import google_crc32c
+import numba
+import numpy as np
+from kidxlib.recovery.log_facts import crc32c_kernel
+from tests.support.logs.batches import FILLER, Batch, encode
+
+assert not crc32c_kernel.HAS_INSTRUCTIONS
+first, second = FILLER[:1000], FILLER * 20
+joined = crc32c_kernel.joined_crc32c(google_crc32c.value(first), google_crc32c.value(second), len(second))
+assert joined == google_crc32c.value(first + second)
+
+@numba.njit
+def add(crc, log, address, at, size, stored):
+    return crc32c_kernel.with_batch(crc, log, address, at, size, stored)
+
+batches = [batch for size in (0, 1, 39, 300, 5000) for batch in encode(0, [Batch(body=FILLER[:size])])]
+log = np.frombuffer(b"".join(batches), np.uint8)
+crc, at = np.uint32(0), 0
+for batch in batches:
+    crc = add(crc, log, log.ctypes.data, at, len(batch), np.uint32(int.from_bytes(batch[17:21])))
+    at += len(batch)
+assert crc == google_crc32c.value(log.tobytes()), (crc, google_crc32c.value(log.tobytes()))
+"""
+#: The scan itself.
+OF_SCAN: Final = """
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.storage.log_bytes import WholeLog
+
+assert recover(WholeLog(log), 0, RecoverOptions()).facts.log_crc32c == google_crc32c.value(log.tobytes())
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        OF_BATCHES,
+        pytest.param(
+            OF_BATCHES + OF_SCAN,
+            marks=pytest.mark.exhaustive("compiles the scan; what in it is another then is compiled in any case"),
+        ),
+    ],
+    ids=["batches", "scan"],
+)
+def test_without_the_instructions(code: str, tmp_path: Path) -> None:
+    """Numba compiles for any processor of the kind if it is told to; checksums stay the same."""
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, cwd=Path(__file__).parents[4])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
@@ -21,6 +21,7 @@ from kidxlib.operations.audit.copies.to_compare import ToCompare
 from kidxlib.run.context import RunContext
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.memory_tables import MemoryTables
+from tests.conftest import one_in
 from tests.support.catalog import filled
 
 _COPY = ObjectPath("bucket/logs")
@@ -45,7 +46,7 @@ def _tables(*rows: dict[str, Any]) -> MemoryTables:
     return tables
 
 
-@settings(max_examples=settings().max_examples // 20)  # rows of all columns of the catalog are made for each
+@one_in(20)  # rows of all columns of the catalog are made for each
 @given(
     st.dictionaries(st.tuples(st.sampled_from("tu"), st.integers(0, 9)), st.integers(1, 15), min_size=1),
     st.integers(1, 3),

@@ -39,8 +39,9 @@ _OF_METADATA: Final = REMOTE_SEGMENTS.column_names[2:17]
 def site(tmp_path: Path) -> Site:
     """The sample, older than its metadata by the times of its files, too."""
     site = _SAMPLE.copy(tmp_path)
+    older_ns = (site.last_ms() - 1) * 1_000_000
     for path in site.bucket.rglob("*-*.*"):
-        os.utime(path, ns=(0, (site.last_ms() - 1) * 1_000_000))
+        os.utime(path, ns=(0, older_ns))
     return site
 
 

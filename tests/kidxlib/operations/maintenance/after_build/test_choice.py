@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.findings import FINDINGS
@@ -16,12 +16,13 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.maintenance.after_build.choice import OptimizeLimits, files_to_merge
 from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.tables.maintenance import files_schema
+from tests.conftest import one_in
 
 _MIB: Final = 1024**2
 _NO_LIMIT: Final = 2**63
 _TOPICS: Final = 100
 #: Each example is a history of many builds.
-FEW: Final = settings(max_examples=max(20, settings().max_examples // 20))
+FEW: Final = one_in(20)
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from tests.support.opened_files import OpenedFiles
 from tests.support.spark.jobs import kidx_build_here
 
 #: A table has some dozen files of this size, in place of some hundred of 16 MiB.
-_FILE_BYTES: Final = 60_000
+_FILE_BYTES: Final = 30_000
 _LIMITS: Final = OptimizeLimits(small_files_max=4, bytes_max=2**63)
-_TOPICS, _PARTITIONS, _BUILDS = 4, 25, 12
+_TOPICS, _PARTITIONS, _BUILDS = 4, 12, 6
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_commit_about_one_partition_touches_its_files(tmp_path: Path, rng: ran
         append_rows(Path(without.path), SEGMENTS, *_of_build(rng, number))
         said += filter(None, [optimized_as_line(optimize_tables(DeltaMaintenance(tables), [SEGMENTS], _LIMITS))])
         if number % _BUILDS == _BUILDS - 1:
-            touched = [_change_one(tables, rng, number) for _ in range(8)]
+            touched = [_change_one(tables, rng, number) for _ in range(4)]
             assert all(removed and removed <= opened <= may_hold for may_hold, opened, removed in touched)
             counts.append(max(len(opened) for _, opened, _ in touched))
     sizes = [file["size_bytes"] for file in _files(tables).values()]
@@ -115,7 +115,7 @@ def test_a_commit_about_one_partition_touches_its_files(tmp_path: Path, rng: ran
     assert len(_may_hold(without, 0, 0)) == 3 * _BUILDS > 2 * (_LIMITS.small_files_max + 4)
     rows = tables.read(SEGMENTS, SEGMENTS.key)
     assert rows.num_rows == rows.group_by(list(SEGMENTS.key)).aggregate([]).num_rows
-    assert rows.num_rows == 3 * (_TOPICS * _PARTITIONS * _BUILDS + 8)
+    assert rows.num_rows == 3 * (_TOPICS * _PARTITIONS * _BUILDS + 4)
 
 
 def test_it_pays_or_nothing_is_done(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_build_does_it_at_its_end(optimize: bool, tmp_path: Path) -> None:
     log_dir, catalog, settings = (tmp_path / name for name in ("kafka-logs", "catalog", "kidx.toml"))
     settings.write_text(f"[tables]\nsmall_files_max = 3\noptimize = {str(optimize).lower()}\n")
     options = ("--index-dir", tmp_path / "index", "--catalog", catalog, "--settings", settings)
-    builds = 7
+    builds = 7 if optimize else 5
     for number in range(builds):
         write_log(log_dir / f"topic-{number}", 0, small_log())
         ended = kidx_build_here(log_dir, *options, *(["--json"] if number % 2 else []))

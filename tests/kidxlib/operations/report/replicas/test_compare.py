@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.partitions import PARTITIONS
@@ -23,6 +23,7 @@ from kidxlib.operations.report.replicas.verdict import LogPlace, ReplicaVerdict,
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.tables.memory_tables import MemoryTables
+from tests.conftest import one_in
 from tests.support.catalog import filled
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.logs.guarded import whole
@@ -181,7 +182,7 @@ def _bounds(copy: _Copy) -> tuple[int, int]:
     return max(first, start or 0), end if high_watermark is None else min(end, high_watermark)
 
 
-@settings(max_examples=settings().max_examples // 4)
+@one_in(4)
 @given(_pairs())
 def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Copy, _Copy]) -> None:
     """What is undecided may be either; where both hold the same batches at all, nothing is."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.operations.report.savings.codecs import CODECS, compressed_bytes
@@ -18,6 +18,7 @@ from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.decode import RecordPlacer
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.record import Header, Record
+from tests.conftest import one_in
 from tests.model.producer import contents_of
 from tests.support.logs.encoded import batch_v2, gzip, lz4, snappy, xerial, zstd
 from tests.support.logs.guarded import whole
@@ -53,7 +54,7 @@ def _fields(record: Record) -> tuple[int, bytes | None, bytes | None, tuple[Head
     return record.timestamp, record.key, record.value, record.headers
 
 
-@settings(max_examples=settings().max_examples // 2)
+@one_in(2)
 @given(
     st.lists(_RECORDS, min_size=1, max_size=3),
     st.sampled_from([0, 1, 90, 200, 1_000, 16_384]),
