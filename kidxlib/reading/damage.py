@@ -52,7 +52,7 @@ OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
 
 def warn_of_unfinished(path: str, position: int, size: int) -> None:
     """Say in one line that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
-    _log.warning("%s: byte %d: %d bytes of an append that was not finished; not read", path, position, size - position)
+    _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
 
 
 def fail_on(damage: Damage) -> NoReturn:

@@ -119,7 +119,7 @@ def _show_start(summary: AuditSummary) -> None:
     _print_more(len(summary.failures))
     for segment in summary.lost[:SHOWN]:
         lost = segment.lost_records
-        records = "an unknown number of records" if lost is None else f"{lost:,} records"
+        records = "an unknown number of records" if lost is None else f"{lost:,} whole records"
         of_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
         print_line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
         print_line(f"  {segment.detail}")

@@ -7,16 +7,20 @@ from dataclasses import replace
 from typing import Final
 
 from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict
+from kidxlib.audit.logs.log import AuditedLog
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
+from kidxlib.index.offset import OffsetPosition
 from kidxlib.recovery.outcome import Status
 
 
 def with_fate(
-    finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None, simulation: StartupSimulation
+    finding: Finding, log: AuditedLog, segment: SimulatedSegment | None, simulation: StartupSimulation
 ) -> Finding:
+    recovery = log.recovery
     fate = Fate() if recovery is None else _fate(finding, recovery, segment)
-    of_start = None if recovery is None else _consequence(finding, recovery, segment, simulation, fate)
+    lost = "" if recovery is None else _lost(recovery, fate, log.index_end)
+    of_start = None if recovery is None else _consequence(finding, recovery, segment, simulation, lost)
     consequence = "; ".join(each for each in (finding.consequence, of_start) if each)
     return replace(finding, fate=fate, consequence=consequence or None)
 
@@ -39,9 +43,13 @@ def _fate(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None
 
 
 def _consequence(
-    finding: Finding, recovery: Recovery, segment: SimulatedSegment | None, simulation: StartupSimulation, fate: Fate
+    finding: Finding, recovery: Recovery, segment: SimulatedSegment | None, simulation: StartupSimulation, lost: str
 ) -> str | None:
-    """What a broker that starts does with the log; None where that is nothing to speak of."""
+    """What a broker that starts does with the log; None where that is nothing to speak of.
+
+    Args:
+        lost: of this log, where something is.
+    """
     is_damaged = finding.verdict in DAMAGE
     if segment is None:
         return "a broker that starts does not come to this segment" if is_damaged else None
@@ -54,14 +62,14 @@ def _consequence(
         deleted = [each for each in after if each.action is StartupAction.DELETE]
         emptied = segment.action is StartupAction.EMPTY
         does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
-        return f"a broker that starts {does}{_deletes(len(deleted))}: {_lost(recovery, fate)}{_lost_after(deleted)}"
+        return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}{_lost_after(deleted)}"
     if not is_damaged or finding.consequence is not None:
         return None
     if recovery.end.position < recovery.log_bytes and recovery.end.status is Status.TRUNCATED:
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
             f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
-            f"{_deletes(len(after))}: {_lost(recovery, fate)}{_of_logs_after(after)}"
+            f"{_deletes(len(after))}: {lost}{_of_logs_after(after)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -79,9 +87,19 @@ def _deletes(segments: int) -> str:
     return f" and deletes {_many(segments, 'segment', 'segments')} after it" if segments else ""
 
 
-def _lost(recovery: Recovery, fate: Fate) -> str:
+def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None) -> str:
+    """What is behind the valid end of a log. A batch that is not whole now may have been: a broker makes an entry of
+    its index after it has appended the batch, and the index may reach the disk before the log (`LogSegment.append`).
+    """
+    if fate.lost_bytes is None:
+        return ""
     if recovery.past.unfinished:
-        return f"{fate.lost_bytes:,} bytes that were never a whole batch"
+        bytes_ = f"{fate.lost_bytes:,} bytes that are no whole batch"
+        end = recovery.end.position
+        if index_end is None or index_end.position < end or index_end.offset < recovery.next_offset:
+            return bytes_
+        offsets = f"offsets {recovery.next_offset:,} to {index_end.offset:,}"
+        return f"{bytes_}; its .index says that {offsets} were appended there: look for them on another replica"
     of_batches = _many(fate.lost_batches, "batch", "batches")
     return f"{fate.lost_bytes:,} bytes are lost, {of_batches} with {_many(fate.lost_records, 'record', 'records')}"
 

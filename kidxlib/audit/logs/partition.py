@@ -49,7 +49,7 @@ def audit_logs(
                 finding = worse(finding, more)
             if log.base_offset in epochs and (first := epochs[log.base_offset][0]) < epoch_before:
                 finding = worse(finding, _epochs_go_back(first, epoch_before))
-            yield log.base_offset, with_fate(finding, log.recovery, segments.get(log.base_offset), simulation)
+            yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation)
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
             epoch_before = max((epoch_before, *epochs.get(log.base_offset, ())))

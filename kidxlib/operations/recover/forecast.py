@@ -32,7 +32,7 @@ class Dropped:
         from_offset: the first offset that may be among what is dropped.
         bytes: of its log.
         records: None where nobody can count them.
-        is_torn: an append that was not finished: no batch that was ever whole.
+        is_torn: the log ends with bytes that are no whole batch, as an append that a kill broke off.
         is_unseen: a broker does not look there by itself, below its recovery point.
         why: what the broker finds.
     """
@@ -49,7 +49,7 @@ class Dropped:
     def amount(self) -> str:
         """How much it is, in words."""
         if self.is_torn:
-            return f"{self.bytes:,} bytes of an append that was not finished"
+            return f"{self.bytes:,} bytes that are no whole batch"
         records = "an unknown number of records" if self.records is None else f"{self.records:,} records"
         return f"{self.bytes:,} bytes with {records}"
 

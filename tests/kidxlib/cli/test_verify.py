@@ -33,6 +33,7 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kidxlib.index.columns import OFFSET_ENTRY_BYTES
 from kidxlib.records.record import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
@@ -726,3 +727,20 @@ def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> Non
         assert ended.return_value == ExitCode.PROBLEMS_FOUND
         assert files in ended.stderr
         assert f"broken, and no repair of index files mends it: {_log(log_dir, _LARGE)}; " in ended.stderr
+
+
+@pytest.mark.parametrize("entries", [36, 37], ids=["not in its index", "in its index"])
+def test_a_torn_batch_that_was_whole_is_called_so(
+    entries: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An index that knows the batch was written after it had been appended, and reached the disk before it."""
+    shutil.copytree(golden.SAMPLES / "plain-zstd-0", tmp_path / "logs" / "plain-zstd-0")
+    built = CliRunner().invoke(kidx, ["build", str(tmp_path / "logs"), "--in-place"])
+    assert built.exit_code == ExitCode.OK, built.output
+    log = tmp_path / "logs" / "plain-zstd-0" / f"{13697:020d}.log"
+    os.truncate(log, log.stat().st_size - 100)
+    os.truncate(log.with_suffix(".index"), entries * OFFSET_ENTRY_BYTES)
+    show_summary("", summarised(tmp_path / "logs"), [])
+    line = next(each for each in capsys.readouterr().out.splitlines() if "truncates the log" in each)
+    was_whole = "; its .index says that offsets 19,840 to 19,999 were appended there: look for them on another replica"
+    assert line.endswith("11,741 bytes that are no whole batch" + (was_whole if entries == 37 else ""))

@@ -297,7 +297,7 @@ def test_an_unfinished_append_is_no_damage_where_a_broker_appends(tail: bytes, t
     """At the end of the last segment, and a line tells of it; in another one batches are missing."""
     sound = encoded.batch_v2([Record(each, 0, None, b"") for each in range(9)])
     log = _log(tmp_path, 0, sound + tail)
-    said = f"{log}: byte {len(sound)}: {len(tail)} bytes of an append that was not finished; not read"
+    said = f"{log}: byte {len(sound)}: {len(tail)} bytes that are no whole batch; not read"
     for on_damage in ("fail", "skip"):
         caplog.clear()
         assert _offsets(read(log, on_damage=on_damage)) == list(range(9))

@@ -84,7 +84,7 @@ def test_what_a_start_would_cost_is_told(tree: Path) -> None:
         "log.deleted": Removal.DELETED.value,
     }
     shown = CliRunner().invoke(kidx, ["verify", str(tree)]).stdout
-    lost = f"{len(data) - kept_bytes:,} of {len(data):,} bytes, {records[84] - kept_records:,} records"
+    lost = f"{len(data) - kept_bytes:,} of {len(data):,} bytes, {records[84] - kept_records:,} whole records"
     assert f"truncate: txn-mixed-0 84: {lost}\n  crc-mismatch at byte {kept_bytes}: " in shown
     assert "a broker will remove: 1 index file without a log\n" in shown
 
