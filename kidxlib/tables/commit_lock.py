@@ -99,8 +99,7 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        words = "%s: held by another run that writes to this catalog; waiting for it"
-        said = threading.Timer(_SAID_AFTER_SECONDS, _log.warning, (words, path))
+        said = threading.Timer(_SAID_AFTER_SECONDS, _say_that_it_waits, (path,))
         said.daemon = True
         said.start()
         try:
@@ -111,3 +110,7 @@ def _locked(path: Path) -> int:
         finally:
             said.cancel()
     return descriptor
+
+
+def _say_that_it_waits(path: Path) -> None:
+    _log.warning("%s: held by another run that writes to this catalog; waiting until its commit is done", path)

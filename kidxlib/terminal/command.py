@@ -44,6 +44,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         SystemExit: with arguments.
     """
     _open_missing_streams()
+    logging.addLevelName(logging.WARNING, "warning")  # as all others are told
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])
     if arguments is not None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.lookup.columns import OFFSET, TIMESTAMP
 from kidxlib.operations.seek.answer_format import Format
 from kidxlib.run.catalog_place import absolute
 from kidxlib.storage.location import ensure_text
-from kidxlib.times import parse_milliseconds
+from kidxlib.terminal.console import warn
+from kidxlib.times import parse_milliseconds, show_time
+
+#: From 12 January 1970 to 3 March 1973 in milliseconds, and from 2001 on in seconds.
+_MAYBE_SECONDS: Final = range(10**9, 10**11)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +97,8 @@ def _question(topic: str | None, partition: int | None, offset: int | None, time
         return Question(topic=topic, partition=partition, query=OFFSET, target=offset, asked=None)
     assert timestamp is not None
     target = parse_milliseconds(timestamp)
+    if timestamp.isdigit() and target in _MAYBE_SECONDS:
+        warn(f"--timestamp {timestamp}: {show_time(target)}, as it is in milliseconds; if these are seconds, add 000")
     return Question(topic=topic, partition=partition, query=TIMESTAMP, target=target, asked=timestamp)
 
 

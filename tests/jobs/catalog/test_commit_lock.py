@@ -67,7 +67,8 @@ def test_a_commit_of_spark_waits_for_another_process(
         commit_lock._log.removeHandler(waits)
     assert _recorded(catalog) == ["waits"]
     [line] = [record.getMessage() for record in caplog.records if record.name == commit_lock.__name__]
-    assert line == f"{catalog.lock_place}/_commit.lock: held by another run that writes to this catalog; waiting for it"
+    held = f"{catalog.lock_place}/_commit.lock: held by another run that writes to this catalog"
+    assert line == f"{held}; waiting until its commit is done"
 
 
 def test_a_commit_of_delta_rs_waits_for_spark(spark: SparkSession, catalog: SparkTables) -> None:

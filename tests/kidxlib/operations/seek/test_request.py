@@ -31,3 +31,12 @@ def test_options_that_cannot_be_are_one_line(arguments: tuple[str, ...], message
     assert ended.code == 2, ended
     assert ended.out == "" and ended.err.startswith("error: ") and message in ended.err, ended.err
     assert ended.err.count("\n") == 1, ended.err
+
+
+@pytest.mark.parametrize(("timestamp", "is_told"), [("1760000000", True), ("1760000000000", False), ("0", False)])
+def test_seconds_in_place_of_milliseconds_are_told(timestamp: str, is_told: bool) -> None:
+    ended = run_here(kidx_seek, "--catalog", "nowhere", *_QUESTION[:4], "--timestamp", timestamp)
+    warning = (
+        f"warning: --timestamp {timestamp}: 1970-01-21T08:53:20.000Z, as it is in milliseconds; if these are seconds"
+    )
+    assert (warning in ended.err) == is_told, ended.err
