@@ -30,4 +30,6 @@ def needing_packages(option: str) -> Iterator[None]:
         if error.name not in _EXTRAS:
             raise
         extra = _EXTRAS[error.name]
-        raise UsageError(f"{option}: needs the package {error.name}; install kidx[{extra}]") from error
+        raise UsageError(
+            f"{option}: needs the package {error.name}; install kidx with its extra: pip install 'WHEEL[{extra}]'"
+        ) from error

@@ -130,7 +130,7 @@ def test_the_command_builds_audits_and_seeks(environment: Path, tmp_path: Path) 
     ended = _kidx(environment, "seek", "--catalog", tmp_path, *asked, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: --catalog: needs the package deltalake; install kidx[catalog]\n",
+        "error: --catalog: needs the package deltalake; install kidx with its extra: pip install 'WHEEL[catalog]'\n",
     )
     places = ("--index-dir", tmp_path / "index")
     ended = _kidx(environment, "build", logs, *places, "--catalog", tmp_path / "catalog", cwd=tmp_path)
@@ -140,7 +140,8 @@ def test_the_command_builds_audits_and_seeks(environment: Path, tmp_path: Path) 
     ended = _kidx(environment, "build", logs, *places, "--metrics-file", tmp_path / "run.prom", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: --metrics-file: needs the package prometheus_client; install kidx[catalog]\n",
+        "error: --metrics-file: needs the package prometheus_client; "
+        "install kidx with its extra: pip install 'WHEEL[catalog]'\n",
     )
 
 
@@ -181,7 +182,10 @@ def test_each_extra_is_named_by_what_needs_it(with_catalog: Path, tmp_path: Path
     """With a catalog, and without what asks for copies."""
     copy = ("--copy", "s3://archive/logs", "--catalog", tmp_path)
     ended = _kidx(with_catalog, "verify", *copy, cwd=tmp_path)
-    assert (ended.returncode, ended.stderr) == (2, "error: --copy: needs the package botocore; install kidx[copies]\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: --copy: needs the package botocore; install kidx with its extra: pip install 'WHEEL[copies]'\n",
+    )
 
 
 def test_the_extra_of_the_jobs_is_what_the_lock_pins(wheel: Path) -> None:

@@ -62,7 +62,9 @@ def _packages(extra: str | None, versions: Mapping[str, str | None]) -> Fact:
         )
     if not found:
         return Fact("packages", extra, f"not installed; kidx[{extra}] brings them")
-    return Fact("packages", extra, found, f"missing: {', '.join(missing)}; install kidx[{extra}]" if missing else None)
+    return Fact(
+        "packages", extra, found, f"missing: {', '.join(missing)}; pip install 'WHEEL[{extra}]'" if missing else None
+    )
 
 
 def _version(package: str) -> str | None:

@@ -21,7 +21,7 @@ def test_packages_by_extra() -> None:
     ]
     needed, some, none = facts_of_packages(asked)
     assert (needed.name, needed.problem) == ("needed", "missing: no-such-package; install kidx again")
-    assert (some.name, some.problem) == ("some", "missing: no-other-package; install kidx[some]")
+    assert (some.name, some.problem) == ("some", "missing: no-other-package; pip install 'WHEEL[some]'")
     assert some.found.startswith("rich ")
     assert none == Fact("packages", "none", "not installed; kidx[none] brings them")
 
