@@ -28,6 +28,8 @@ from tests.support.terminal import without_progress
 #: Nothing here takes as long; what does, hangs.
 DEADLINE_SECONDS: Final = 60.0
 _MOMENT_SECONDS: Final = 10.0
+#: Between two looks at a process, of which each takes some time of a core.
+_PAUSE_SECONDS: Final = 0.002
 
 KIDX: Final = "from kidxlib.cli.main import main; main()"
 
@@ -158,13 +160,21 @@ def session(process: subprocess.Popen[str]) -> list[int]:
 
 
 def workers(process: subprocess.Popen[str]) -> list[int]:
-    """The processes of a `kidx` that read segments."""
+    """The processes of a `kidx` that read segments; it has started them itself."""
     found = []
-    for pid in session(process):
+    for pid in _children(process):
         with contextlib.suppress(OSError):
             if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
+
+
+def _children(process: subprocess.Popen[str]) -> list[int]:
+    """The processes that another one has started: to be asked for again and again, so without a look at all others."""
+    with contextlib.suppress(OSError):  # it has ended
+        threads = Path(f"/proc/{process.pid}/task").iterdir()
+        return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+    return []
 
 
 def kill_session(process: subprocess.Popen[str]) -> None:
@@ -198,7 +208,7 @@ def wait_for_end(pid: int, seconds: float) -> bool:
 def while_it_runs(
     process: subprocess.Popen[str], condition: Callable[[], _T | None], seconds: float = DEADLINE_SECONDS
 ) -> _T:
-    """Ask again and again, about every millisecond, until the answer is not None, and give it.
+    """Ask again and again, every few milliseconds, until the answer is not None, and give it.
 
     Raises:
         TooLateError: the process has ended without.
@@ -208,7 +218,7 @@ def while_it_runs(
         answer = condition()
         if answer is not None:
             return answer
-        if wait_for_end(process.pid, 0.001):
+        if wait_for_end(process.pid, _PAUSE_SECONDS):
             raise TooLateError
     raise AssertionError("it hangs")
 

@@ -17,14 +17,14 @@ import pytest
 from kidxlib.tables.commit_lock import LOCK_FILE
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
-from tests.faults.processes import kidx, start_kidx
+from tests.faults.processes import end, kidx, start_kidx
 from tests.faults.trees import link_samples, settings_of_waves
 from tests.support.spark.jobs import Place
 
 #: Index files by name, and rows of `segments`.
 State: TypeAlias = tuple[dict[str, bytes], list[dict[str, Any]]]
 _COPIES: Final = 3
-_KILLS, _KILLS_EXHAUSTIVE = 4, 50
+_KILLS, _KILLS_EXHAUSTIVE = 3, 50
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,8 @@ def _start(place: Place) -> subprocess.Popen[str]:
 
 
 def _build(place: Place) -> None:
-    process = _start(place)
-    out, err = process.communicate()
-    assert process.returncode == 0, (out, err)
+    ended = kidx("build", *place.arguments)
+    assert ended.code == 0, ended
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, log_dir: Path, setting
     """What a build leaves when nothing happens to it, and how long it takes."""
     place = Place(tmp_path_factory.mktemp("undisturbed"), log_dir, settings)
     begin = time.monotonic()
-    _build(place)
+    assert end(_start(place)).code == 0
     return place.state(), time.monotonic() - begin
 
 
@@ -104,10 +103,9 @@ def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
         for size in ("64k", "200k"):
             remount(place.catalog, f"size={size}")
-            process = _start(place)
-            out, err = process.communicate()
-            assert (process.returncode, out) == (1, ""), err
-            assert "No space left on device" in err.splitlines()[-1] and "Traceback" not in err, err
+            ended = kidx("build", *place.arguments)
+            assert (ended.code, ended.out) == (1, ""), ended
+            assert "No space left on device" in ended.err.splitlines()[-1] and "Traceback" not in ended.err, ended
         remount(place.catalog, "size=64m")
         _build(place)
         assert place.state() == undisturbed[0]

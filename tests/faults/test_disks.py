@@ -9,7 +9,7 @@ import pytest
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
 from tests.faults.disks import mounted, remount
-from tests.faults.processes import kidx
+from tests.faults.processes import Ended, kidx
 from tests.faults.trees import (
     LogStates,
     age,
@@ -25,8 +25,14 @@ from tests.faults.trees import (
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 partitions, 144 segments, 288 index files, of which each takes a page at least: more than a megabyte."""
+    """60 partitions, 144 segments, 288 index files, of which each takes a page at least: more than a megabyte. They are
+    so many that a worker process builds them; of one topic alone the command itself does.
+    """
     return link_samples(tmp_path_factory.mktemp("disks") / "kafka-logs", 12)
+
+
+def _build(log_dir: Path, index_dir: Path, *more: str) -> Ended:
+    return kidx("build", log_dir, "--index-dir", index_dir, "--processes", "1", *more)
 
 
 @pytest.mark.parametrize("small", ["size=600k", "nr_inodes=150"])
@@ -40,8 +46,7 @@ def test_a_full_disk_is_named_and_the_build_goes_on_when_it_has_room(
     guard(log_dir)
     expected = kafkas_indexes(log_dir)
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", small) as disk:
-        command = ("build", log_dir, "--index-dir", disk / "index")
-        ended = kidx(*command)
+        ended = _build(log_dir, disk / "index")
         ended.assert_one_line(ExitCode.FAILED, disk / "index", "index: ", "No space left on device")
         found = indexes(disk / "index")
         assert staging_files(disk) == [] and len(found) < len(expected)
@@ -49,7 +54,7 @@ def test_a_full_disk_is_named_and_the_build_goes_on_when_it_has_room(
         assert_no_offset_index_alone(found)
 
         remount(disk, "size=64m,nr_inodes=10000")
-        ended = kidx(*command)
+        ended = _build(log_dir, disk / "index")
         assert (ended.code, ended.err) == (ExitCode.OK, "")
         assert indexes(disk / "index") == expected and staging_files(disk) == []
 
@@ -63,14 +68,12 @@ def test_a_read_only_index_directory_is_named_and_not_touched(tmp_path: Path, lo
     guard(log_dir)
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64m") as disk:
         index_dir = disk / "index"
-        assert kidx("build", log_dir, "--index-dir", index_dir, "--topics", "plain-zstd").code == ExitCode.OK
+        assert _build(log_dir, index_dir, "--topics", "plain-zstd").code == ExitCode.OK
         before = snapshot(disk)
         remount(disk, "ro")
-        ended = kidx("build", log_dir, "--index-dir", index_dir, "--topics", "plain-zstd", "--json")
+        ended = _build(log_dir, index_dir, "--topics", "plain-zstd", "--json")
         assert (ended.code, ended.json["by_published"]) == (ExitCode.OK, {"unchanged": 24}), ended
-        kidx("build", log_dir, "--index-dir", index_dir).assert_one_line(
-            ExitCode.FAILED, index_dir, "index: ", "Read-only file system"
-        )
+        _build(log_dir, index_dir).assert_one_line(ExitCode.FAILED, index_dir, "index: ", "Read-only file system")
         assert snapshot(disk) == before
 
         remount(disk, "rw")
@@ -78,11 +81,9 @@ def test_a_read_only_index_directory_is_named_and_not_touched(tmp_path: Path, lo
         left_over.write_bytes(b"left")
         age([left_over])
         remount(disk, "ro")
-        kidx("build", log_dir, "--index-dir", index_dir).assert_one_line(
-            ExitCode.FAILED, index_dir, "Read-only file system"
-        )
+        _build(log_dir, index_dir).assert_one_line(ExitCode.FAILED, index_dir, "Read-only file system")
         remount(disk, "rw")
-        assert kidx("build", log_dir, "--index-dir", index_dir).code == ExitCode.OK
+        assert _build(log_dir, index_dir).code == ExitCode.OK
         assert indexes(disk / "index") == kafkas_indexes(log_dir) and staging_files(disk) == []
 
 
@@ -108,18 +109,17 @@ def test_a_scratch_directory_that_cannot_be_used_is_named(
     Method: `TMPDIR` is missing, is a file, and is a file system in memory that is too small and then is enlarged.
     """
     guard(log_dir)
-    command = ("build", log_dir, "--index-dir", tmp_path / "index")
     (tmp_path / "file").touch()
     for name, reason in (("missing", "No such file or directory"), ("file", "Not a directory")):
         monkeypatch.setenv("TMPDIR", str(tmp_path / name))
-        kidx(*command).assert_one_line(ExitCode.FAILED, tmp_path / name, reason, "TMPDIR")
+        _build(log_dir, tmp_path / "index").assert_one_line(ExitCode.FAILED, tmp_path / name, reason, "TMPDIR")
     with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=16k") as disk:
         monkeypatch.setenv("TMPDIR", str(disk))
-        kidx(*command).assert_one_line(ExitCode.FAILED, disk, "No space left on device", "TMPDIR")
+        _build(log_dir, tmp_path / "index").assert_one_line(ExitCode.FAILED, disk, "No space left on device", "TMPDIR")
         assert list(disk.iterdir()) == [] and staging_files(tmp_path) == []
 
         remount(disk, "size=16m")
-        ended = kidx(*command)
+        ended = _build(log_dir, tmp_path / "index")
         assert (ended.code, ended.err) == (ExitCode.OK, "")
         assert list(disk.iterdir()) == []
     assert indexes(tmp_path / "index") == kafkas_indexes(log_dir)

@@ -344,7 +344,8 @@ def test_two_builds_at_the_same_time_leave_what_one_leaves(
         assert snapshot(place.root) == undisturbed.trees[Where.INDEX_DIR]
         shutil.rmtree(place.root)
 
-    commands = [start_kidx("build", log_dir, "--index-dir", tmp_path / "index") for _ in range(2)]
+    arguments = ("build", log_dir, "--index-dir", tmp_path / "index", "--processes", "1")
+    commands = [start_kidx(*arguments) for _ in range(2)]
     assert [(ended.code, ended.err) for ended in map(end, commands)] == [(0, ""), (0, "")]
     assert snapshot(tmp_path / "index") == undisturbed.trees[Where.INDEX_DIR]
     say(f"{rounds} rounds")
@@ -370,7 +371,7 @@ def test_workers_end_with_the_command(slow_log_dir: Path, guard: Guard) -> None:
     guard(slow_log_dir)
     log = slow_log_dir / "slow-0" / _BASE_LOG
     log.with_suffix(OFFSET_INDEX_SUFFIX).unlink(missing_ok=True)  # of an attempt that came too late
-    with start_kidx("build", slow_log_dir, "--in-place", "--accept-truncated") as process:
+    with start_kidx("build", slow_log_dir, "--in-place", "--accept-truncated", "--processes", "1") as process:
         try:
             Running(process).mapping(log)
             process.send_signal(signal.SIGKILL)
@@ -391,8 +392,9 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path, slow_log_dir: Path, gua
     """
     guard(slow_log_dir)
     log = slow_log_dir / "slow-0" / _BASE_LOG
+    build = ("build", slow_log_dir, "--processes", "1", "--index-dir")
 
-    with running_kidx("build", slow_log_dir, "--index-dir", tmp_path / "one", "--json") as running:
+    with running_kidx(*build, tmp_path / "one", "--json") as running:
         running.kill(running.mapping(log))
     ended = running.ended
     assert (ended.code, ended.json["by_status"]) == (ExitCode.PROBLEMS_FOUND, {"truncated": 1, "ok": 3}), ended
@@ -400,7 +402,7 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path, slow_log_dir: Path, gua
     (warning,) = ended.err.splitlines()
     assert warning.startswith("warning: a worker process died"), warning
 
-    with running_kidx("build", slow_log_dir, "--index-dir", tmp_path / "two") as running:
+    with running_kidx(*build, tmp_path / "two") as running:
         running.kill(running.mapping(log))
         running.kill(running.reading(log))
     ended = running.ended

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kidxlib.audit.startup.last_stop import last_stop
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.cli.main import kidx
+from kidxlib.cli.main import kidx as kidx_command
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.recovery.options import RecoverOptions
@@ -23,7 +23,7 @@ from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
-from tests.faults.processes import Ended, end, start_kidx
+from tests.faults.processes import Ended, end, kidx, start_kidx
 from tests.support.logs import golden
 
 _KEPT: Final = "kept"
@@ -59,7 +59,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(golden.SAMPLES, log_dir)
     shutil.rmtree(log_dir / "compacted-0")  # its offsets have gaps, over which nothing tells of the producers
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    built = CliRunner().invoke(kidx_command, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
     assert built.exit_code == 0, built.output
     torn, zeros = (sorted((log_dir / name).glob(f"*{LOG_SUFFIX}"))[-1] for name in ("append-time-0", "plain-zstd-0"))
     os.truncate(torn, torn.stat().st_size - 20)
@@ -73,12 +73,15 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_dir
 
 
+def _arguments(directory: Path) -> tuple[str | Path, ...]:
+    cut = ("--truncate", "--keep", directory / _KEPT, "--accept-loss")
+    return ("recover", directory / "logs", "--apply", "--level", "marker", *cut, "--processes", "1")
+
+
 def _recover(directory: Path, last_step: int = 0) -> Ended:
     """Run to the end, or to just before a step; how many it took stands in a file then."""
-    arguments = ("--apply", "--level", "marker", "--truncate", "--keep", directory / _KEPT, "--accept-loss")
     process = start_kidx(
-        "recover",
-        *(directory / "logs", *arguments, "--processes", "1"),
+        *_arguments(directory),
         program=_KILLED,
         LAST_STEP=str(last_step),
         STEPS_FILE=directory / _STEPS,
@@ -139,7 +142,7 @@ def test_a_run_that_is_killed_leads_to_the_same(
         shutil.copytree(crashed, killed / "logs")
         assert _recover(killed, step).code == -9, step
         assert _starts(killed / "logs") == expected, step
-        again = _recover(killed)
+        again = kidx(*_arguments(killed))
         assert again.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND), (step, again)
         assert _files(killed) == files, step
         shutil.rmtree(killed)

@@ -59,6 +59,7 @@ _SETTINGS: Final = {
     **ONE_PARTITION_EACH,
     **SHORT_SESSION,
     "log.cleaner.backoff.ms": 100,
+    "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,  # of which all is cleared each time
     "transaction.max.timeout.ms": _TRANSACTION_MS,
 }
 _ROUNDS: Final = (45, 35, 45)

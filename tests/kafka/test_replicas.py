@@ -37,6 +37,7 @@ _SETTINGS: Final = {
     "broker.heartbeat.interval.ms": 500,
     "replica.high.watermark.checkpoint.interval.ms": 100,
     "log.cleaner.backoff.ms": 100,
+    "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,  # of which all is cleared each time
 }
 _CONFIG: Final = {"internal.segment.bytes": "32768"}
 _COMPACTED: Final = {**_CONFIG, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
