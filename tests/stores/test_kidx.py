@@ -74,7 +74,9 @@ def test_requests_are_counted(store: ObjectStore, url: str, tmp_path: Path) -> N
     assert kidx("build", url, "--index-dir", tmp_path / "index", "--json").json["requests"]["put"] == 0
 
 
-@pytest.mark.parametrize("arguments", [(), ("--plan-on-executors",)], ids=["by the command", "by workers"])
+@pytest.mark.parametrize(
+    "arguments", [(), ("--plan-on-executors", "--processes", "1")], ids=["by the command", "by a worker"]
+)
 def test_a_dry_run_says_what_a_build_costs(
     arguments: tuple[str, ...], store: ObjectStore, url: str, tmp_path: Path
 ) -> None:
