@@ -127,6 +127,12 @@ def topics(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, exhaustive: b
     yield _Topics(broker.log_dir, settings, catalog)
 
 
+@pytest.fixture(scope="module")
+def whole_topic(topics: _Topics) -> TopicSavings:
+    """What is measured of all records."""
+    return topics.measured()
+
+
 def _lines(count: int) -> Iterator[str]:
     rng = random.Random(29)
     words = [f"word{number}" for number in range(500)]
@@ -172,14 +178,14 @@ def _write_by_librdkafka(broker: Broker, payload: Path) -> None:
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-def test_estimates_are_those_of_a_real_producer(topics: _Topics, say: Say) -> None:
+def test_estimates_are_those_of_a_real_producer(topics: _Topics, whole_topic: TopicSavings, say: Say) -> None:
     """Goal: bytes and batches are within a tenth of what Java's producer writes, or a batch, for each codec and size;
     without a codec nothing is estimated but the bytes that times take.
     """
     assert _values(topics, _NOW).equals(_values(topics, _topic(*topics.settings[0])))
     assert _values(topics, _NOW).num_rows == _RECORDS
     started = {(each.codec, each.batch_size): each for each in topics.measured(has_just_started=True).with_settings}
-    settled = {(each.codec, each.batch_size): each for each in topics.measured().with_settings}
+    settled = {(each.codec, each.batch_size): each for each in whole_topic.with_settings}
     compared = [(started[each], topics.written(*each)) for each in topics.settings]
     compared += [(settled[each], topics.written(*each, _SETTLED)) for each in topics.settings if each[1] == _SETTLES]
     worst = {"bytes": 0.0, "batches": 0.0}
@@ -195,9 +201,9 @@ def test_estimates_are_those_of_a_real_producer(topics: _Topics, say: Say) -> No
     say(", ".join(f"{name} within {error:.1%}" for name, error in worst.items()))
 
 
-def test_a_sample_tells_what_all_records_tell(topics: _Topics, say: Say) -> None:
+def test_a_sample_tells_what_all_records_tell(topics: _Topics, whole_topic: TopicSavings, say: Say) -> None:
     """Goal: of a part of the batches the same is saved, about."""
-    whole_topic, sample = topics.measured(), topics.measured(1_000, seed=4)
+    sample = topics.measured(1_000, seed=4)
     assert whole_topic.sampled_batches == whole_topic.batches and sample.sampled_batches == 1_000
     worst = 0.0
     for of_all, of_sample in zip(whole_topic.with_settings, sample.with_settings, strict=True):

@@ -173,7 +173,7 @@ def test_the_silent_wrong_answer_is_found_and_mended(filled: _Filled, tmp_path: 
 
 def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled, tmp_path: Path) -> None:
     """As the findings say: without its log, and without one of the two indexes that every segment has. These two can be
-    made anew of its log, and that log cannot.
+    made anew of its log, with the bytes that they had, and that log cannot.
     """
     broker = filled.broker
     site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)
@@ -185,7 +185,7 @@ def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled, tmp_p
         lost[path] = path.read_bytes()
         path.unlink()
         stops[place] = segment.offsets[0]
-    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE)
+    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
     with _running(broker):
         stopped = {place: read_until_error(broker.bootstrap, *place) for place in PARTITIONS}
     found = _audited(site, "listing", code=3)["findings"]
@@ -196,7 +196,6 @@ def test_consumers_stop_at_a_segment_that_lacks_an_object(filled: _Filled, tmp_p
     assert {each["object"] for each in found} == set(map(str, lost)), found
     assert mended == {path.name: "put" for path in lost if path != log}
     assert {path: path.read_bytes() for path in lost} == lost
-    assert _seen(broker).differences(filled.seen) == []
 
 
 def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled, tmp_path: Path) -> None:
@@ -216,7 +215,7 @@ def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled
     spoilt[0].write_bytes(before[spoilt[0]][:-3])
     passed_by.edit(TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY, _all_at_the_end)
     aborted.edit(TRANSACTION_INDEX_SUFFIX, formats.ABORTED_TRANSACTION, _of_another_producer)
-    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE)
+    shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
     with _running(broker):
         stopped = read_until_error(broker.bootstrap, PLAIN, 0)
         others = read_all(broker.bootstrap, PARTITIONS[1:])
