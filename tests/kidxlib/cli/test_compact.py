@@ -256,13 +256,13 @@ def test_tables_are_optimized_expired_and_vacuumed(archive: Archive, tmp_path: P
 def test_a_run_that_is_killed_is_finished_by_the_next(
     archive: Archive, copies: Copies, rng: random.Random, exhaustive: bool
 ) -> None:
-    """Kill -9 just before one of the steps that it does to files, three times, or thirty with --exhaustive."""
+    """Kill -9 just before one of the steps that it does to files, twice, or thirty times with --exhaustive."""
     asked = ["compact", "--catalog", str(archive.catalog), "--interval-bytes", str(_SPARSE), "--orphans", "--apply"]
     before = _tree(archive.index_dir)
     *_, steps = run_child(children.run_kidx_until_step, asked, None)
     after, rows_after = _tree(archive.index_dir), _rows(archive)
     assert after != before
-    for _ in range(30 if exhaustive else 3):
+    for _ in range(30 if exhaustive else 2):
         copies.restore()
         with Child(children.run_kidx_until_step, asked, rng.randrange(steps)) as child:
             _, code = child.end()

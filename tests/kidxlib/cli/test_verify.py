@@ -322,12 +322,17 @@ class Planted:
 
 
 _FLIPS = [
-    Planted((), f"a bit of the {which} segment flipped, {how}", plant(_flip(base_offset, where)), says)
+    Planted(
+        (),
+        f"a bit of the {which} segment flipped, {how}",
+        plant(_flip(base_offset, where)),
+        f"broken: {_DIRECTORY} {base_offset} .log: ",
+    )
     for which, base_offset in (("first", _FIRST), ("middle", _LARGE), ("last", _ACTIVE))
-    for where in (0.01, 0.5, 0.999)
-    for how, plant, says in (
-        (f"{where:.1%} into it", lambda plant: plant, f"broken: {_DIRECTORY} {base_offset} .log: "),
-        (f"{where:.1%} into it, clean stop", _after_clean_stop, f"broken: {_DIRECTORY} {base_offset} .log: "),
+    for where, how, plant in (
+        (0.01, "1% into it", lambda plant: plant),
+        (0.5, "50% into it, clean stop", _after_clean_stop),
+        (0.999, "99.9% into it", lambda plant: plant),
     )
 ]
 _OFFLINE = "a broker that starts takes the log dir out of use, and ends if it has no other"

@@ -192,26 +192,28 @@ def test_a_log_without_batches_gives_no_rows(tmp_path: Path) -> None:
 # ---- columns ----
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        ["timestamp_ms", "offset"],
-        ["offset", "sequence", "producer_id", "control_type"],
-        ["value"],
-        [name for name in RECORDS.names if name not in ("key", "value", "headers")],
-    ],
+#: Some that the compiled loop gives alone, and some that it does not.
+_SOME_COLUMNS: Final[tuple[list[str], ...]] = (
+    ["timestamp_ms", "offset"],
+    ["offset", "sequence", "producer_id", "control_type"],
+    ["value"],
+    [name for name in RECORDS.names if name not in ("key", "value", "headers")],
 )
-def test_columns_are_those_of_all(columns: list[str], golden_segment: GoldenSegment) -> None:
+
+
+def test_columns_are_those_of_all(golden_segment: GoldenSegment) -> None:
     """Whether the compiled loop gives them or not, and errors too."""
     try:
         whole_table = read_records(golden_segment.log)
     except MalformedRecordsError as error:
-        with pytest.raises(MalformedRecordsError, match=f"batch at byte {error.position}:"):
-            read_records(golden_segment.log, columns=columns)
+        for columns in _SOME_COLUMNS:
+            with pytest.raises(MalformedRecordsError, match=f"batch at byte {error.position}:"):
+                read_records(golden_segment.log, columns=columns)
         return
-    table = read_records(golden_segment.log, columns=columns)
-    table.validate(full=True)
-    assert table.equals(whole_table.select(columns))
+    for columns in _SOME_COLUMNS:
+        table = read_records(golden_segment.log, columns=columns)
+        table.validate(full=True)
+        assert table.equals(whole_table.select(columns)), columns
 
 
 @pytest.mark.parametrize("columns", [["offset", "offset"], ["offsets"]])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
+from jobs.build_index import build_index
+from jobs.compact_index import compact_index
+from jobs.forget_source import forget_source
+from jobs.retention import retention
+from jobs.seek import seek
 from kidxlib.catalog.tables import TABLES
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
@@ -14,7 +19,7 @@ from kidxlib.run.catalog_place import ensure_catalog_exists, ensure_usable
 from tests.faults.trees import snapshot
 from tests.jobs.archive import assert_refused
 from tests.support.logs import golden
-from tests.support.spark.jobs import Ended, build_here, compact_here, forget_here, retention_here, seek_here
+from tests.support.spark.jobs import run_here
 
 _INDEX = segment_file(0, ".index")
 
@@ -59,7 +64,7 @@ def test_no_catalog_is_made_among_what_others_have(place: str, says: str, root: 
         ensure_usable(str(root / place))
     assert says in str(raised.value)
     arguments = ("--source", golden.SAMPLES, "--index-dir", root / "index", "--catalog", root / place)
-    assert_refused(build_here(*arguments), says)
+    assert_refused(run_here(build_index, *arguments), says)
     assert snapshot(root) == before
 
 
@@ -69,20 +74,22 @@ def test_a_catalog_is_made_where_nothing_is_or_found_where_it_is(place: str, roo
     ensure_usable(place if "://" in place else str(root / place))
 
 
-_ASKS: dict[Callable[..., Ended], tuple[str, ...]] = {
-    compact_here: ("--trim",),
-    forget_here: ("orders",),
-    retention_here: (),
-    seek_here: ("--topic", "orders", "--partition", "0", "--offset", "1"),
+_ASKS: dict[click.Command, tuple[str, ...]] = {
+    compact_index: ("--trim",),
+    forget_source: ("orders",),
+    retention: (),
+    seek: ("--topic", "orders", "--partition", "0", "--offset", "1"),
 }
 
 
-@pytest.mark.parametrize("job", _ASKS, ids=lambda job: job.__name__)
+@pytest.mark.parametrize("job", _ASKS, ids=lambda job: job.name)
 @pytest.mark.parametrize("place", ["no such", "indexes", "stopped", "documents/thesis.txt"])
-def test_only_a_build_makes_a_catalog(job: Callable[..., Ended], place: str, root: Path) -> None:
+def test_only_a_build_makes_a_catalog(job: click.Command, place: str, root: Path) -> None:
     """A mistyped --catalog is one line for every other job, and leaves nothing there."""
     before = snapshot(root)
-    assert_refused(job(*_ASKS[job], "--catalog", root / place), f"--catalog {root / place}: no catalog there; ")
+    assert_refused(
+        run_here(job, *_ASKS[job], "--catalog", root / place), f"--catalog {root / place}: no catalog there; "
+    )
     assert snapshot(root) == before
 
 

@@ -23,7 +23,7 @@ from tests.docs.log_dirs import put
 from tests.support.alerts import by_promtool, damage_told
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended as RunEnded
-from tests.support.spark.jobs import build_here, run_here
+from tests.support.spark.jobs import build_alone, run_here
 
 
 def metrics(path: Path) -> dict[tuple[str, ...], float]:
@@ -49,7 +49,7 @@ def test_a_build_logs_a_line_and_writes_metrics_and_an_event_log(tmp_path: Path)
     file = tmp_path / "collected" / "kidx.prom"
     options = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog", "--metrics-file", file, "--json")
     settings = ("--settings", tmp_path / "kidx.toml", "--json-line")
-    built = build_here("--source", tmp_path / "log-dir", *options, *settings)
+    built = build_alone("--source", tmp_path / "log-dir", *options, *settings)
     assert built.code == 0, built.err
     line = last_line(built.err)
     assert line.pop("seconds") > 0 and line.pop("began_at") < built.json["started_at"][:11] + "24"
@@ -77,7 +77,7 @@ def test_a_build_logs_a_line_and_writes_metrics_and_an_event_log(tmp_path: Path)
     assert after_build["kidx_run_last_done_timestamp_seconds",] == after_build["kidx_run_timestamp_seconds",]
     assert any((tmp_path / "event logs").iterdir())
 
-    refused = build_here("--source", tmp_path / "nowhere", *options)
+    refused = build_alone("--source", tmp_path / "nowhere", *options)
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
     after_refusal = metrics(file)
     assert after_refusal["kidx_run_exit_code",] == 2

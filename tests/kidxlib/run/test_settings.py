@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
+from jobs.build_index import build_index
+from jobs.compact_index import compact_index
+from jobs.forget_source import forget_source
+from jobs.retention import retention
+from jobs.seek import seek
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.run.settings import Settings, read_settings
 from tests.jobs.archive import assert_refused
-from tests.support.spark.jobs import Ended, build_here, compact_here, forget_here, retention_here, run_here, seek_here
+from tests.support.spark.jobs import run_here
 
 
 def test_the_settings_that_are_shipped_are_the_defaults() -> None:
@@ -56,24 +61,22 @@ def test_a_settings_file_that_is_none_is_one_line(tmp_path: Path) -> None:
             read_settings(path)
 
 
-_EMPTY: list[tuple[Callable[..., Ended], tuple[str, ...], str]] = [
-    (build_here, ("--source", "x", "--catalog", ""), "--catalog: empty"),
-    (build_here, ("--index-dir=", "--source", "x"), "--index-dir: empty"),
-    (retention_here, ("--topics", ""), "--topics: empty"),
-    (retention_here, ("--database", ""), "--database: empty"),
-    (compact_here, ("--orphans", "--topics=", "--apply"), "--topics: empty"),
-    (compact_here, ("--orphans", "--delete-delay", ""), "--delete-delay: empty"),
-    (seek_here, ("--topic", "", "--partition", "0"), "--topic: empty"),
-    (forget_here, ("",), "SOURCE: empty"),
-    (lambda *words: run_here(kidx, *words), ("verify", ""), "DIR: empty"),
-    (lambda *words: run_here(kidx, *words), ("build", "--in-place", ""), "DIR: empty"),
-    (lambda *words: run_here(kidx, *words), ("",), "an argument: empty"),
+_EMPTY: list[tuple[click.Command, tuple[str, ...], str]] = [
+    (build_index, ("--source", "x", "--catalog", ""), "--catalog: empty"),
+    (build_index, ("--index-dir=", "--source", "x"), "--index-dir: empty"),
+    (retention, ("--topics", ""), "--topics: empty"),
+    (retention, ("--database", ""), "--database: empty"),
+    (compact_index, ("--orphans", "--topics=", "--apply"), "--topics: empty"),
+    (compact_index, ("--orphans", "--delete-delay", ""), "--delete-delay: empty"),
+    (seek, ("--topic", "", "--partition", "0"), "--topic: empty"),
+    (forget_source, ("",), "SOURCE: empty"),
+    (kidx, ("verify", ""), "DIR: empty"),
+    (kidx, ("build", "--in-place", ""), "DIR: empty"),
+    (kidx, ("",), "an argument: empty"),
 ]
 
 
 @pytest.mark.parametrize(("command", "arguments", "says"), _EMPTY, ids=[each[2] for each in _EMPTY])
-def test_an_empty_option_is_not_the_default(
-    command: Callable[..., Ended], arguments: tuple[str, ...], says: str
-) -> None:
+def test_an_empty_option_is_not_the_default(command: click.Command, arguments: tuple[str, ...], says: str) -> None:
     """`--topics "$TOPICS"` of a variable that is not set would plan, and compact, all topics."""
-    assert_refused(command(*arguments), f"{says}; expected a value")
+    assert_refused(run_here(command, *arguments), f"{says}; expected a value")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.build_index import build_index
+from jobs.verify_index import verify_index
 from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.run.settings import BuildSettings
@@ -14,7 +16,7 @@ from kidxlib.terminal.options.sources import as_line
 from tests.faults.trees import snapshot
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
-from tests.support.spark.jobs import build_here, verify_here
+from tests.support.spark.jobs import run_here
 
 _ONE_LINE = "name the log dir to read with --source, or give --sample for the bundled one"
 
@@ -39,10 +41,10 @@ def test_who_names_a_place_and_no_source_is_asked_for_one(named: tuple[str, str]
     before = snapshot(tmp_path)
     value = name if option == "--database" else tmp_path / name
     given = "build.catalog in the settings" if option == "--settings" else option
-    for job in (build_here, verify_here):
-        assert_refused(job(option, value), f"no --source, though {given} is given: {_ONE_LINE}")
+    for job in (build_index, verify_index):
+        assert_refused(run_here(job, option, value), f"no --source, though {given} is given: {_ONE_LINE}")
     assert snapshot(tmp_path) == before
-    assert_refused(build_here("--sample", "--source", tmp_path), "--sample and --source: give one of them")
+    assert_refused(run_here(build_index, "--sample", "--source", tmp_path), "--sample and --source: give one of them")
 
 
 def test_the_sample_does_not_come_among_other_sources_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +55,7 @@ def test_the_sample_does_not_come_among_other_sources_unasked(tmp_path: Path, mo
     append_rows(catalog, PARTITIONS, {"source": "sample", "topic": "t"})
     ensure_sample_alone(str(catalog))
     append_rows(catalog, PARTITIONS, {"source": "orders", "topic": "t"})
-    assert_refused(build_here(), f"no --source, and the catalog {catalog} has orders: {_ONE_LINE}")
+    assert_refused(run_here(build_index), f"no --source, and the catalog {catalog} has orders: {_ONE_LINE}")
 
 
 def test_a_broken_table_is_left_to_spark(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,8 +31,8 @@ from kidxlib.tables.protocol import Tables
 from kidxlib.tables.version import VERSION_PROPERTY
 from tests.support.catalog import filled
 
-WRITERS: Final = 4
-ROUNDS: Final = 10
+WRITERS: Final = 3
+ROUNDS, ROUNDS_EXHAUSTIVE = 6, 40
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -66,24 +68,27 @@ def tables(tmp_path: Path) -> DeltaTables:
     return DeltaTables(str(tmp_path / "catalog"))
 
 
-def _write(path: str, writer: int) -> None:
+@pytest.fixture(scope="module")
+def writers() -> Iterator[ProcessPoolExecutor]:
+    """As many processes; each test's writers are given to them at once."""
+    with ProcessPoolExecutor(WRITERS, _spawn) as pool:
+        yield pool
+
+
+def _write(path: str, rounds: int, writer: int) -> None:
     tables = DeltaTables(path)
-    for number in range(ROUNDS):
+    for number in range(rounds):
         own, shared = segment(writer, number), segment(99, number, batches=writer)
         record(tables, scanned(own, shared), f"{writer}-{number}")
 
 
-def test_writers_at_once_lose_nothing(tables: DeltaTables) -> None:
+def test_writers_at_once_lose_nothing(tables: DeltaTables, writers: ProcessPoolExecutor, exhaustive: bool) -> None:
     """Each adds segments of its own, and all of them replace the same ones, from the commit that makes the table on."""
-    processes = [_spawn.Process(target=_write, args=(tables.path, writer)) for writer in range(WRITERS)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-    expected = {(writer, number) for writer in (*range(WRITERS), 99) for number in range(ROUNDS)}
+    rounds = ROUNDS_EXHAUSTIVE if exhaustive else ROUNDS
+    assert list(writers.map(partial(_write, tables.path, rounds), range(WRITERS))) == [None] * WRITERS
+    expected = {(writer, number) for writer in (*range(WRITERS), 99) for number in range(rounds)}
     assert recorded(tables).keys() == expected
-    assert DeltaTable(f"{tables.path}/segments").version() <= WRITERS * ROUNDS
+    assert DeltaTable(f"{tables.path}/segments").version() <= WRITERS * rounds
 
 
 class _Stream:
@@ -104,15 +109,10 @@ def _append_stream(path: str, writer: int) -> None:
     DeltaTables(path).append(SEGMENTS, _Stream(writer))
 
 
-def test_streams_of_writers_at_once_are_appended_once(tables: DeltaTables) -> None:
+def test_streams_of_writers_at_once_are_appended_once(tables: DeltaTables, writers: ProcessPoolExecutor) -> None:
     """Each in one commit; who is overtaken begins its own again."""
     tables.make(SEGMENTS)
-    processes = [_spawn.Process(target=_append_stream, args=(tables.path, writer)) for writer in range(WRITERS)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    assert list(writers.map(partial(_append_stream, tables.path), range(WRITERS))) == [None] * WRITERS
     expected = {(writer, number) for writer in range(WRITERS) for number in range(ROUNDS)}
     assert recorded(tables).keys() == expected
     assert DeltaTable(f"{tables.path}/segments").version() == WRITERS

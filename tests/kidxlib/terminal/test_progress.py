@@ -59,7 +59,7 @@ def test_on_a_terminal_the_line_is_gone_in_the_end_and_the_cursor_is_there(end: 
     assert "reading 1 of 4 segments, 10 bytes of 40 bytes" in written and "5 bytes/s, 6 s left" in written
 
 
-@pytest.mark.parametrize("columns", [40, 80, 160])
+@pytest.mark.parametrize("columns", [40, 160])
 def test_a_build_on_a_terminal_leaves_its_result_alone(columns: int, tmp_path: Path) -> None:
     """Standard output is one JSON object; of standard error nothing stays on the screen, and no line of it is wider."""
     kidx = [sys.executable, "-c", "from kidxlib.cli.main import main; main()"]

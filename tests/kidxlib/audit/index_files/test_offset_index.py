@@ -76,7 +76,7 @@ def test_verdicts_on_offset_indexes_hold_for_every_fetch(rng: random.Random, exh
     Method: ask for each offset with the damaged index, and without any.
     """
     verdicts = Counter[str]()
-    for _ in range(10_000 if exhaustive else 1_000):
+    for _ in range(10_000 if exhaustive else 300):
         segment = random_log(rng)
         content = damaged(rng, segment.recovered.offset_index, formats.OFFSET_INDEX_ENTRY)
         finding = _audit_offsets(segment, content)

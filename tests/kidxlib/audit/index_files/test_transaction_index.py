@@ -94,7 +94,7 @@ def _consumers_right(content: bytes, logs: _Logs) -> bool:
 def test_verdicts_hold_for_every_fetch(rng: random.Random, exhaustive: bool, say: Say) -> None:
     """Goal: what is called safe tells consumers what it should, for all fetches; what is called broken does not."""
     verdicts = Counter[str]()
-    for _ in range(10_000 if exhaustive else 500):
+    for _ in range(10_000 if exhaustive else 150):
         logs = _logs(rng)
         content = _file(_changed(rng, logs.aborted))
         aborted = np.frombuffer(_file(logs.aborted), formats.ABORTED_TRANSACTION)
