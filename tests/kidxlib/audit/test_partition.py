@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kidxlib.audit.rows import Kind
+from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format import layouts as formats
@@ -60,19 +61,34 @@ def test_what_was_built_is_identical(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-@pytest.mark.parametrize("damage", all_files.DAMAGES, ids=lambda damage: f"{damage.file.lstrip('0')}-{damage.name}")
-def test_each_damage_has_its_verdict(damage: Damage, sound: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def of_damages(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[FileFinding]]:
+    """What one audit finds of a log dir with a partition for each damage, of its number."""
+    log_dir = tmp_path_factory.mktemp("damaged")
+    for number, damage in enumerate(all_files.DAMAGES):
+        directory = log_dir / f"txn-mixed-{number}"
+        directory.mkdir()
+        for file in sound.iterdir():
+            (directory / file.name).hardlink_to(file)
+        path = directory / damage.file
+        content = damage.content(path.read_bytes() if path.exists() else b"", directory)
+        path.unlink(missing_ok=True)  # not through the link
+        if content is not None:
+            path.write_bytes(content)
+    found: dict[int, list[FileFinding]] = {}
+    for row in audited(log_dir).files:
+        found.setdefault(row.partition, []).append(row)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "damage"),
+    [*enumerate(all_files.DAMAGES)],
+    ids=[f"{damage.file.lstrip('0')}-{damage.name}" for damage in all_files.DAMAGES],
+)
+def test_each_damage_has_its_verdict(number: int, damage: Damage, of_damages: dict[int, list[FileFinding]]) -> None:
     """The file that is not as recovery writes it is reported with verdict and reason, and no other file is."""
-    directory = tmp_path / sound.name
-    directory.mkdir()
-    for file in sound.iterdir():
-        (directory / file.name).hardlink_to(file)
-    path = directory / damage.file
-    content = damage.content(path.read_bytes() if path.exists() else b"", directory)
-    path.unlink(missing_ok=True)  # not through the link
-    if content is not None:
-        path.write_bytes(content)
-    files = audited(directory).files
+    files = of_damages[number]
     assert problems_of(files) == {damage.file: (damage.verdict, damage.reason)}
     assert all(row.consequence for row in files if row.reason is not None)
 

@@ -19,7 +19,7 @@ from kidxlib.storage.location import location
 from kidxlib.storage.store.at_once import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
 
-_PARTITIONS: Final = 2 * AT_ONCE
+_PARTITIONS: Final = AT_ONCE + 4
 _PREFIX: Final = "discovered"
 _URL: Final = f"s3://{BUCKET}/{_PREFIX}"
 

@@ -50,28 +50,33 @@ def _is_pandas_there(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]
         yield ItemRows(rows=[{"one": {"number": int("pandas" in sys.modules)}}])
 
 
-def _run(directory: Path, do: Any) -> tuple[Engine, list[int], list[int]]:
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    """For tests that do not mind whether they are started."""
     with Workers(2) as workers:
-        engine = LocalEngine(workers, directory)
-        staged = engine.run(Work("here", [[5, 1], [3], [], [0, 100_000]], do, SCHEMA))
-        found = staged.found("one", "many")
-        assert sum(batch.num_rows for batch in staged.batches("many")) == found["many"].num_rows
+        yield workers
+
+
+def _run(workers: Workers, directory: Path, do: Any) -> tuple[Engine, list[int], list[int]]:
+    engine = LocalEngine(workers, directory)
+    staged = engine.run(Work("here", [[5, 1], [3], [], [0, 100_000]], do, SCHEMA))
+    found = staged.found("one", "many")
+    assert sum(batch.num_rows for batch in staged.batches("many")) == found["many"].num_rows
     one, many = (sorted(map(int, found[kind]["number"].to_numpy())) for kind in ("one", "many"))
     return engine, one, many
 
 
 @pytest.mark.parametrize("do", [_count, _die_of_a_mapped_file])
-def test_each_unit_is_there_once(do: Any, tmp_path: Path) -> None:
-    engine, one, many = _run(tmp_path, do)
+def test_each_unit_is_there_once(do: Any, workers: Workers, tmp_path: Path) -> None:
+    engine, one, many = _run(workers, tmp_path, do)
     assert one == [0, 1, 3, 5, 100_000]
     assert many == sorted(number for item in one for number in range(item))
     assert (engine.done().segments, engine.done().log_bytes) == (5, 100_009)
 
 
-def test_workers_import_no_pandas(tmp_path: Path) -> None:
-    with Workers(1) as workers:
-        staged = LocalEngine(workers, tmp_path).run(Work("pandas", [[0]], _is_pandas_there, SCHEMA))
-        assert staged.rows("one")["number"].to_pylist() == [0]
+def test_workers_import_no_pandas(workers: Workers, tmp_path: Path) -> None:
+    staged = LocalEngine(workers, tmp_path).run(Work("pandas", [[0]], _is_pandas_there, SCHEMA))
+    assert staged.rows("one")["number"].to_pylist() == [0]
 
 
 def _where(items: Iterable[SharedRows], use_mmap: bool) -> Iterator[ItemRows]:
@@ -114,12 +119,12 @@ def test_rows_come_in_the_order_of_their_units(row_bytes: int | None, tmp_path: 
     assert many == [number for of_item in one for number in range(of_item)]
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line(workers: Workers, tmp_path: Path) -> None:
     with (
         mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64k") as disk,
         pytest.raises(KidxError, match=f"^{disk}.*No space left on device"),
     ):
-        _run(disk, _count)
+        _run(workers, disk, _count)
 
 
 def test_of_no_work_there_are_no_rows(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ UNLIKE: Final = (
     Batch(timestamp=5, offset_step=-7),
     Batch(timestamp=5, offset_step=2**31),
     Batch(timestamp=5, last_offset_delta=-2),
+    Batch(timestamp=5, last_offset_delta=-1, offset_step=0),  # it begins after those before, and ends among them
     Batch(timestamp=5, leader_epoch=7),
     Batch(timestamp=4_000_000),
     Batch(timestamp=-1),
@@ -110,9 +111,19 @@ def test_one_that_is_unlike_many_before_it(before: Batch, exhaustive: bool) -> N
     """Most batches are taken many at once. The others are seen among them, at any place, one or two of them."""
     for first, second in itertools.product(UNLIKE, (None, *UNLIKE)):
         unlike = (first,) if second is None else (first, before, second)
-        log = log_of(*[before] * (BATCHES_AHEAD + 8), *unlike, *[before] * 8)
-        for options in (EACH, RecoverOptions()) if second is None or exhaustive else (EACH,):
+        log = log_of(*[before] * (BATCHES_AHEAD + 12), *unlike, *[before] * 8)  # none begins a range of digests there
+        for options in (EACH, OF_TWO) if second is None or exhaustive else (EACH,):
             assert_equal(recover(whole(log), 0, options), recover_reference(log, 0, options), 0)
+
+
+def test_an_offset_below_the_base_after_the_largest_that_there_is() -> None:
+    """None is below the next offset then, which is the smallest of all."""
+    base_offset = 2**63 - 6
+    batches = [Batch(offset_step=6, last_offset_delta=1), Batch(offset_step=-11, last_offset_delta=-10)]
+    log = b"".join(encode(base_offset, batches))
+    recovered = recover(whole(log), base_offset, RecoverOptions())
+    assert recovered.end.reason == "offset-overflow"
+    assert_equal(recovered, recover_reference(log, base_offset, RecoverOptions()), base_offset)
 
 
 def log_of(*batches: Batch) -> bytes:
@@ -122,6 +133,7 @@ def log_of(*batches: Batch) -> bytes:
 #: One segment for each way to end, what that makes of it, and how many bytes of it are good. Batches have 100 bytes.
 TWO: Final = (Batch(timestamp=5), Batch(timestamp=6))
 EACH: Final = RecoverOptions(interval_bytes=0)
+OF_TWO: Final = RecoverOptions(interval_bytes=200)
 ENDS: Final[list[tuple[str | None, Status, int, Segment]]] = [
     (None, Status.OK, 200, Segment(log=log_of(*TWO))),
     ("trailing-bytes", Status.TRUNCATED, 200, Segment(log=log_of(*TWO, *TWO)[:217])),
@@ -259,7 +271,7 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
     timestamps = facts_model.header_timestamps(valid)
     smallest = facts_model.smallest_timestamps(timestamps, len(reference.log))
     return SegmentFacts(
-        next_offset=valid[-1].last_offset + 1 if valid else base_offset,
+        next_offset=as_long(valid[-1].last_offset + 1) if valid else base_offset,
         valid_bytes=reference.valid_bytes,
         batches=len(valid),
         records=None if wrappers else records,
