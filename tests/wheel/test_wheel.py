@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("environment")
-    subprocess.run((sys.executable, "-I", "-m", "venv", directory / ".venv"), check=True)
+    subprocess.run((sys.executable, "-I", "-m", "venv", "--without-pip", directory / ".venv"), check=True)
     _pip(directory / ".venv", "install", wheel)
     return directory / ".venv"
 
@@ -61,12 +61,12 @@ def with_catalog(environment: Path, wheel: Path) -> Iterator[Path]:
 
 
 def _pip(environment: Path, command: str, *arguments: str | Path) -> None:
-    """With the versions that the lock pins: others are the user's to try."""
+    """With the versions that the lock pins: others are the user's to try. What no test imports is not compiled."""
     pins = environment.parent / "pins.txt"
     pins.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", (PROJECT / "requirements.lock").read_text(), re.M)))
-    pip = (environment / "bin" / "python", "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
-    constraint = ("--constraint", pins) if command == "install" else ()
-    subprocess.run((*pip, command, *constraint, *arguments), check=True)
+    pip = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
+    options = ("--no-compile", "--constraint", pins) if command == "install" else ()
+    subprocess.run((*pip, "--python", environment / "bin" / "python", command, *options, *arguments), check=True)
 
 
 def _installed(environment: Path) -> set[str]:
@@ -205,7 +205,7 @@ def test_the_extra_of_the_jobs_is_what_the_lock_pins(wheel: Path) -> None:
 @pytest.mark.parametrize("on_path", [False, True], ids=["in-the-checkout", "on-the-path"])
 def test_a_shell_takes_the_line_of_the_page(on_path: bool, environment: Path) -> None:
     """As it stands, and for a `kidx` that the shell finds by itself."""
-    [line] = re.findall(r"^eval .*_KIDX_COMPLETE.*$", read("docs/start.md"), re.M)
+    [line] = re.findall(r"^eval .*_KIDX_COMPLETE.*$", read("docs/install.md"), re.M)
     assert ".venv/bin/kidx" in line
     if on_path:
         line = line.replace(".venv/bin/", "")
