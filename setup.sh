@@ -83,7 +83,22 @@ install_packages() { # VENV LOCK
     uv --quiet pip install --python "$1/bin/python" --require-hashes -r "$2" >>"$1/setup.log" 2>&1 && return
     say "uv failed, so pip installs the packages; what uv said is in $1/setup.log"
   fi
-  pip "$1" install --no-compile --require-hashes -r "$2"
+  # pyspark comes as sources, and is as large as all others together: one pip makes a wheel of it, and another installs
+  # the rest meanwhile. A lock file names all packages, so none has to look for what others need.
+  local install=(install --no-compile --no-deps --require-hashes) pyspark=
+  by_name '^pyspark==' "$2" >"$1/pyspark.lock"
+  by_name '^pyspark==' "$2" others >"$1/others.lock"
+  if [[ -s $1/pyspark.lock ]]; then
+    pip "$1" "${install[@]}" -r "$1/pyspark.lock" &
+    pyspark=$!
+  fi
+  pip "$1" "${install[@]}" -r "$1/others.lock"
+  [[ -z $pyspark ]] || wait "$pyspark"
+}
+
+# The requirements of a lock file whose names match, or all others. A requirement goes on in lines that are indented.
+by_name() { # REGEX LOCK [others]
+  awk -v name="$1" -v others="${3:+1}" '/^[^ ]/ { is = $0 ~ name } (others ? !is : is)' "$2"
 }
 
 # pip compiles on one core, and uv does not at all. A package may bring files for other Pythons, which do not compile.
