@@ -60,7 +60,9 @@ def fail_on(damage: Damage) -> NoReturn:
     Raises:
         DamagedLogError: always.
     """
-    raise DamagedLogError(f"{damage}; what stands before it was read. on_damage='skip' reads what stands after it")
+    raise DamagedLogError(
+        f"{damage}; what stands before it was read. on_damage='skip' (--skip-damage) reads what stands after it"
+    )
 
 
 def warn_of(damage: Damage) -> None:

@@ -106,7 +106,7 @@ def _show_start(summary: AuditSummary) -> None:
     print_table(
         f"a broker's next start (partitions after a clean stop: {summary.starts[True]:,}, after an unclean one: "
         f"{summary.starts[False]:,})",
-        ("it would", "segments", "bytes", "bytes read", "bytes lost", "records lost"),
+        ("it would", "segments", "bytes", "bytes read", "bytes lost", "whole records lost"),
         [
             (action.value, *(getattr(counts, name) for name in ActionCounts.__dataclass_fields__))
             for action in StartupAction

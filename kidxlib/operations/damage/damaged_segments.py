@@ -32,6 +32,7 @@ _COLUMNS: Final = (*SEGMENTS.key, "status", "reason", "reason_position", "reason
 _SAME: Final = {
     "reason": "reason",
     "reason_position": "position",
+    "log_path": "path",
     **dict(zip(LogVersion.names(), ("file_bytes", "file_mtime_ns", "file_inode"), strict=True)),
 }
 

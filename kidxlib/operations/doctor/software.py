@@ -50,18 +50,24 @@ def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
             continue
         extras.setdefault(match["extra"], {})[match["name"]] = _version(match["name"])
     for extra, versions in extras.items():
-        yield _packages(extra, versions)
+        of_smaller = {name for other in extras.values() if len(other) < len(versions) for name in other}
+        is_chosen = any(version for name, version in versions.items() if name not in of_smaller)
+        yield _packages(extra, versions, is_chosen=is_chosen)
 
 
-def _packages(extra: str | None, versions: Mapping[str, str | None]) -> Fact:
+def _packages(extra: str | None, versions: Mapping[str, str | None], *, is_chosen: bool) -> Fact:
+    """
+    Args:
+        is_chosen: something is installed that only this extra brings, or a larger one.
+    """
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     missing = [name for name, version in versions.items() if version is None]
     if extra is None:
         return Fact(
             "packages", "needed", found, f"missing: {', '.join(missing)}; install kidx again" if missing else None
         )
-    if not found:
-        return Fact("packages", extra, f"not installed; kidx[{extra}] brings them")
+    if not is_chosen:
+        return Fact("packages", extra, f"not installed; pip install 'WHEEL[{extra}]' brings them")
     return Fact(
         "packages", extra, found, f"missing: {', '.join(missing)}; pip install 'WHEEL[{extra}]'" if missing else None
     )

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from kidxlib.errors import KidxError, describe_error
+from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.export.request import ExportRequest
 from kidxlib.operations.export.staging import FinishedPart, Staging
@@ -79,6 +79,8 @@ def _planned(request: ExportRequest, threads: int) -> list[list[SegmentRead]]:
     plan = plan_reads(
         request.read, goes_on=request.skip_damage, threads=threads, part_bytes=_PART_BYTES, catalog=catalog
     )
+    if not plan.asked_partitions:
+        raise UsageError(f"{'; '.join(plan.notes)}: --topics or --offsets name none that is there")
     for line in plan.notes:
         note(line)
     units: list[list[SegmentRead]] = [[]]

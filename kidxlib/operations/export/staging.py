@@ -80,7 +80,8 @@ class Staging:
             raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
         if found["version"] != _VERSION or found["asked"] != asked:
             raise UsageError(
-                f"{self.directory}: an export with other options was interrupted; give these again, or remove it"
+                f"{self.directory}: an export with other options was begun and not finished; give those options again, "
+                "or remove this directory"
             )
         return [[_of_json(read) for read in unit] for unit in found["units"]]
 

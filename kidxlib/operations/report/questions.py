@@ -199,7 +199,8 @@ SELECT s.source, s.topic, s.partition, s.base_offset, s.status, s.reason, s.reas
        a.accepted_by IS NOT NULL AS is_accepted
 FROM segments AS s LEFT JOIN accepted AS a
   ON a.file = '.log' AND s.source = a.source AND s.topic = a.topic AND s.partition = a.partition
-  AND s.base_offset = a.base_offset AND s.reason = a.reason AND (s.reason_position IS NOT DISTINCT FROM a.position)
+  AND s.base_offset = a.base_offset AND s.reason = a.reason AND s.log_path = a.path
+  AND (s.reason_position IS NOT DISTINCT FROM a.position)
   AND (s.log_bytes IS NOT DISTINCT FROM a.file_bytes) AND (s.log_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
   AND (s.log_inode IS NOT DISTINCT FROM a.file_inode)
 WHERE s.status NOT IN ('ok', 'gone', 'deleted')

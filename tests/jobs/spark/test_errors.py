@@ -33,6 +33,7 @@ def spark() -> Iterator[SparkSession]:
     SparkSession.builder.master("local[1]").getOrCreate()  # tries a task once, where jobs try it four times
     with session("test") as spark:
         yield spark
+    spark.stop()  # who shares a session expects that tasks are tried again
 
 
 def test_an_error_of_each_class_in_a_task(spark: SparkSession) -> None:

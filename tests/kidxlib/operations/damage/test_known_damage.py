@@ -150,6 +150,10 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
         assert orders() == (1, 0), f"{change}: nobody has looked at that"
         set_row(change.format(-1) if "+" in change else f"reason_position = {damage.position}")
         assert orders() == (0, 1)
+    set_row("log_path = '/moved' || log_path")
+    assert orders() == (1, 0), "the file of another directory"
+    set_row("log_path = replace(log_path, '/moved', '')")
+    assert orders() == (0, 1)
     set_row("log_inode = log_inode + 1")
     [damage] = acceptable.damage_now(catalog, a, selects)
     acceptances.accept(catalog, [damage], "bob", acceptance.accepted_at, "looked again")

@@ -23,7 +23,7 @@ def test_packages_by_extra() -> None:
     assert (needed.name, needed.problem) == ("needed", "missing: no-such-package; install kidx again")
     assert (some.name, some.problem) == ("some", "missing: no-other-package; pip install 'WHEEL[some]'")
     assert some.found.startswith("rich ")
-    assert none == Fact("packages", "none", "not installed; kidx[none] brings them")
+    assert none == Fact("packages", "none", "not installed; pip install 'WHEEL[none]' brings them")
 
 
 def test_packages_of_this_environment_are_all_there() -> None:

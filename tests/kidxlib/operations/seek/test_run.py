@@ -92,7 +92,10 @@ def test_what_only_the_catalog_can_tell_is_one_line(held: Held, tmp_path: Path) 
     ask = ("--topic", "compacted", "--partition", "0", "--offset", "1")
     _refused(held.ask("--topic", "compactd", *ask[2:]), "no partition compactd-0 in it; it has compacted-0 ")
     _refused(held.ask(*ask, "--source", "elsewhere"), "compacted-0 is not in source elsewhere; it is in rest, sample")
-    _refused(kidx_seek_here("--catalog", tmp_path, *ask), "no catalog there; a build with this option makes one")
+    _refused(
+        kidx_seek_here("--catalog", tmp_path, *ask),
+        "no catalog there; a build with this option, and without --repair, makes one",
+    )
     _refused(held.ask("--queries", tmp_path / "none.csv", "--output", tmp_path / "o.csv"), "Path does not exist")
     mistyped = tmp_path / "mistyped.csv"
     mistyped.write_text("topic,partition,offset\ncompactd,0,1\ncompacted,7,1\ncompacted,0,1\n")
