@@ -81,7 +81,8 @@ def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
     beside = known.take(places)
     compared = [name for name in _SAME if name != "reason"]
-    log_is_same = ~differing(damaged, beside.select(compared).cast(damaged.select(compared).schema), compared)
+    types = pa.schema([(name, damaged.schema.field(name).type) for name in compared])  # null where nothing is accepted
+    log_is_same = ~differing(damaged, beside.select(compared).cast(types), compared)
     holds = pa.array((at >= 0) & log_is_same)
     rows = damaged.select(_COLUMNS)
     for name in acceptance:
