@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -28,12 +27,15 @@ from tests.support.logs.golden import GoldenSegment
 def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp_path: Path, say: Say) -> None:
     """Indexes, transactions, snapshots and epochs of Kafka's recovery, and of a log that was truncated by it."""
     counts = Counter[str]()
-    for directory in sorted({segment.log.parent for segment in golden_segments}):
-        segments = [segment for segment in golden_segments if segment.log.parent == directory]
-        written = tmp_path / str(len(counts)) / directory.name
-        shutil.rmtree(written, ignore_errors=True)
-        written.mkdir(parents=True)
-        for segment in segments:
+    for number, options in enumerate({segment.options: None for segment in golden_segments}):
+        logs, indexes = tmp_path / f"logs-{number}", tmp_path / f"indexes-{number}"
+        for segment in golden_segments:
+            if segment.options != options:
+                continue
+            written = indexes / segment.log.parent.name
+            written.mkdir(parents=True, exist_ok=True)
+            (logs / written.name).mkdir(parents=True, exist_ok=True)
+            (logs / written.name / segment.log.name).symlink_to(segment.log)
             for suffix, content in (
                 (segment_files.OFFSET_INDEX_SUFFIX, segment.offset_index),
                 (segment_files.TIME_INDEX_SUFFIX, segment.time_index),
@@ -41,10 +43,10 @@ def test_what_kafka_wrote_is_identical(golden_segments: list[GoldenSegment], tmp
             ):
                 if content is not None:
                     (written / segment_files.segment_file(segment.base_offset, suffix)).write_bytes(content)
-        (written / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segments[0].leader_epoch_checkpoint)
-        files = audited(directory, written.parent, segments[0].options).files
+            (written / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_bytes(segment.leader_epoch_checkpoint)
+        files = audited(logs, indexes, options).files
         auxiliary_files = [row for row in files if row.file != segment_files.LOG_SUFFIX]
-        assert not problems_of(auxiliary_files), directory
+        assert not problems_of(auxiliary_files), options
         counts.update(row.file for row in auxiliary_files)
     say(f"identical: {dict(counts)}")
 

@@ -252,7 +252,7 @@ def test_of_damaged_logs_the_same_is_read_and_told(tmp_path: Path, exhaustive: b
         rows, error = _found(directory)
         times = sorted(row["timestamp"] for row in rows)
         late = (times[3 * len(times) // 4], None) if rows else None
-        asked = [(None, committed), (late, uncommitted)] + ([(late, committed)] if exhaustive else [])
+        asked = [(late, committed), *([(None, committed), (late, uncommitted)] if exhaustive else [])]
         assert _found(directory, catalog=tmp_path / "catalog") == (rows, error), directory.name
         for limits, isolation in asked:
             options: dict[str, Any] = {"times": limits, "isolation": isolation}

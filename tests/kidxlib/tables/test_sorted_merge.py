@@ -108,7 +108,7 @@ def paths(tables: DeltaTables) -> set[str]:
     steps=st.lists(
         st.tuples(st.lists(_KEY, max_size=12, unique=True), st.lists(st.integers(0, 2), min_size=12, max_size=12)),
         min_size=2,
-        max_size=5,
+        max_size=4,
     ),
     at_once=st.sampled_from([3_000, 10**9]),
 )

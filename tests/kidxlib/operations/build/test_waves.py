@@ -62,7 +62,7 @@ def test_many_waves_end_as_one(
     for number in range(3):
         write_random_log(log_dir / f"first-{number}", rng)
     in_parts = 0
-    for step in range(60 if exhaustive else 4):
+    for step in range(60 if exhaustive else 3):
         for _ in range(rng.randrange(4)):
             rng.choice(CHANGES)(log_dir / f"{rng.choice('tuv')}-{rng.randrange(3)}", rng)
         _build(log_dir, tmp_path / "whole")

@@ -26,18 +26,19 @@ _NOW = "2026-12-20T00:00:00Z"
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A log dir, and a catalog of it."""
-    return _built(tmp_path)
+    """A log dir with a partition that is damaged and one that loses segments, and a catalog of it."""
+    return _built(tmp_path, "append-time-0", "plain-zstd-0")
 
 
 @pytest.fixture(scope="module")
 def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, for those who change nothing in it."""
-    return _built(tmp_path_factory.mktemp("site"))
+    """All of the sample, for those who change nothing in it."""
+    return _built(tmp_path_factory.mktemp("site"), ".")
 
 
-def _built(site: Path) -> Path:
-    shutil.copytree(golden.SAMPLES, site / "logs")
+def _built(site: Path, *directories: str) -> Path:
+    for name in directories:
+        shutil.copytree(golden.SAMPLES / name, site / "logs" / name)
     _build(site)
     return site
 
@@ -97,7 +98,7 @@ def test_what_is_bad_is_counted_for_an_alert(site: Path) -> None:
 
 
 def test_changes_since_the_build_before(site: Path) -> None:
-    assert _report(site)["overview"]["changes"]["new_segments"] == 12
+    assert _report(site)["overview"]["changes"]["new_segments"] == len([*site.glob("logs/*/*.log")])
     gone = site / "logs" / "plain-zstd-0" / f"{0:020}.log"
     gone_bytes = gone.stat().st_size
     gone.unlink()

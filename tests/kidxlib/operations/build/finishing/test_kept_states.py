@@ -32,8 +32,8 @@ from tests.support.logs.batches import Batch, control, encode
 from tests.support.spark.jobs import Ended, kidx_build_here
 
 _PARTITIONS: Final = ("orders-0", "orders-1", "payments-0")
-_STEPS: Final = 6
-_HISTORIES, _HISTORIES_EXHAUSTIVE = 1, 40
+#: Histories, and steps of each.
+_HISTORIES, _HISTORIES_EXHAUSTIVE = (1, 4), (40, 10)
 #: What is another in each run.
 _OF_THE_RUN: Final = ("build_id", "index_directory", "read_requests", "read_bytes")
 _COMPARED: Final[tuple[Table, ...]] = (SEGMENTS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS)
@@ -126,10 +126,11 @@ def test_random_histories_give_what_whole_folds_give(
         return state_of(row)
 
     monkeypatch.setattr(kept_states, "state_of", noting)
-    for number in range(_HISTORIES_EXHAUSTIVE if exhaustive else _HISTORIES):
+    histories, steps = _HISTORIES_EXHAUSTIVE if exhaustive else _HISTORIES
+    for number in range(histories):
         place = tmp_path / f"history-{number}"
         partitions = [_Partition(place / "kafka-logs" / name, rng) for name in _PARTITIONS]
-        for step in range(_STEPS):
+        for step in range(steps):
             shutil.rmtree(place / "whole" / "catalog" / PARTITION_STATES.name, ignore_errors=True)
             kept, whole = (_build(place, name) for name in ("kept", "whole"))
             assert _summary(kept) == _summary(whole)
@@ -145,7 +146,7 @@ def test_random_histories_give_what_whole_folds_give(
                 for change in rng.sample(_CHANGES, rng.choice([0, 1, 1, 1])):
                     change(partition)
     say(f"went on from {len(taken)} states, of up to {max(taken, default=0)} segments")
-    assert len(taken) > 3 and max(taken) > 1
+    assert len(taken) > 1 and max(taken) > 1
 
 
 def _build(place: Path, name: str) -> Ended:

@@ -33,7 +33,7 @@ from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.jobs import kidx_build_here
 
 _SOURCES: Final = ("a", "b", "alone-0")
-_STEPS, _STEPS_EXHAUSTIVE = 8, 300
+_STEPS, _STEPS_EXHAUSTIVE = 5, 300
 _OPTIONS: Final[dict[str, Any]] = {
     **dict.fromkeys(("database", "max_index_bytes", "verify_crc", "fill_facts")),
     **dict.fromkeys(("sample", "in_place", "accept_truncated", "repair"), False),
