@@ -10,9 +10,8 @@ from tests.docs.pages import read
 
 
 def test_the_page_has_each_code_once() -> None:
-    page = read("docs/operations.md")
-    section = page.partition("\n## Exit codes\n")[2].partition("\n## ")[0]
-    assert [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)] == sorted(ExitCode)
+    page = read("docs/exit-codes.md")
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == sorted(ExitCode)
 
 
 def test_a_signal_is_128_more_than_its_number() -> None:
