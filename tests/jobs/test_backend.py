@@ -61,7 +61,7 @@ def _decompressed(path: Path) -> bytes:
 
 
 def test_a_new_catalog_takes_few_queries(tmp_path: Path) -> None:
-    log_dir = tmp_path / "events"
+    log_dir = tmp_path / "event logs"
     settings = _settings(tmp_path, f'event_log_dir = "{log_dir}"')
     assert build_alone(*_places(tmp_path), *settings).code == 0
     assert 0 < _queries(log_dir) <= _QUERIES_MAX

@@ -1,4 +1,4 @@
-"""What a run tells who watches from outside: its JSON line, its metrics, and Spark's own event log."""
+"""What a run tells who watches from outside: its JSON line, and its metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.docs.log_dirs import put
 from tests.support.alerts import by_promtool, damage_told
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended as RunEnded
-from tests.support.spark.jobs import build_alone, run_here
+from tests.support.spark.jobs import kidx_build_here, run_here
 
 
 def metrics(path: Path) -> dict[tuple[str, ...], float]:
@@ -41,15 +41,13 @@ def last_line(err: str) -> dict[str, Any]:
     return line
 
 
-def test_a_build_logs_a_line_and_writes_metrics_and_an_event_log(tmp_path: Path) -> None:
+def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
     """A later run that is refused says so in the metrics, which keep when a run last did its work."""
     put(tmp_path / "log-dir" / "topic-0", 0, [Batch()])
-    (tmp_path / "kidx.toml").write_text(f'[spark]\nevent_log_dir = "{tmp_path}/event logs"\n')
     (tmp_path / "collected").mkdir()
     file = tmp_path / "collected" / "kidx.prom"
     options = ("--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog", "--metrics-file", file, "--json")
-    settings = ("--settings", tmp_path / "kidx.toml", "--json-line")
-    built = build_alone("--source", tmp_path / "log-dir", *options, *settings)
+    built = kidx_build_here("--source", tmp_path / "log-dir", *options, "--json-line")
     assert built.code == 0, built.err
     line = last_line(built.err)
     assert line.pop("seconds") > 0 and line.pop("began_at") < built.json["started_at"][:11] + "24"
@@ -75,9 +73,8 @@ def test_a_build_logs_a_line_and_writes_metrics_and_an_event_log(tmp_path: Path)
     assert {what[1]: value for what, value in after_build.items() if what[0] == "kidx_run_count"} == counts
     assert (after_build["kidx_run_exit_code",], after_build["kidx_run_bytes",]) == (0, size)
     assert after_build["kidx_run_last_done_timestamp_seconds",] == after_build["kidx_run_timestamp_seconds",]
-    assert any((tmp_path / "event logs").iterdir())
 
-    refused = build_alone("--source", tmp_path / "nowhere", *options)
+    refused = kidx_build_here("--source", tmp_path / "nowhere", *options)
     assert (refused.code, len(refused.err.splitlines())) == (2, 1)
     after_refusal = metrics(file)
     assert after_refusal["kidx_run_exit_code",] == 2
