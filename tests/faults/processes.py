@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from kidxlib.storage.log_bytes import CHUNK_BYTES
 from kidxlib.terminal.exit_codes import ExitCode
@@ -37,6 +37,7 @@ KIDX: Final = "from kidxlib.cli.main import main; main()"
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["tests.faults.preloaded"])
 
+_Process: TypeAlias = subprocess.Popen[str] | ForkServerProcess
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -120,25 +121,33 @@ def end(process: subprocess.Popen[str]) -> Ended:
     with process:
         try:
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
-            left = tuple(pid for pid in session(process) if not wait_for_end(pid, _MOMENT_SECONDS))
+            left = _left(process)
         finally:
             kill_session(process)
     return Ended(process.returncode, out or "", without_progress(err or ""), left)  # a terminal keeps what it gets
 
 
+def _left(process: _Process) -> tuple[int, ...]:
+    return tuple(pid for pid in session(process) if not wait_for_end(pid, _MOMENT_SECONDS))
+
+
 def kidx(*arguments: str | Path, cwd: Path | None = None) -> Ended:
-    """Run `kidx` to its end, as `start_kidx` would, in a process that has imported it before: see `preloaded`."""
+    """Run `kidx` to its end, as `start_kidx` and `end` would, in a process that has imported it: see `preloaded`."""
     with tempfile.TemporaryDirectory() as directory:
         out, err = Path(directory, "out"), Path(directory, "err")
         asked = [str(argument) for argument in arguments], dict(os.environ), cwd or Path.cwd()
         process: ForkServerProcess = _forkserver.Process(target=children.be_kidx, args=(out, err, *asked))
         process.start()
-        process.join(DEADLINE_SECONDS)
-        process.kill()  # where it hangs
-        process.join()
-        assert process.exitcode is not None
+        try:
+            process.join(DEADLINE_SECONDS)
+            assert process.exitcode is not None, "it hangs"
+            left = _left(process)
+        finally:
+            process.kill()  # where it has no session yet
+            _kill(process)
+            process.join()
         printed = [path.read_text("utf-8", "surrogateescape") for path in (out, err)]
-    return Ended(process.exitcode, printed[0], without_progress(printed[1]))
+    return Ended(process.exitcode, printed[0], without_progress(printed[1]), left)
 
 
 def refused_kidx(*arguments: str | Path) -> Ended:
@@ -148,7 +157,7 @@ def refused_kidx(*arguments: str | Path) -> Ended:
     return Ended(code, out, without_progress(err))
 
 
-def session(process: subprocess.Popen[str]) -> list[int]:
+def session(process: _Process) -> list[int]:
     """The processes of a `kidx` that are alive, its workers among them, also when it has ended itself."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
@@ -179,10 +188,14 @@ def _children(process: subprocess.Popen[str]) -> list[int]:
 
 def kill_session(process: subprocess.Popen[str]) -> None:
     """Kill what is left of a `kidx` and its workers."""
+    _kill(process)
+    process.wait()
+
+
+def _kill(process: _Process) -> None:
     for pid in session(process):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    process.wait()
 
 
 def end_gently(process: subprocess.Popen[str]) -> None:

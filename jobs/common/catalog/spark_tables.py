@@ -97,12 +97,13 @@ class SparkTables:
 
     def ask(self, question: Question) -> pa.Table:
         """See `TablesToAsk.ask`."""
-        for table in question.tables:
-            rows = self._rows(table, ())
-            if rows is None:
-                return question.schema.empty_table()
-            rows.createOrReplaceTempView(table.name)
-        return self.spark.sql(question.sql).toArrow().cast(question.schema)
+        rows: dict[str, Any] = {table.name: self._rows(table, ()) for table in question.tables}
+        if None in rows.values():
+            return question.schema.empty_table()
+        # No views are made by these names: a session that was there may have its own.
+        named = ", ".join(f"{name} AS (SELECT * FROM {{{name}}})" for name in rows)
+        asked = self.spark.sql(f"WITH {named} ({question.sql})", **rows)
+        return asked.toArrow().cast(question.schema)
 
     def change(
         self,

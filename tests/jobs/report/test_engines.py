@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.report_fleet import NOW_MS, Fleet, build_fleet
 from tests.support.spark.jobs import kidx_report_here, report_here
@@ -29,6 +30,8 @@ def test_each_engine_says_what_the_other_does(fleet: Fleet, tmp_path: Path) -> N
     assert _numbers(by_spark.json) == _numbers(by_kidx.json)
     assert _numbers(by_spark_alone.json) == _numbers(by_kidx.json), "Spark's answers are DataFusion's"
     assert (tmp_path / "report.html").stat().st_size < 2_000_000
+    session = SparkSession.getActiveSession()
+    assert session is not None and session.sql("SHOW VIEWS").collect() == [], "those of a notebook stay its own"
 
 
 def _numbers(report: dict[str, Any]) -> dict[str, Any]:
