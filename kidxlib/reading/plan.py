@@ -87,7 +87,7 @@ class ReadPlan:
 
     Attributes:
         reads: in the order of topics, partitions and offsets.
-        asked_partitions: of which something is wanted, by their names.
+        named_partitions: those that topics and offsets name, also where nothing in them is wanted.
         skipped_partitions, skipped_segments: those whose names say that nothing in them is wanted, or a catalog.
         skipped_bytes: of segments, and of what stands in others before and after what is wanted.
         first_offsets: of partitions that hold offsets that are wanted, the first one of these that may be there.
@@ -95,7 +95,7 @@ class ReadPlan:
     """
 
     reads: tuple[SegmentRead, ...]
-    asked_partitions: int
+    named_partitions: int
     skipped_partitions: int
     skipped_segments: int
     skipped_bytes: int
@@ -156,7 +156,8 @@ def plan_reads(
         known = KnownLogs.read(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = KnownEvents(catalog) if request.committed else None
     planner = _Planner(request, goes_on=goes_on, part_bytes=part_bytes, known=known)
-    planner.asked_partitions, planner.skipped_partitions = len(asked), len(directories) - len(asked)
+    planner.named_partitions = sum(request.names(each) for each in directories)
+    planner.skipped_partitions = len(directories) - len(asked)
     for start in range(0, len(asked), _PARTITIONS_AT_ONCE):
         listed = [planner.listed(*each) for each in asked[start : start + _PARTITIONS_AT_ONCE]]
         if request.committed:
@@ -189,7 +190,7 @@ def _with_ends(segments: Sequence[FoundSegment]) -> Iterator[tuple[FoundSegment,
 
 class _Planner:
     def __init__(self, request: ReadRequest, *, goes_on: bool, part_bytes: int | None, known: KnownLogs | None) -> None:
-        self.asked_partitions = self.skipped_partitions = 0
+        self.named_partitions = self.skipped_partitions = 0
         self.listed_segments = 0
         self.notes: list[str] = []
         self.left_out: list[str] = []
@@ -217,7 +218,7 @@ class _Planner:
         if self._scanned_logs:
             self.notes.append(f"scanned for transactions: {self._scanned_logs} logs, {self._scanned_bytes} bytes")
         skipped = self.skipped_partitions, self._skipped_segments, self._skipped_bytes
-        return ReadPlan(tuple(self._reads), self.asked_partitions, *skipped, self._first_offsets, tuple(self.notes))
+        return ReadPlan(tuple(self._reads), self.named_partitions, *skipped, self._first_offsets, tuple(self.notes))
 
     def listed(self, directory: PartitionDirectory, wanted: Wanted) -> PartitionToRead:
         """A partition with its logs."""

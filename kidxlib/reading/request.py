@@ -66,16 +66,16 @@ class ReadRequest:
 
     def wanted(self, directory: PartitionDirectory) -> Wanted | None:
         """What is asked for of a partition; None where nothing is."""
-        partition = directory.topic_partition
-        if not self.topics.fullmatch(partition.topic) or self.leaves_out(directory):
+        if not self.names(directory) or self.leaves_out(directory):
             return None
-        if self.offsets is None:
-            offsets = self.all_offsets
-        elif partition in self.offsets:
-            offsets = self.offsets[partition]
-        else:
-            return None
+        offsets = self.all_offsets if self.offsets is None else self.offsets[directory.topic_partition]
         return Wanted.between(*offsets, *self.times)
+
+    def names(self, directory: PartitionDirectory) -> bool:
+        """Whether topics and offsets are those of a partition, whatever is wanted of it."""
+        partition = directory.topic_partition
+        is_asked = self.offsets is None or partition in self.offsets
+        return is_asked and self.topics.fullmatch(partition.topic) is not None
 
     def leaves_out(self, directory: PartitionDirectory) -> bool:
         """Whether `topics` matches a partition that is not read, as brokers keep its topic for themselves and nothing

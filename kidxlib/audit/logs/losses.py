@@ -19,8 +19,7 @@ def with_fate(
 ) -> Finding:
     recovery = log.recovery
     fate = Fate() if recovery is None else _fate(finding, recovery, segment)
-    lost = "" if recovery is None else _lost(recovery, fate, log.index_end)
-    of_start = None if recovery is None else _consequence(finding, recovery, segment, simulation, lost)
+    of_start = None if recovery is None else _consequence(finding, recovery, log.index_end, segment, simulation, fate)
     consequence = "; ".join(each for each in (finding.consequence, of_start) if each)
     return replace(finding, fate=fate, consequence=consequence or None)
 
@@ -43,13 +42,14 @@ def _fate(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None
 
 
 def _consequence(
-    finding: Finding, recovery: Recovery, segment: SimulatedSegment | None, simulation: StartupSimulation, lost: str
+    finding: Finding,
+    recovery: Recovery,
+    index_end: OffsetPosition | None,
+    segment: SimulatedSegment | None,
+    simulation: StartupSimulation,
+    fate: Fate,
 ) -> str | None:
-    """What a broker that starts does with the log; None where that is nothing to speak of.
-
-    Args:
-        lost: of this log, where something is.
-    """
+    """What a broker that starts does with the log; None where that is nothing to speak of."""
     is_damaged = finding.verdict in DAMAGE
     if segment is None:
         return "a broker that starts does not come to this segment" if is_damaged else None
@@ -62,14 +62,15 @@ def _consequence(
         deleted = [each for each in after if each.action is StartupAction.DELETE]
         emptied = segment.action is StartupAction.EMPTY
         does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
-        return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}{_lost_after(deleted)}"
+        lost = f"{_lost(recovery, fate, index_end)}{_lost_after(deleted)}"
+        return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}"
     if not is_damaged or finding.consequence is not None:
         return None
     if recovery.end.position < recovery.log_bytes and recovery.end.status is Status.TRUNCATED:
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
             f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
-            f"{_deletes(len(after))}: {lost}{_of_logs_after(after)}"
+            f"{_deletes(len(after))}: {_lost(recovery, fate, index_end)}{_of_logs_after(after)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -91,8 +92,6 @@ def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None) -> s
     """What is behind the valid end of a log. A batch that is not whole now may have been: a broker makes an entry of
     its index after it has appended the batch, and the index may reach the disk before the log (`LogSegment.append`).
     """
-    if fate.lost_bytes is None:
-        return ""
     if recovery.past.unfinished:
         bytes_ = f"{fate.lost_bytes:,} bytes that are no whole batch"
         end = recovery.end.position

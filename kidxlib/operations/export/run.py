@@ -79,8 +79,11 @@ def _planned(request: ExportRequest, threads: int) -> list[list[SegmentRead]]:
     plan = plan_reads(
         request.read, goes_on=request.skip_damage, threads=threads, part_bytes=_PART_BYTES, catalog=catalog
     )
-    if not plan.asked_partitions:
-        raise UsageError(f"{'; '.join(plan.notes)}: --topics or --offsets name none that is there")
+    if not plan.named_partitions:
+        raise UsageError(
+            f"{request.read.source.path}: none of its {plan.skipped_partitions} partitions is asked for: --topics or "
+            "--offsets name none that is there"
+        )
     for line in plan.notes:
         note(line)
     units: list[list[SegmentRead]] = [[]]

@@ -162,3 +162,17 @@ def test_no_output_is_put_into_a_brokers_log_dir_or_over_another(tmp_path: Path)
     (tmp_path / "all.arrow").touch()
     with pytest.raises(UsageError, match="it is there already; expected a new name"):
         _export(SAMPLES, tmp_path / "all.arrow")
+
+
+@pytest.mark.parametrize(
+    "options", [{"offsets": ("txn-mixed-0=5:5",)}, {"times": "2031-01-01T00:00Z/2031-01-01T00:00Z"}]
+)
+def test_nothing_is_wanted_of_what_is_there(options: dict[str, Any], tmp_path: Path) -> None:
+    """As a schedule asks that goes on where it ended: that is no mistake, and an export without rows."""
+    assert _export(SAMPLES, tmp_path / "all.arrow", **options).rows == 0
+    assert (tmp_path / "all.arrow").exists()
+
+
+def test_what_brokers_keep_for_themselves_is_left_out(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "__transaction_state-0", tmp_path / "logs" / "__transaction_state-0")
+    assert _export(tmp_path / "logs", tmp_path / "all.arrow").rows == 0
