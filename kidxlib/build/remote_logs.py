@@ -25,7 +25,7 @@ from kidxlib.log.remote.visible import VisibleOffsets, visible_offsets
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.store.at_once import in_order
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 LAYOUTS: Final = {layout.name: layout for layout in (LOCAL, AIVEN)}
 

@@ -16,6 +16,7 @@ from kidxlib.build.plan import Plan
 from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
 from kidxlib.storage.location import Location, location
+from kidxlib.text.counted import counted
 
 #: What is to be said of a partition, in one line.
 Lines = Mapping[PartitionKey, str]
@@ -50,7 +51,7 @@ def without_directory(
                 index_directory = location(str(target.directory(directory)))
                 if count := len(offset_indexes(index_directory)):
                     found[key] = (
-                        f"{directory.path}: it has index files of {_segments(count)} in {index_directory}, "
+                        f"{directory.path}: it has index files of {counted(count, 'segment')} in {index_directory}, "
                         f"{_NO_DIRECTORY}"
                     )
     return dict(sorted(found.items()))
@@ -61,7 +62,7 @@ def _of_catalog(
 ) -> dict[PartitionKey, str]:
     paths = {source.name: source.path for source in log_dirs}
     return {
-        key: f"{_directory(paths[key[0]], key)}: it has {_segments(count)} in the catalog, {_NO_DIRECTORY}"
+        key: f"{_directory(paths[key[0]], key)}: it has {counted(count, 'segment')} in the catalog, {_NO_DIRECTORY}"
         for key, count in in_catalog.items()
         if count and key[0] in paths and key not in listed
     }
@@ -108,7 +109,3 @@ def _last_missing(count: int) -> str:
 
 def _all_missing(count: int) -> str:
     return "its one segment is missing" if count == 1 else f"all its {count:,} segments are missing"
-
-
-def _segments(count: int) -> str:
-    return f"{count:,} segment{'' if count == 1 else 's'}"

@@ -79,6 +79,8 @@ class JudgedFile(SegmentKey):
 
     file: str
     verdict: str
+    reason: str | None
+    detail: str | None
     path: str
 
 

@@ -16,6 +16,7 @@ from kidxlib.terminal.console import print_json, print_line, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.text.counted import counted
 
 _THREADS_MAX: Final = 64
 
@@ -90,7 +91,7 @@ def export(directory: str, *, threads: int | None, as_json: bool, **options: Any
     if as_json:
         print_json({"output": str(request.output), **counts, "bytes": done.log_bytes, "damaged": list(done.damage)})
     else:
-        segments = f"{done.segments:,} segment{'' if done.segments == 1 else 's'}"
-        print_line(f"{done.rows:,} records of {segments}: {request.output}")
+        records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
+        print_line(f"{records} of {segments}: {request.output}")
     warn_of_first(done.damage)
     return RunResult(code=ExitCode.PROBLEMS_FOUND if done.damage else ExitCode.OK, counts=counts, bytes=done.log_bytes)

@@ -20,7 +20,7 @@ from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.publisher import Publisher
 from kidxlib.storage.remover import Remover
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 
 def compact(

@@ -26,8 +26,8 @@ from typing import Annotated, Final
 from pydantic import Field, PlainValidator
 
 from kidxlib.compaction.policy import CompactionPolicy, Expiry, Rule
-from kidxlib.times import parse_duration
-from kidxlib.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
+from kidxlib.text.times import parse_duration
+from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
 
 _INT_MAX: Final = 2**31 - 1
 

@@ -26,7 +26,7 @@ from kidxlib.records.record import Record
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, as_location
 from kidxlib.storage.log_bytes import LogBytes
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 
 class LogSegment:

@@ -15,7 +15,7 @@ from kidxlib.lookup.row_groups import Longs, groups
 from kidxlib.records import header_walk, reader
 from kidxlib.records.columns import records_in
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_timestamps, walk
-from kidxlib.times import show_ms
+from kidxlib.text.times import show_ms
 
 
 def answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:

@@ -17,7 +17,7 @@ from kidxlib.lookup.checked_index import CheckedIndexReader, IndexesOfLog
 from kidxlib.records.header_walk import batches
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, as_location
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 #: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
 #: next, of which headers are enough. The fastest for scattered offsets; see docs/performance.md for other sizes.

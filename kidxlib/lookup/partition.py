@@ -20,7 +20,7 @@ from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.storage.location import location
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.row_groups import Longs
-from kidxlib.times import show_ms
+from kidxlib.text.times import show_ms
 
 #: What a segment of files can raise: it is said in the answer's note.
 FILE_ERRORS: Final = (KidxError, OSError)

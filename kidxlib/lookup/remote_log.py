@@ -14,7 +14,7 @@ from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.storage.checkpoints import parse_epoch_entries, read_leader_epochs
 from kidxlib.storage.location import Location
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 
 def remote_log(directory: PartitionDirectory, index_directory: Location | None, *, by_time: bool) -> Log:

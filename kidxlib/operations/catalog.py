@@ -35,7 +35,7 @@ from kidxlib.run.heartbeat import sweep_folders
 from kidxlib.tables.grouped import Ends
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import Tables
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 #: Segments that are marked at a time; their whole rows are held, 1 kB each.
 _MARKED_AT_ONCE: Final = 200_000

@@ -35,6 +35,7 @@ from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import TablesToRead
+from kidxlib.text.counted import counted
 
 _OFFSET_MAX: Final = 2**63 - 1
 #: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
@@ -114,8 +115,9 @@ class ReadPlan:
 
     def __str__(self) -> str:
         return (
-            f"{self.segments} segments to read, {self.log_bytes} bytes of logs; passed over: "
-            f"{self.skipped_partitions} partitions, {self.skipped_segments} segments, {self.skipped_bytes} bytes"
+            f"{counted(self.segments, 'segment')} to read, {self.log_bytes:,} bytes of logs; passed over: "
+            f"{counted(self.skipped_partitions, 'partition')}, {counted(self.skipped_segments, 'segment')}, "
+            f"{self.skipped_bytes:,} bytes"
         ) + "".join(f"; {note}" for note in self.notes)
 
 
@@ -167,7 +169,8 @@ def plan_reads(
     if not planner.listed_segments and planner.skipped_partitions < max(len(directories), 1):
         raise UsageError(f"{request.source.path}: no segment found; expected files named <20 digits>{LOG_SUFFIX}")
     if directories and not asked:
-        planner.notes.append(f"{request.source.path}: none of its {len(directories)} partitions is asked for")
+        there = counted(len(directories), "partition")
+        planner.notes.append(f"{request.source.path}: it has {there}, none of which is asked for")
     if request.source.remote is not None and request.source.remote.visible is None:
         planner.notes.append(
             f"{request.source.path}: all segments that lie there are read, also those that brokers do not read yet or "
@@ -205,18 +208,20 @@ class _Planner:
     def plan(self) -> ReadPlan:
         if self._ended_at_watermark:
             self.notes.append(
-                f"{self._ended_at_watermark} partitions are read to their high watermark, which "
-                f"{HIGH_WATERMARK_CHECKPOINT} says"
+                f"read to the high watermark, which {HIGH_WATERMARK_CHECKPOINT} says: "
+                f"{counted(self._ended_at_watermark, 'partition')}"
             )
         if self._read_to_log_end:
             self.notes.append(
-                f"{self._read_to_log_end} partitions are read to the ends of their logs, as no "
-                f"{HIGH_WATERMARK_CHECKPOINT} names them"
+                f"read to the end of the log, as no {HIGH_WATERMARK_CHECKPOINT} says how far: "
+                f"{counted(self._read_to_log_end, 'partition')}"
             )
         if self.left_out:
             self.notes.append(f"not read, as brokers keep them for themselves: {', '.join(self.left_out)}")
         if self._scanned_logs:
-            self.notes.append(f"scanned for transactions: {self._scanned_logs} logs, {self._scanned_bytes} bytes")
+            self.notes.append(
+                f"scanned for transactions: {counted(self._scanned_logs, 'log')}, {self._scanned_bytes:,} bytes"
+            )
         skipped = self.skipped_partitions, self._skipped_segments, self._skipped_bytes
         return ReadPlan(tuple(self._reads), self.named_partitions, *skipped, self._first_offsets, tuple(self.notes))
 

@@ -19,7 +19,7 @@ from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
-from kidxlib.times import parse_milliseconds
+from kidxlib.text.times import parse_milliseconds
 
 #: From a start on to below an end; None for no limit.
 OffsetRange: TypeAlias = tuple[int | None, int | None]

@@ -30,7 +30,7 @@ from kidxlib.retention.described_configs import is_described, read_described
 from kidxlib.retention.described_topic import ConfigEntry
 from kidxlib.retention.policy import Origin, Policy, TopicConfig, TopicPattern
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS, UNLIMITED, Cleanup, TopicPolicy
-from kidxlib.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
+from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
 
 
 def _words(value: object) -> object:

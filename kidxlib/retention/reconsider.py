@@ -23,7 +23,7 @@ from kidxlib.retention.plan import PartitionDeletion, PartitionThen, SegmentThen
 from kidxlib.retention.reasons import REASONS
 from kidxlib.retention.topic_policy import TopicPolicy
 from kidxlib.storage.remover import Remover
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 
 def reconsidered(

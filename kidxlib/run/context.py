@@ -12,7 +12,7 @@ from kidxlib.errors import UsageError
 from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
 from kidxlib.run.options import parse_option
 from kidxlib.storage.store.requests import Requests, requests_made
-from kidxlib.times import parse_time
+from kidxlib.text.times import parse_time
 
 if TYPE_CHECKING:
     from kidxlib.run.settings import Settings  # a build without a catalog has no settings, and no package to read them

@@ -22,6 +22,7 @@ from kidxlib.recovery.options import (
     RecoverOptions,
 )
 from kidxlib.run.known_topics import KnownTopics, counted_by_origin, metadata_as_json
+from kidxlib.text.counted import counted
 
 #: What a partition's indexes depend on.
 OptionsFor: TypeAlias = Callable[[PartitionDirectory], OptionsOfTopic]
@@ -110,7 +111,8 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
         metadata = told.metadata
         says = ", ".join(f"{name} of {counted_by_origin(origins)}" for name, origins in told.by_origin.items())
         line = (
-            f"{metadata.directory} as of {metadata.as_of}: {says}, of {told.topics:,} topics; options and settings win"
+            f"{metadata.directory} as of {metadata.as_of}: {says}, of {counted(told.topics, 'topic')}; options and "
+            "settings win"
         )
         if metadata.end_offset > metadata.as_of.offset:
             line += f"; what it has up to offset {metadata.end_offset} may not be committed (--metadata-high-watermark)"

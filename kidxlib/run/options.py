@@ -69,7 +69,7 @@ DELETE_DELAY: Final = "60s"
 
 
 def parse_option(option: str, parse: Callable[[str], _Value], text: str) -> _Value:
-    """What a function, as those of `kidxlib.times`, makes of an option's value.
+    """What a function, as those of `kidxlib.text.times`, makes of an option's value.
 
     Raises:
         UsageError: as that; it names the option.

@@ -27,7 +27,8 @@ from kidxlib.run.known_topics import (
     read_known_topics,
 )
 from kidxlib.storage.location import location
-from kidxlib.times import NS_PER_MS, show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import NS_PER_MS, show_time
 
 #: By topic, what its configuration says by each policy's name.
 Configs: TypeAlias = Mapping[str, Mapping[str, TopicConfig]]
@@ -94,7 +95,7 @@ class ConfiguredTopics:
         if self.known.as_of is None:
             return []
         taken = ", ".join(f"{name} of {counted_by_origin(origins)}" for name, origins in self._taken(configs).items())
-        lines = [f"{self.known.as_of}: {taken}, of {len(configs):,} topics; options and policies win"]
+        lines = [f"{self.known.as_of}: {taken}, of {counted(len(configs), 'topic')}; options and policies win"]
         needed = [topic for topic in sorted(self.unknown) if topic != METADATA_TOPIC and _is_open(configs, topic)]
         lines += [self.unknown[topic] for topic in needed[:_NAMED]]
         if len(needed) > _NAMED:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from kidxlib.run.context import Committer
 from kidxlib.run.project import SETTINGS_FILE
-from kidxlib.toml_file import TomlTable, checked, pattern, read_text
+from kidxlib.text.toml_file import TomlTable, checked, pattern, read_text
 
 _YEAR_SECONDS: Final = 365 * 24 * 3600
 

@@ -8,13 +8,16 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.index_files.offset_index import PROMISES_OTHER_END
 from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.audit.summary import ActionCounts, AuditSummary
+from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.terminal.console import note, print_json, print_line, print_more, rate
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import print_table
+from kidxlib.text.counted import counted
 
 #: Of a kind, what is reported on screen one by one.
 SHOWN: Final = 20
@@ -39,13 +42,21 @@ _REMOVED: Final = {
 }
 
 
-def say_broken_logs(paths: Iterable[str]) -> int:
-    """Say of which logs a repair of index files does not mend; how many there are."""
-    broken = sorted(paths)
-    if broken:
-        more = f", and {len(broken) - 1:,} more" if len(broken) > 1 else ""
-        note(f"broken, and no repair of index files mends it: {broken[0]}{more}; kidx verify says what is wrong")
-    return len(broken)
+def say_before_repair(broken: Iterable[JudgedFile]) -> int:
+    """Say which logs a repair of index files does not mend, and which index it shortens: it may be the only file that
+    knows of records that its log has lost.
+
+    Returns:
+        How many logs are broken.
+    """
+    files = sorted(broken, key=lambda file: file.path)
+    for file in [file for file in files if file.reason == PROMISES_OTHER_END][:SHOWN]:
+        note(f"made to fit its log: {file.path}: {file.detail}; if a broker had that offset, look for it on a replica")
+    logs = [file.path for file in files if file.file == LOG_SUFFIX]
+    if logs:
+        more = f", and {len(logs) - 1:,} more" if len(logs) > 1 else ""
+        note(f"broken, and no repair of index files mends it: {logs[0]}{more}; kidx verify says what is wrong")
+    return len(logs)
 
 
 def exit_code(summary: AuditSummary, fail_on: Verdict) -> ExitCode:
@@ -126,7 +137,7 @@ def _show_start(summary: AuditSummary) -> None:
     _print_more(summary.lost_count)
     for why, count in sorted(summary.removed.items()):
         one, more = _REMOVED[Removal(why)]
-        print_line(f"a broker will remove: {count:,} {one if count == 1 else more}")
+        print_line(f"a broker will remove: {counted(count, one, more)}")
     if summary.read_bytes:
         seconds = summary.read_bytes / START_RATE
         takes = f"about {seconds:,.0f} s at {rate(START_RATE, 1)}" if seconds >= 1 else "less than a second"

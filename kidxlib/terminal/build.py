@@ -12,6 +12,7 @@ from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import print_detail, print_line, print_more, rate
 from kidxlib.terminal.tables import print_table
+from kidxlib.text.counted import counted
 
 #: Topics and segments shown on screen, and segments in the JSON object; their numbers are always there.
 TOPICS_SHOWN: Final = 40
@@ -49,14 +50,14 @@ def print_counts(title: str, counts: Counts) -> None:
     print_more(counts.problem_count - PROBLEMS_SHOWN, " segments with problems")
     if counts.by_published[Published.KEPT]:
         print_line(
-            f"kept: {counts.by_published[Published.KEPT]:,} truncated segments keep the index files they have: beside "
-            "a corrupt log a new index would suppress the broker's own truncation at its next clean start "
+            f"kept: the index files of {counted(counts.by_published[Published.KEPT], 'truncated segment')}: beside a "
+            "corrupt log a new index would suppress the broker's own truncation at its next clean start "
             "(--accept-truncated writes them all the same)"
         )
     if counts.by_transaction_index[Published.KEPT]:
         print_line(
-            f"kept: {counts.by_transaction_index[Published.KEPT]:,} .txnindex files stay as they are: which "
-            "transactions were open where their segments begin is not known, and an index that lacks aborted ones "
+            f"kept: {counted(counts.by_transaction_index[Published.KEPT], '.txnindex file')}: which transactions were "
+            "open where the segment begins is not known, and an index that lacks aborted ones "
             "would show their records to read-committed consumers"
         )
     for name in counts.kept[:PROBLEMS_SHOWN]:

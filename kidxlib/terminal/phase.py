@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.filesize import decimal
 
 from kidxlib.terminal.console import rate
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,8 @@ class Phase:
 
     def amount(self, done: Done) -> str:
         if not self.segments:
-            return f"{done.segments:,} segments so far"
-        segments = f"{done.segments:,} of {self.segments:,} segments"
+            return f"{counted(done.segments, 'segment')} so far"
+        segments = f"{done.segments:,} of {counted(self.segments, 'segment')}"
         return f"{segments}, {decimal(done.log_bytes)} of {decimal(self.log_bytes)}" if self.log_bytes else segments
 
     def share(self, done: Done) -> float:

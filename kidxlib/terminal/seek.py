@@ -16,7 +16,7 @@ from kidxlib.log.list_offsets import (
 from kidxlib.lookup.columns import RESULT_COLUMNS, TIMESTAMP
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.times import show_ms, show_time
+from kidxlib.text.times import show_ms, show_time
 
 
 def show_answers(answers: Sequence[Mapping[str, Any]], as_json: bool, asked: str | None = None) -> ExitCode:

@@ -32,6 +32,9 @@ from tests.support.spark.jobs import accept_here, build_here, kidx_build_here, k
 
 Rows = list[tuple[Any, ...]]
 
+#: Of its damaged segments all are accepted, and of no other topic any.
+ACCEPTED: Final = "flipped"
+
 #: An index that is removed before the audit.
 MISSING: Final = f"clock-0/{10:020d}.timeindex"
 
@@ -39,7 +42,7 @@ MISSING: Final = f"clock-0/{10:020d}.timeindex"
 @dataclass(frozen=True)
 class Built:
     """A catalog after three builds: the README's of the sample by Spark, and two of `broker` and `volume` by kidx;
-    after an audit of these two, and a plan; and after all their damage was accepted.
+    after an audit of these two, and a plan; and after the damage of `ACCEPTED` was accepted.
 
     `then` and `now` are the segments that the last two found in all sources, `gone` those of `then` that are not in
     `now`.
@@ -86,7 +89,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     assert audited.code == 3, audited.err
     planned = kidx_retention_here("--catalog", catalog, "--what-if")
     assert planned.code == 3, planned.err
-    looked_at = ("--source", "broker", "--source", "volume", "--reason", "copies", "--by", "ann", "--apply")
+    looked_at = ("--topics", ACCEPTED, "--reason", "copies", "--by", "ann", "--apply")
     remote_answers.audit(directory / "bucket", catalog)
     accepted = accept_here("--catalog", catalog, *looked_at, "--now", third_at.isoformat())
     assert accepted.code == 0, accepted.err
@@ -371,8 +374,28 @@ def problems(built: Built) -> set[tuple[Any, ...]]:
 
 
 def accepted(built: Built) -> Rows:
-    damaged = sorted((found for found in built.now if status_of(found) != "ok"), key=lambda found: found.key)
-    return [(*found.key, status_of(found), "ann", built.third_at, "copies", True) for found in damaged]
+    return [
+        (*found.key, status_of(found), "ann", built.third_at, "copies", True) for found in damaged(built, accepted=True)
+    ]
+
+
+def not_accepted(built: Built) -> Rows:
+    return [
+        (
+            *found.key,
+            status_of(found),
+            found.recovered.reason or "cannot-read",
+            found.recovered.valid_bytes,
+            str(found.path),
+        )
+        for found in damaged(built, accepted=False)
+    ]
+
+
+def damaged(built: Built, *, accepted: bool) -> list[Found]:
+    found = [each for each in built.now if status_of(each) != "ok" and (each.topic == ACCEPTED) is accepted]
+    assert found
+    return sorted(found, key=lambda each: each.key)
 
 
 def status_of(found: Found) -> str:
@@ -392,6 +415,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segment holds offset 6000 of a partition?": floor_segments,
     "Which partitions are the largest?": largest_partitions,
     "How large are the topics, and how are they compressed?": topic_sizes,
+    "Which damaged segments has nobody accepted as they are now?": not_accepted,
     "Which damaged segments were accepted, by whom and why, and which of these have changed since?": accepted,
     "What would be lost if a broker recovered these partitions?": bytes_lost,
     "Which partitions would a broker recover at its next start, and how much would it read?": to_be_recovered,

@@ -13,7 +13,7 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.compaction.request import CompactIndexOptions, compaction_request
 from kidxlib.operations.retention.request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.run.project import SETTINGS_FILE
-from kidxlib.times import to_ms
+from kidxlib.text.times import to_ms
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.times import show_time
+from kidxlib.text.times import show_time
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
 from tests.support.spark.jobs import kidx_build_here, kidx_seek_here

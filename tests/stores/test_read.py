@@ -51,7 +51,7 @@ def test_a_catalog_in_the_store_knows_them_as_they_are(store: ObjectStore, caplo
         caplog.clear()
         with caplog.at_level(logging.INFO, "kidxlib"):
             assert read(logs, catalog=catalog, **options).read_all().equals(expected)
-        assert [f"scanned for transactions: {scanned} logs" in line for line in caplog.messages] == [bool(scanned)]
+        assert [f"scanned for transactions: {scanned} log" in line for line in caplog.messages] == [bool(scanned)]
         store.put(f"known/logs/{log}", (SAMPLES / log).read_bytes())
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from kidxlib.log.log import Log
-from kidxlib.times import show_time
+from kidxlib.text.times import show_time
 from tests.support.logs import golden
 from tests.support.seeks import check_offset, check_timestamp, golden_directory, some_offsets, some_timestamps
 from tests.support.spark.jobs import Ended, kidx_build_here, kidx_seek_here

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from kidxlib.audit.finding import Finding
@@ -16,6 +18,9 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.records import header_search, header_sweep
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
+
+#: Reason for a broken index of the last segment whose last entry is not of its log's last batches.
+PROMISES_OTHER_END: Final = "wrong-log-end-offset"
 
 
 def audit_offset_index(
@@ -66,7 +71,7 @@ def audit_offset_index(
         end = _next_offset(segment)
         if end != next_offset:
             return say.broken(
-                "wrong-log-end-offset",
+                PROMISES_OTHER_END,
                 len(index) - 1,
                 f"a broker that starts after a clean stop takes {end} for the log end offset, not {next_offset}, and "
                 "writes there",

@@ -12,6 +12,7 @@ from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.recovery.outcome import Status
+from kidxlib.text.counted import counted
 
 
 def with_fate(
@@ -85,7 +86,7 @@ _CONSEQUENCES: Final = {
 
 def _deletes(segments: int) -> str:
     """What recovery does with the segments after one that it truncates (`LogLoader.recoverLog`)."""
-    return f" and deletes {_many(segments, 'segment', 'segments')} after it" if segments else ""
+    return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
 
 
 def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None) -> str:
@@ -118,4 +119,4 @@ def _of_logs_after(deleted: Sequence[SimulatedSegment]) -> str:
 
 
 def _many(count: int | None, one: str, more: str) -> str:
-    return f"an unknown number of {more}" if count is None else f"{count:,} {one if count == 1 else more}"
+    return f"an unknown number of {more}" if count is None else counted(count, one, more)

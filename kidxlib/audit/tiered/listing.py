@@ -25,7 +25,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, Layout
 from kidxlib.messages.remote_log_metadata import SegmentState
-from kidxlib.times import show_time
+from kidxlib.text.times import show_time
 
 #: A finding, and the segment that it is about.
 Found: TypeAlias = tuple[RemoteSegmentKey, Finding]

@@ -14,7 +14,8 @@ from rich.filesize import decimal
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA, RemoteSegmentKey, broken, safe
 from kidxlib.audit.tiered.listing import Found, Presence, flags, key_of, numbers, rows_where
 from kidxlib.messages.remote_log_metadata import SegmentState
-from kidxlib.times import show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 #: States that a broker leaves again, and what is so where it has not.
 _PASSING: Final = {
@@ -139,7 +140,7 @@ def of_strays(found: Presence, as_of: AsOf, *, knows_metadata: bool) -> Strays:
             newer += row["count_all"]
             continue
         detail = (
-            f"{row['count_all']} objects, {decimal(row['bytes_sum'])}, the last of "
+            f"{counted(row['count_all'], 'object')}, {decimal(row['bytes_sum'])}, the last of "
             f"{show_time(row['written_ms_max'])}; the metadata, which is newer, has no such segment"
         )
         key = RemoteSegmentKey(start_offset=row["start_offset"], segment_id=row["segment_id"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kidxlib.log.cluster_metadata.image import Image, is_wanted
 from kidxlib.log.cluster_metadata.replica import Replica, read_replica
 from kidxlib.storage.location import Location
-from kidxlib.times import show_time
+from kidxlib.text.times import show_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kidxlib.storage.location import Location
 from kidxlib.storage.store.s3 import ObjectPath
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 #: In all layouts objects are called so.
 _OBJECT: Final = r"^(?P<start_offset>0*[0-9]{1,18})-(?P<segment_id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)$"

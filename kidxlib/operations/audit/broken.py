@@ -8,13 +8,13 @@ from kidxlib.audit.rows import Kind, broken_files
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import JudgedFile
-from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.operations.audit.found import find
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import BrokenFiles
-from kidxlib.terminal.audit import say_broken_logs
+from kidxlib.terminal.audit import say_before_repair
 from kidxlib.terminal.console import note
+from kidxlib.text.counted import counted
 
 
 def broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFiles:
@@ -27,5 +27,5 @@ def broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFil
     found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
     files = JudgedFile.of_arrow(found.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))]))
     broken = broken_files(files)
-    note(f"{sum(map(len, broken.values())):,} index files in {len(broken):,} partitions are broken")
-    return BrokenFiles(broken, say_broken_logs(file.path for file in files if file.file == LOG_SUFFIX))
+    note(f"broken: {counted(sum(map(len, broken.values())), 'index file')} in {counted(len(broken), 'partition')}")
+    return BrokenFiles(broken, say_before_repair(files))

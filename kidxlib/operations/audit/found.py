@@ -30,6 +30,7 @@ from kidxlib.operations.audit.segment_work import SegmentAudit, audit_segments
 from kidxlib.operations.audit.to_audit import partitions_to_audit
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 _COMPARING: Final = "comparing partitions"
 
@@ -104,7 +105,7 @@ def find(
     attempt = uuid.uuid4().hex[:16]
 
     def read_so_far() -> str:
-        of_all = f"{engine.done().segments:,} of {len(tasks):,} segments read"
+        of_all = f"{engine.done().segments:,} of {counted(len(tasks), 'segment')} read"
         return f"{of_all}, and none reported; run the same command again"
 
     begin_phase("reading", done=engine.done, segments=len(tasks), log_bytes=log_bytes, after=_COMPARING)

@@ -25,6 +25,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,10 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
     for warning in plan.warnings:
         warn(warning)
     if not request.is_once:
-        note(f"{plan.segments.num_rows:,} segments, {decimal(plan.log_bytes)}, in {len(plan.partitions):,} partitions")
+        note(
+            f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
+            f"{counted(len(plan.partitions), 'partition')}"
+        )
     audit_id = request.audit_id
     with open_backend() as backend:
         catalog = backend.catalog if request.context.has_catalog else None

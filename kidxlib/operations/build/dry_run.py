@@ -16,6 +16,7 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import print_json, print_line, rate
+from kidxlib.text.counted import counted
 
 
 def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) -> RunResult:
@@ -53,9 +54,9 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
         }
         print_json(shown)
         return result
-    print_line(f"would read {to_read:,} segments, {decimal(log_bytes)}")
-    print_line(f"unchanged: {changes.unchanged:,} segments, {decimal(changes.unchanged_bytes)}")
-    print_line(f"missing:   {changes.gone.num_rows:,} segments of the catalog")
+    print_line(f"would read {counted(to_read, 'segment')}, {decimal(log_bytes)}")
+    print_line(f"unchanged: {counted(changes.unchanged, 'segment')}, {decimal(changes.unchanged_bytes)}")
+    print_line(f"missing:   {counted(changes.gone.num_rows, 'segment')} of the catalog")
     damage.show()
     if cost:
         print_line(f"requests:  {cost}")

@@ -12,7 +12,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.signals import Interrupted
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 
 def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:

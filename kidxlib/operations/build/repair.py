@@ -19,7 +19,7 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
         UsageError: one was never audited, or the files that were audited are not those that would be written.
     """
     from kidxlib.audit.rows import broken_files  # who repairs nothing does not wait for what an audit imports
-    from kidxlib.terminal.audit import say_broken_logs
+    from kidxlib.terminal.audit import say_before_repair
 
     audited_sources = catalog.audited_sources()
     for source in sources:
@@ -38,5 +38,5 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
                 f"--repair: the last audit looked at {audited}, this build would write in {directory}; give both "
                 "the same --index-dir, or audit beside the logs and build with --in-place"
             )
-    say_broken_logs(file.path for file in files if file.file == LOG_SUFFIX)
+    say_before_repair(files)
     return repairs(plan, broken_files(files))

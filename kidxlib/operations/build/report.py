@@ -22,6 +22,7 @@ from kidxlib.terminal.build import print_counts, print_rate, print_requests, pri
 from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
+from kidxlib.text.counted import counted
 
 
 def catalog_damage(request: BuildRequest, catalog: TablesCatalog, changes: Changes | None = None) -> KnownDamage:
@@ -106,7 +107,7 @@ def print_report(request: BuildRequest, built: Built) -> None:
     row = built.row
     print_counts(f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
-        print_line(f"not read: {row.unchanged:,} segments are unchanged; {row.gone:,} are missing from their source")
+        print_line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
     built.damage.show()
     print_skipped(row.skipped.items())
     for text in built.notes:
@@ -123,10 +124,10 @@ def print_report(request: BuildRequest, built: Built) -> None:
     print_line(f"index files: {where}")
     if unknown := [f"{name} of {count:,}" for name, count in built.unknown_facts.items() if count]:
         print_line(f"not known:   {', '.join(unknown)} segments; --fill-facts SIZE reads their logs for it")
-    print_line(f"catalog:     {built.catalog} ({row.rows_changed:,} rows of segments added or changed)")
+    print_line(f"catalog:     {built.catalog} ({counted(row.rows_changed, 'row')} of segments added or changed)")
     if line := optimized_as_line(built.optimized):
         print_line(f"tables:      {line}")
-    print_line("next:        ask the catalog; docs/catalog.md has questions with their SQL")
+    print_line("next:        kidx report makes a page of the catalog; its tables answer questions in SQL")
     if built.is_new:
         print_line(f"new catalog made at {built.catalog}")
 

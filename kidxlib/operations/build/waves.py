@@ -24,6 +24,7 @@ from kidxlib.operations.build.request import BuildLimits, BuildRequest
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
 _FIRST_WAVE_RATE: Final = 100_000_000
@@ -71,7 +72,7 @@ def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
     Args:
         segments: that were to be read.
     """
-    of_all = f"{scanned.counts.segments:,} of {segments:,} segments"
+    of_all = f"{scanned.counts.segments:,} of {counted(segments, 'segment')}"
     if request.keeps_catalog:
         return f"{of_all} read and recorded in the catalog; run the same command again to go on"
     # In place an offset index may wait for the end of its partition, and goes again.

@@ -13,6 +13,7 @@ from kidxlib.operations.compaction.summary import CompactionReport, in_order
 from kidxlib.terminal.build import TOPICS_SHOWN
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.terminal.tables import print_table
+from kidxlib.text.counted import counted
 
 #: A row of the JSON object's `changes`.
 JSON_COLUMNS: Final = (
@@ -63,7 +64,9 @@ def print_report(found: CompactionReport, *, applied: bool) -> None:
     before = sum(topic.bytes_before for topic in found.topics)
     after = sum(topic.bytes_after for topic in found.topics)
     same = f"; same bytes at the new interval: {found.unchanged:,}" if found.unchanged else ""
-    print_line(f"{decimal(before)} → {decimal(after)}, {found.changed[0]:,} changes; {found.kept[0]:,} kept{same}")
+    print_line(
+        f"{decimal(before)} → {decimal(after)}, {counted(found.changed[0], 'change')}; {found.kept[0]:,} kept{same}"
+    )
 
 
 def report_as_json(found: CompactionReport, changes: Staged) -> dict[str, Any]:

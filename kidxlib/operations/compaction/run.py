@@ -16,7 +16,7 @@ from kidxlib.operations.maintenance.report import print_tables, tables_as_json
 from kidxlib.run.result import RunResult
 from kidxlib.tables.maintenance import MaintenanceOf
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import print_json
+from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 
 _INTERRUPTED = "what is recorded stays, the rest is not done; run the same command again"
@@ -54,6 +54,7 @@ def run_compaction(
                 print_report(found, applied=request.apply)
             if tables:
                 print_tables(tables, applied=request.apply)
+            print_line(f"catalog: {backend.catalog.path}")
     return _result(found, tables)
 
 

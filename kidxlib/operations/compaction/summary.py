@@ -143,5 +143,7 @@ def _line(row: dict[str, Any]) -> str:
     of_index = (
         " with its .timeindex" if row["action"] in (ChangeAction.COARSEN.value, ChangeAction.DENSIFY.value) else ""
     )
-    intervals = "" if row["interval_before"] is None else f", {row['interval_before']:,} → {row['interval_bytes']:,}"
+    intervals = (
+        "" if row["interval_before"] is None else f", every {row['interval_before']:,} → {row['interval_bytes']:,}"
+    )
     return f"{what}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"

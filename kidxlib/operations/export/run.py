@@ -25,6 +25,7 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 #: Segments of so many bytes make one part, about; a larger one makes several, or is one by itself where no index tells
 #: how to divide it.
@@ -80,9 +81,10 @@ def _planned(request: ExportRequest, threads: int) -> list[list[SegmentRead]]:
         request.read, goes_on=request.skip_damage, threads=threads, part_bytes=_PART_BYTES, catalog=catalog
     )
     if not plan.named_partitions:
+        there = counted(plan.skipped_partitions, "partition")
         raise UsageError(
-            f"{request.read.source.path}: none of its {plan.skipped_partitions} partitions is asked for: --topics or "
-            "--offsets name none that is there"
+            f"{request.read.source.path}: it has {there}, none of which is asked for; expected --topics and --offsets "
+            "to name one that is there"
         )
     for line in plan.notes:
         note(line)

@@ -22,6 +22,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.unfinished_append import is_unfinished
 from kidxlib.storage.lazy_log import LogFile
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Dropped:
         """How much it is, in words."""
         if self.is_torn:
             return f"{self.bytes:,} bytes that are no whole batch"
-        records = "an unknown number of records" if self.records is None else f"{self.records:,} records"
+        records = "an unknown number of records" if self.records is None else counted(self.records, "record")
         return f"{self.bytes:,} bytes with {records}"
 
 

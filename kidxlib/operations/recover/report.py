@@ -13,6 +13,7 @@ from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan
 from kidxlib.terminal.audit import START_RATE
 from kidxlib.terminal.console import print_line, print_more, rate
 from kidxlib.terminal.tables import print_table
+from kidxlib.text.counted import counted
 
 #: Of a kind, what is shown one by one.
 _SHOWN: Final = 20
@@ -54,7 +55,7 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
 
 def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
     """What was done, and what is left to the broker."""
-    print_line(f"rebuilt: {plan.rebuilt:,} partitions, in {seconds:,.1f} s")
+    print_line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
     if plan.level is Level.MARKER:
         print_line("the broker finds a clean shutdown, of an unknown epoch, and recovers nothing")
         return

@@ -10,7 +10,8 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.report.replicas.verdict import Verdict
-from kidxlib.times import show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 _DAY_MS: Final = 24 * 3_600_000
 
@@ -64,22 +65,22 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
     if segments := not_accepted["damaged"]:
         first = health["damaged"][0]  # those that are accepted are listed last
         detail = f"{_segment(first)}: {first['status']}, {first['reason']}"
-        found.append(Attention(Severity.BAD, "health/damaged", f"{_count(segments, 'segment')} damaged", detail))
+        found.append(Attention(Severity.BAD, "health/damaged", f"{counted(segments, 'segment')} damaged", detail))
     for verdict in DAMAGE:
         if files := not_accepted[verdict.value]:
             row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)
             detail = "" if row is None else _file(row)  # a thousand are listed
-            found.append(Attention(Severity.BAD, "health/files", f"{_count(files, 'file')} {verdict}", detail))
+            found.append(Attention(Severity.BAD, "health/files", f"{counted(files, 'file')} {verdict}", detail))
     if findings := health["broken_remote_files"]:
         row = health["remote_files"][0]  # broken ones are listed first
         detail = f"{row['topic']}-{row['partition']}, remote segment at {row['start_offset']}: {row['file']} "
         detail += f"{row['reason']}. {_sentence(row['consequence'])}"
-        title = f"{_count(findings, 'finding')} in tiered storage"
+        title = f"{counted(findings, 'finding')} in tiered storage"
         found.append(Attention(Severity.BAD, "health/remote_files", title, detail))
     if health["not_audited"]:
         names = health["not_audited"]
         detail = f"{_names(names)}: no index file was compared with its log"
-        title = f"{_count(len(names), 'source')} never audited"
+        title = f"{counted(len(names), 'source')} never audited"
         found.append(Attention(Severity.UNKNOWN, "health/verdicts", title, detail))
     return found
 
@@ -96,7 +97,7 @@ def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention
     names = [row["source"] for row in old]
     detail = f"{_names(names)}: what audits say is older than the logs; "
     detail += "kidx verify looks again"
-    title = f"{_count(len(old), 'source')} not audited since the last build"
+    title = f"{counted(len(old), 'source')} not audited since the last build"
     return [Attention(Severity.UNKNOWN, "health/verdicts", title, detail)]
 
 
@@ -106,12 +107,12 @@ def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
     found = []
     if rows:
         detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"
-        title = f"{_count(len(rows), 'replica')} diverged"
+        title = f"{counted(len(rows), 'replica')} diverged"
         found.append(Attention(Severity.BAD, "replicas/replicas", title, detail))
     if behind:
         detail = f"{behind[0]['topic']}-{behind[0]['partition']}: {behind[0]['sentence']}"
         found.append(
-            Attention(Severity.WARNING, "replicas/replicas", f"{_count(len(behind), 'replica')} behind", detail)
+            Attention(Severity.WARNING, "replicas/replicas", f"{counted(len(behind), 'replica')} behind", detail)
         )
     return found
 
@@ -120,16 +121,16 @@ def _of_retention(retention: dict[str, Any]) -> list[Attention]:
     found = []
     if rows := retention["future"]:
         row = rows[0]
-        later = f"{_count(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
+        later = f"{counted(row['later_segments'], 'later segment')} of {decimal(row['later_bytes'])}"
         detail = f"{_segment(row)} has the timestamp {show_time(row['max_timestamp_ms'])}: until then retention.ms "
         detail += f"deletes neither it nor the {later}"
-        title = f"{_count(retention['future_segments'], 'segment')} with a timestamp in the future"
+        title = f"{counted(retention['future_segments'], 'segment')} with a timestamp in the future"
         found.append(Attention(Severity.BAD, "retention/future", title, detail))
     unknown = [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
     if unknown:
         detail = f"{unknown[0]['topic']}: {', '.join(unknown[0]['configured']['unknown'])} were not given; name "
         detail += "--cluster-metadata or --policy, and the report says what is deleted by it"
-        title = f"{_count(len(unknown), 'topic')} whose retention is not known"
+        title = f"{counted(len(unknown), 'topic')} whose retention is not known"
         found.append(Attention(Severity.UNKNOWN, "retention/configured", title, detail))
     return found
 
@@ -144,7 +145,7 @@ def _of_shape(shape: dict[str, Any]) -> list[Attention]:
     best = next((each["best"] for each in shape["savings"] if each["topic"] == row["topic"]), None)
     if best is not None:
         detail += f": {best['codec']} and {best['batch_size']:,} bytes would have saved {best['saved']:.0%} of a sample"
-    return [Attention(Severity.WARNING, "shape/shape", f"{_count(len(rows), 'topic')} of small batches", detail)]
+    return [Attention(Severity.WARNING, "shape/shape", f"{counted(len(rows), 'topic')} of small batches", detail)]
 
 
 def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) -> list[Attention]:
@@ -154,13 +155,13 @@ def _of_builds(builds: dict[str, Any], overview: dict[str, Any], now_ms: int) ->
         found.append(Attention(Severity.UNKNOWN, "overview", "the catalog has no segments", detail))
     changes = overview["changes"]
     if changes is not None and changes["gone_segments"]:
-        title = f"{_count(changes['gone_segments'], 'segment')} gone since the build before"
+        title = f"{counted(changes['gone_segments'], 'segment')} gone since the build before"
         detail = f"{decimal(changes['gone_bytes'])}: deleted by retention, or lost"
         found.append(Attention(Severity.WARNING, "overview", title, detail))
     if builds["builds"]:
         age_ms = now_ms - builds["builds"][0]["started_ms"]
         if age_ms > _DAY_MS:
-            title = f"the last build is {_count(age_ms // _DAY_MS, 'day')} old"
+            title = f"the last build is {counted(age_ms // _DAY_MS, 'day')} old"
             detail = "what brokers have written, deleted or damaged since is not in this report"
             found.append(Attention(Severity.UNKNOWN, "builds/builds", title, detail))
     return found
@@ -178,10 +179,6 @@ def _file(row: dict[str, Any]) -> str:
 def _names(names: list[str]) -> str:
     """The first names."""
     return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _sentence(text: str | None) -> str:

@@ -32,7 +32,7 @@ from kidxlib.retention.policy import Origin, TopicConfig
 from kidxlib.retention.topic_policy import Cleanup
 from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.times import to_ms
+from kidxlib.text.times import to_ms
 
 #: Of the JSON object; another one where a name or a meaning changes.
 REPORT_VERSION: Final = 1

@@ -13,6 +13,7 @@ from kidxlib.retention.apply import SegmentResult
 from kidxlib.retention.outcomes import PROBLEMS, DeletionOutcome
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.console import print_line, print_more
+from kidxlib.text.counted import counted
 
 _WHAT: Final = {
     DeletionOutcome.DELETED: "deleted",
@@ -66,7 +67,7 @@ class AppliedPlan:
         counts = Counter(found.outcome for found in self.results)
         for outcome, what in _WHAT.items():
             if counts[outcome]:
-                print_line(f"{counts[outcome]:,} segments, {_bytes(self.results, outcome):,} bytes: {what}")
+                print_line(f"{counted(counts[outcome], 'segment')}, {_bytes(self.results, outcome):,} bytes: {what}")
         if not counts:
             print_line("the plan names no segment to delete")
         reported = [found for found in self.results if found.outcome in PROBLEMS and found.detail is not None]

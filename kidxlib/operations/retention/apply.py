@@ -24,7 +24,7 @@ from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import note, print_json
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.times import to_ms
+from kidxlib.text.times import to_ms
 
 
 def _apply_plan(tables: Tables, request: ApplyRequest) -> list[SegmentResult]:

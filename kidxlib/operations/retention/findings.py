@@ -14,6 +14,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
 from kidxlib.retention.reasons import PlanWarning
+from kidxlib.text.counted import counted
 
 #: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
 _SECONDS_SHOWN: Final = 10**11
@@ -39,19 +40,21 @@ class RetentionFinding:
     def sentence(self) -> str:
         seconds = self.most_ms // 1000
         far = timedelta(seconds=seconds) if 0 < seconds < _SECONDS_SHOWN else f"{self.most_ms} ms"
+        segments, partitions = counted(self.segments, "segment"), counted(self.partitions, "partition")
+        indexes = counted(self.segments, "time index", "time indexes")
         return {
-            PlanWarning.WHOLE_PARTITION: f"{self.partitions:,} partitions lose all their segments; a broker then "
-            "starts an empty one, --apply keeps the last",
-            PlanWarning.LOOKS_COMPACTED: f"{self.segments:,} segments go though their topics look compacted: offsets "
-            "are missing in them; cleanup.policy was said to be delete",
-            PlanWarning.FUTURE_TIMESTAMP: f"{self.segments:,} segments have timestamps in the future, by up to {far}; "
-            "time alone keeps them until long after that",
-            PlanWarning.TIMESTAMPS_BACKWARDS: f"{self.segments:,} segments are old enough and stay after one that is "
-            f"not; timestamps run backwards, by up to {far}",
-            PlanWarning.TIME_INDEX_PADDED: f"{self.segments:,} time indexes are padded with zeros; a broker takes "
-            "their segments for those of 1970 and deletes them by time at once",
-            PlanWarning.TIME_INDEX_INCOMPLETE: f"{self.segments:,} time indexes end before the largest timestamp of "
-            "their segments; a broker deletes these too early",
+            PlanWarning.WHOLE_PARTITION: f"{partitions} would lose all segments; a broker then starts an empty one, "
+            "--apply keeps the last",
+            PlanWarning.LOOKS_COMPACTED: f"{segments} would go though the topic looks compacted: offsets are missing "
+            "in it; cleanup.policy was said to be delete",
+            PlanWarning.FUTURE_TIMESTAMP: f"{segments} with timestamps in the future, by up to {far}; time alone keeps "
+            "such a segment until long after that",
+            PlanWarning.TIMESTAMPS_BACKWARDS: f"{segments} old enough, kept after one that is not; timestamps run "
+            f"backwards, by up to {far}",
+            PlanWarning.TIME_INDEX_PADDED: f"{indexes} padded with zeros; a broker takes such a segment for one of "
+            "1970 and deletes it by time at once",
+            PlanWarning.TIME_INDEX_INCOMPLETE: f"{indexes} without the largest timestamp of the segment; a broker "
+            "deletes such a segment too early",
         }[self.warning] + f" (the first: {self.first})"
 
     def as_json(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from kidxlib.retention.reasons import Reason
 from kidxlib.retention.time_index_files import OnDisk, max_timestamp_on_disk
 from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
 from kidxlib.storage.location import location
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

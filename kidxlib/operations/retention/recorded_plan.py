@@ -24,7 +24,7 @@ from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import Tables
-from kidxlib.times import show_time, to_ms
+from kidxlib.text.times import show_time, to_ms
 
 
 @dataclass(frozen=True, slots=True)

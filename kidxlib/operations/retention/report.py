@@ -14,7 +14,8 @@ from kidxlib.retention.topic_policy import DECIDING_CONFIGS
 from kidxlib.terminal.build import TOPICS_SHOWN
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.terminal.tables import print_table
-from kidxlib.times import show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 #: A row of the JSON object's `segments`.
 JSON_COLUMNS: Final = (
@@ -64,7 +65,7 @@ def print_report(plan_id: str, found: RetentionReport, *, what_if: bool) -> None
         of_policy = [topic for topic in found.topics if topic.policy == policy]
         print_line(
             f"policy {policy}: {sum(topic.deleted for topic in of_policy):,} of "
-            f"{sum(topic.segments for topic in of_policy):,} segments go, "
+            f"{counted(sum(topic.segments for topic in of_policy), 'segment')} go, "
             f"{decimal(sum(topic.freed for topic in of_policy))} of {decimal(sum(topic.bytes for topic in of_policy))}"
         )
 
@@ -74,16 +75,16 @@ def _not_decided(found: RetentionReport) -> str:
     missing = [name for name in DECIDING_CONFIGS if any(name in names for names in found.unknown.values())]
     segments = sum(topic.undecided for topic in found.topics)
     return (
-        f"not decided: {segments:,} segments of {len(topics):,} topics (the first: {topics[0]}): nobody "
-        f"said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
+        f"not decided: {counted(segments, 'segment')} of {counted(len(topics), 'topic')} (the first: {topics[0]}): "
+        f"nobody said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
         "--all --entity-type topics prints, or --cluster-metadata and --server-properties, or ask --what-if"
     )
 
 
 def _compacted(topics: Collection[str]) -> str:
     return (
-        f"look compacted: {len(topics):,} topics (the first: {min(topics)}): offsets are missing in them; none of "
-        "their segments goes unless a policy says cleanup.policy of that very topic"
+        f"look compacted: {counted(len(topics), 'topic')} (the first: {min(topics)}): offsets are missing in them; "
+        "none of their segments goes unless a policy says cleanup.policy of that very topic"
     )
 
 

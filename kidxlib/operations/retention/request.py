@@ -17,7 +17,7 @@ from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.options import DELETE_DELAY, ensure_parent_exists, parse_option
 from kidxlib.run.settings import read_settings
 from kidxlib.terminal.options.sources import parse_topics
-from kidxlib.times import parse_duration, to_ms
+from kidxlib.text.times import parse_duration, to_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

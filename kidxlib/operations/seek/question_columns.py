@@ -18,7 +18,7 @@ from kidxlib.catalog.arrow_arrays import numbers_array
 from kidxlib.catalog.matching import Flags, Values
 from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.operations.seek.row_check import COLUMNS, why_wrong
-from kidxlib.times import parse_milliseconds
+from kidxlib.text.times import parse_milliseconds
 
 _Longs = NDArray[np.int64]
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())

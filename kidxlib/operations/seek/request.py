@@ -13,7 +13,7 @@ from kidxlib.operations.seek.answer_format import Format
 from kidxlib.run.catalog_place import absolute
 from kidxlib.storage.location import ensure_text
 from kidxlib.terminal.console import warn
-from kidxlib.times import parse_milliseconds, show_time
+from kidxlib.text.times import parse_milliseconds, show_time
 
 #: From 12 January 1970 to 3 March 1973 in milliseconds, and from 2001 on in seconds.
 _MAYBE_SECONDS: Final = range(10**9, 10**11)

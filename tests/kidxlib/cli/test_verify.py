@@ -727,11 +727,24 @@ def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> Non
     assert CliRunner().invoke(kidx, repair, standalone_mode=False).return_value == ExitCode.OK
     _flip(_LARGE, 0.999)(log_dir)
     os.truncate(log_dir / _DIRECTORY / segment_files.segment_file(_SMALL, segment_files.TIME_INDEX_SUFFIX), 12)
-    for files in ("1 index files in 1 partitions", "0 index files in 0 partitions"):
+    for files in ("broken: 1 index file in 1 partition", "broken: 0 index files in 0 partitions"):
         ended = CliRunner().invoke(kidx, repair, standalone_mode=False)
         assert ended.return_value == ExitCode.PROBLEMS_FOUND
         assert files in ended.stderr
         assert f"broken, and no repair of index files mends it: {_log(log_dir, _LARGE)}; " in ended.stderr
+
+
+def test_a_repair_says_which_index_knows_more_than_its_log(tmp_path: Path) -> None:
+    """A log that ends with a whole batch, where a broker had appended more: nothing else tells."""
+    log_dir, index_dir, sources = tmp_path / "logs", tmp_path / "index", ["--index-dir", str(tmp_path / "index")]
+    shutil.copytree(golden.SAMPLES / "txn-mixed-0", log_dir / "txn-mixed-0")
+    assert CliRunner().invoke(kidx, ["build", str(log_dir), *sources]).exit_code == ExitCode.OK
+    os.truncate(sorted((log_dir / "txn-mixed-0").glob("*.log"))[-1], 698_578)
+    ended = CliRunner().invoke(kidx, ["build", str(log_dir), *sources, "--repair"], standalone_mode=False)
+    assert (
+        f"made to fit its log: {sorted(index_dir.rglob('*.index'))[-1]}: 165 entries, recovery writes 143; entry 164 "
+        "is OffsetPosition(offset=10319, position=801462); if a broker had that offset, look for it on a replica"
+    ) in ended.stderr
 
 
 @pytest.mark.parametrize("entries", [36, 37], ids=["not in its index", "in its index"])

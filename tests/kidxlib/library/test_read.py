@@ -228,8 +228,8 @@ def test_an_index_saves_reading(golden_segments: list[GoldenSegment], tmp_path: 
         row["offset"] for row in rows_of_partition(PARTITION) if 5_000 <= row["offset"] < 5_010
     ]
     assert [record.message for record in caplog.records] == [
-        "1 segments to read, 9128 bytes of logs; passed over: 0 partitions, 3 segments, 1878399 bytes; "
-        "1 partitions are read to the ends of their logs, as no replication-offset-checkpoint names them"
+        "1 segment to read, 9,128 bytes of logs; passed over: 0 partitions, 3 segments, 1,878,399 bytes; "
+        "read to the end of the log, as no replication-offset-checkpoint says how far: 1 partition"
     ]
 
 

@@ -22,6 +22,7 @@ from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_log
 from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.text.counted import counted
 from tests.conftest import one_in
 from tests.support.logs.transactions import Written, random_transactions
 from tests.support.spark.jobs import kidx_build_here
@@ -165,7 +166,7 @@ def _scanned(path: Path, catalog: Path, **options: Any) -> list[int]:
     request = read_request(path, topics=re.compile(".*"), isolation="read_committed", **asked)
     plan = plan_reads(request, goes_on=False, scan=scan, catalog=existing_tables("catalog", str(catalog)))
     sizes = [(path / segment_file(base_offset, LOG_SUFFIX)).stat().st_size for base_offset in found]
-    told = f"scanned for transactions: {len(found)} logs, {sum(sizes)} bytes"
+    told = f"scanned for transactions: {counted(len(found), 'log')}, {sum(sizes):,} bytes"
     assert plan.notes[1:] == ((told,) if found else ())
     return found
 

@@ -23,7 +23,7 @@ from tests.support.cluster_metadata import OTHER_ID, log_dir_of_t
 from tests.support.spark.jobs import run_here
 
 _AS_OF: Final = "as of offset 6, 1970-01-01T00:00:01.000Z"
-_WINS: Final = "of 1 topics; options and settings win"
+_WINS: Final = "of 1 topic; options and settings win"
 
 
 def _plan(source: Source, known: KnownTopics, interval_bytes: int | None = None) -> Plan:

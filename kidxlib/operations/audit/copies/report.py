@@ -18,6 +18,7 @@ from kidxlib.terminal.build import print_requests
 from kidxlib.terminal.console import print_json, print_line, print_more, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import print_table
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +118,5 @@ def show(request: CopyRequest, compared: Compared, catalog: str) -> None:
     print_requests(compared.requests)
     print_line(f"catalog:     {catalog}, source {compared.source}")
     if (unknown := compared.segments(*NOT_COMPARABLE)) and not request.require_checksums:
-        of_all = f"{unknown:,} of {compared.segments(*CopyVerdict):,} segments"
+        of_all = f"{unknown:,} of {counted(compared.segments(*CopyVerdict), 'segment')}"
         warn(f"{of_all} cannot be compared: nothing is known of their copies; --require-checksums makes that exit 3")

@@ -17,6 +17,7 @@ from kidxlib.storage.store.client import connect
 from kidxlib.storage.store.heads import ensure_any_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 #: Of a log one could read so much in the time that the processor takes for a HEAD.
 _HEAD_BYTES: Final = 65_536
@@ -59,7 +60,7 @@ def _compared(request: CopyRequest, backend: Backend) -> Compared:
         engine.start()
 
     def asked_so_far() -> str:
-        of_all = f"{engine.done().segments:,} of {to_compare.segments:,} segments compared"
+        of_all = f"{engine.done().segments:,} of {counted(to_compare.segments, 'segment')} compared"
         return f"{of_all}, and none reported; run the same command again"
 
     begin_phase("asking the store", done=engine.done, segments=to_compare.segments, after="counting")

@@ -23,6 +23,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.grouped import ROWS
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.tables.scope import scope_of
+from kidxlib.text.counted import counted
 
 #: Segments that a worker asks for before it says how far it is, and may be stopped.
 _SHARE_SEGMENTS: Final = 4096
@@ -65,7 +66,7 @@ class CopiesToCompare:
         rows = rows.filter(pa.array(positions_in(rows, keys, PARTITION_KEY) >= 0))
         if rows.num_rows != self.segments:
             raise UsageError(
-                f"a worker finds {rows.num_rows:,} of {self.segments:,} segments in the catalog; "
+                f"a worker finds {rows.num_rows:,} of {counted(self.segments, 'segment')} in the catalog; "
                 "mount the same catalog at the same place for every worker"
             )
         rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", "base_offset")])

@@ -25,7 +25,8 @@ from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
 from kidxlib.terminal.console import print_json, print_line, print_more
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import print_table
-from kidxlib.times import show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 _RANK: Final = {verdict.value: number for number, verdict in enumerate(WORST_FIRST)}
 
@@ -140,11 +141,11 @@ def show(request: TieredRequest, found: TieredFound) -> None:
     metadata = found.metadata
     of_all = "" if metadata.partitions is None else f" of {metadata.partitions:,}"
     print_line(
-        f"metadata: {len(metadata.read):,}{of_all} partitions, {metadata.records:,} records, as of "
+        f"metadata: {len(metadata.read):,}{of_all} partitions, {counted(metadata.records, 'record')}, as of "
         f"{show_time(found.as_of.metadata_ms)}"
     )
     if newer := found.number(NEWER):
-        print_line(f"not judged: {newer:,} objects that are newer than the metadata, or whose metadata was not read")
+        print_line(f"not judged: {counted(newer, 'object')} newer than the metadata, or whose metadata was not read")
     if others := found.number(OTHERS):
         print_line(f"other files: {others:,}, which are no objects of remote segments")
     if found.counts.read:

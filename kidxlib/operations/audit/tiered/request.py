@@ -29,7 +29,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.options.sources import parse_topics
-from kidxlib.times import parse_duration, parse_milliseconds
+from kidxlib.text.times import parse_duration, parse_milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from kidxlib.tables.grouped import ROWS
 from kidxlib.terminal.console import note, warn
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 
 def listed_plan(request: BuildRequest) -> Plan:
@@ -74,4 +75,4 @@ def say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_by
     for warning in plan.warnings:
         warn(warning)
     if request.keeps_catalog:
-        note(f"{segments:,} segments, {decimal(log_bytes)}, in {len(plan.partitions):,} partitions")
+        note(f"{counted(segments, 'segment')}, {decimal(log_bytes)}, in {counted(len(plan.partitions), 'partition')}")

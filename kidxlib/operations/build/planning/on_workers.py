@@ -37,7 +37,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 #: Of so many a worker lists and compares the segments at a time: some tens of megabytes if each has a thousand.
 _PARTITIONS_AT_ONCE: Final = 200

@@ -21,7 +21,8 @@ from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
 from kidxlib.terminal.console import print_json, print_line, print_more
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import print_table
-from kidxlib.times import show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 _CACHES: Final = (
     "brokers go on with the indexes that they have fetched before: remove these segments' files from "
@@ -158,7 +159,9 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
     for (file, reason), number in Counter((each.file, each.reason) for each in repaired.left).items():
         print_line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
     if repaired.safe:
-        print_line(f"left:     {repaired.safe:,} findings that give no wrong answer; kidx verify --tiered names them")
+        print_line(
+            f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify --tiered has the names"
+        )
     if repaired.outcomes[Outcome.TO_PUT]:
         print_line("nothing was put: --apply does it")
     elif repaired.outcomes[Outcome.PUT]:
@@ -170,13 +173,13 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
 
 
 def _show_logs(request: RepairRequest, repaired: Repaired) -> None:
-    print_line(f"read:     {repaired.segments:,} segments, {decimal(repaired.log_bytes)} of logs")
+    print_line(f"read:     {counted(repaired.segments, 'segment')}, {decimal(repaired.log_bytes)} of logs")
     if request.logs:
         print_line(
-            f"of these: {repaired.local_segments:,} segments, {decimal(repaired.local_bytes)}, in --logs, where they "
+            f"of these: {counted(repaired.local_segments, 'segment')}, {decimal(repaired.local_bytes)}, in --logs, "
             "proved to be the same"
         )
-    print_line(f"made:     {repaired.made:,} objects, {decimal(repaired.made_bytes)}, in {request.mirror}")
+    print_line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
 
 
 def _as_json(each: Mended) -> dict[str, Any]:

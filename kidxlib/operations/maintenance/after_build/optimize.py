@@ -13,6 +13,7 @@ from kidxlib.tables.maintenance import Maintenance
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,4 +76,4 @@ def optimized_as_line(optimized: Sequence[OptimizedTable]) -> str:
 def _said(table: OptimizedTable) -> str:
     if table.gave_way:
         return f"{table.table} left for a later build, as another run has changed it"
-    return f"{table.table} put in order, {table.files_before:,} files are {table.files_after:,}"
+    return f"{table.table} put in order: {counted(table.files_after, 'file')}, where there were {table.files_before:,}"

@@ -9,7 +9,7 @@ from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.questions import BUILT
 from kidxlib.recovery.outcome import Status
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.times import to_ms
+from kidxlib.text.times import to_ms
 
 
 def builds_section(answers: Answers, tables: TablesToRead) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from kidxlib.operations.report.questions import (
     VERDICTS,
 )
 from kidxlib.recovery.outcome import ABSENT, Status
-from kidxlib.times import to_ms
+from kidxlib.text.times import to_ms
 
 _ABSENT: Final = tuple(status.value for status in ABSENT)
 #: What is told of a log dir that was not stopped cleanly.

@@ -55,7 +55,7 @@ def test_facts_are_filled(log_dir: Path) -> None:
         assert row["offset_digests"]
 
     again = build(log_dir)
-    assert "not read: 4 segments are unchanged" in again.out
+    assert "not read: 4 unchanged segments" in again.out
     assert (
         "log_crc32c of 1, smallest_timestamp_ms of 3, log_crc64nvme of 4 segments; --fill-facts SIZE reads" in again.out
     )

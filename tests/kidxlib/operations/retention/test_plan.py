@@ -288,7 +288,7 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
         assert (row["what_if"], row["policy_file"]) == (False, str(policy))
     policy.write_text(f"{_ALL_SAID}retention.ms = 1\nretention.bytes = -1\n")
     ended = retention_here("--catalog", archive.catalog, "--policy", policy)
-    assert "look compacted: 1 topics (the first: compacted): offsets are missing in them; none of their" in ended.out
+    assert "look compacted: 1 topic (the first: compacted): offsets are missing in them; none of their" in ended.out
     assumed = archive.plan("--policy", policy, "--topics", "compacted")
     assert {(s["decision"], s["reason"]) for s in assumed["segments"]} == {("keep", "looks-compacted")}
     what_if = archive.plan("--what-if", "--topics", "compacted")
@@ -338,7 +338,7 @@ def test_the_summary_on_screen(archive: Archive) -> None:
     ended = retention_here("--catalog", archive.catalog, "--topics", "plain-zstd", "--now", str(_NOW + 99 * _DAY_MS))
     assert ended.code == 0
     assert "policy default: 2 of 2 segments go, 1.5 MB of 1.5 MB" in ended.out
-    assert "warning: policy default: 1 partitions lose all their segments" in ended.out
+    assert "warning: policy default: 1 partition would lose all segments" in ended.out
 
 
 def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) -> None:

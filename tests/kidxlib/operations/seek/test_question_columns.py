@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kidxlib.operations.seek.question_columns import WrongRow, to_questions
 from kidxlib.operations.seek.row_check import why_wrong
-from kidxlib.times import parse_milliseconds
+from kidxlib.text.times import parse_milliseconds
 from tests.conftest import Say
 
 _LONG_MAX: Final = 2**63 - 1

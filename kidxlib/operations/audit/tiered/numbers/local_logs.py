@@ -26,7 +26,7 @@ from kidxlib.retention.partition import Longs, Segments
 from kidxlib.storage.directory import Directory, read_end
 from kidxlib.storage.location import Location
 from kidxlib.terminal.console import warn
-from kidxlib.times import NS_PER_MS
+from kidxlib.text.times import NS_PER_MS
 
 _NO_TIME: Final = -1
 

@@ -10,7 +10,8 @@ from kidxlib.operations.audit.tiered.numbers.sizes import CopyLag, TopicSizes
 from kidxlib.operations.audit.tiered.numbers.what_if import Deleted, WhatIf
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.terminal.tables import print_table
-from kidxlib.times import show_time
+from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 #: Topics and partitions that are shown; JSON has all.
 _SHOWN: Final = 10
@@ -51,7 +52,7 @@ def show_numbers(numbers: Numbers) -> None:
     for lag in numbers.lags[:_SHOWN]:
         print_line(
             f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
-            f"{lag.segments:,} segments, {lag.bytes:,} bytes, for {_waiting(lag, numbers.as_of_ms)}"
+            f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {_waiting(lag, numbers.as_of_ms)}"
         )
     print_more(len(numbers.lags) - _SHOWN, "; --json has them all")
 
@@ -81,8 +82,8 @@ def show_what_if(numbers: Numbers, settings: dict[str, int]) -> None:
     unknown = [each for each in found if each.unknown]
     if unknown:
         print_line(
-            f"not known: {', '.join(unknown[0].unknown)} of {len(unknown):,} topics (the first: {unknown[0].topic}); "
-            "no limit stands in for them; --server-properties says what brokers were started with"
+            f"not known: {', '.join(unknown[0].unknown)} of {counted(len(unknown), 'topic')} (the first: "
+            f"{unknown[0].topic}); no limit stands in for them; --server-properties says what brokers were started with"
         )
 
 

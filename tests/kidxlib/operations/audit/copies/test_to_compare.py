@@ -92,5 +92,5 @@ def test_what_is_asked_for() -> None:
 def test_a_worker_that_has_another_catalog_says_so() -> None:
     """One that finds none would find nothing wrong either."""
     [share] = ToCompare.of(_REQUEST, _tables(_row("s", "t", 0, 0)), "catalog").shares(_COPY, 1)
-    with pytest.raises(UsageError, match="a worker finds 0 of 1 segments in the catalog"):
+    with pytest.raises(UsageError, match="a worker finds 0 of 1 segment in the catalog"):
         replace(share, tables=MemoryTables("elsewhere")).read()

@@ -109,7 +109,7 @@ def test_a_commit_about_one_partition_touches_its_files(tmp_path: Path, rng: ran
             counts.append(max(len(opened) for _, opened, _ in touched))
     sizes = [file["size_bytes"] for file in _files(tables).values()]
     say(f"{len(sizes)} files, {sum(sizes):,} bytes; at most {counts} opened; {len(said)} times put in order")
-    assert said and all(each.startswith("segments put in order, ") for each in said)
+    assert said and all(each.startswith("segments put in order: ") for each in said)
     assert max(counts) <= _LIMITS.small_files_max + 4
     assert len(sizes) <= _LIMITS.small_files_max + 4 + sum(sizes) / (_FILE_BYTES / 2)
     assert len(_may_hold(without, 0, 0)) == 3 * _BUILDS > 2 * (_LIMITS.small_files_max + 4)
@@ -127,7 +127,7 @@ def test_it_pays_or_nothing_is_done(tmp_path: Path) -> None:
     append_rows(tmp_path, BUILDS, {"build_id": "last"})
     [found] = optimize_tables(maintenance, [BUILDS, SEGMENTS], _LIMITS)
     assert (found.table, found.merged_files, found.files_before, found.files_after) == ("builds", 5, 5, 1)
-    assert optimized_as_line([found]) == "builds put in order, 5 files are 1"
+    assert optimized_as_line([found]) == "builds put in order: 1 file, where there were 5"
     assert DeltaTable(tmp_path / "builds").to_pyarrow_table().num_rows == 5
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 
 from kidxlib.errors import UsageError
-from kidxlib.toml_file import Pattern, TomlTable, checked, expected, read_text
+from kidxlib.text.toml_file import Pattern, TomlTable, checked, expected, read_text
 
 PATH = Path("policy.toml")
 

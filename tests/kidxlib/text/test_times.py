@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import UsageError
-from kidxlib.times import parse_duration, parse_time, to_ms
+from kidxlib.text.times import parse_duration, parse_time, to_ms
 
 
 @pytest.mark.parametrize(
