@@ -39,6 +39,20 @@ class ActionCounts:
     lost_records: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MissingIndexes:
+    """Segments without an `.index`, too many to report each: an archive may have none at all.
+
+    Attributes:
+        files: those that are missing: each `.index`, and each `.timeindex` that is rebuilt together with it.
+        first: the finding on the first `.index`.
+    """
+
+    segments: int
+    files: int
+    first: FileFinding
+
+
 @dataclass(slots=True)
 class AuditSummary:
     """What an audit found. Of what is reported one by one it has the first.
@@ -47,6 +61,8 @@ class AuditSummary:
         many_sources: rows are reported with the names of their sources.
         files: how many index and auxiliary files and logs, by suffix and verdict.
         reported: the files that are reported, the worst first, and logs before index and auxiliary files.
+        rebuilt: paths of reported index files that a broker's next start makes anew from the log.
+        missing: those that are reported together; None where each is reported.
         actions: segments, by what a broker would do with them.
         lost: those of which something is lost.
         starts: partitions, by whether their broker stopped cleanly.
@@ -58,6 +74,8 @@ class AuditSummary:
     many_sources: bool = False
     files: Counter[tuple[str, str]] = field(default_factory=Counter)
     reported: list[FileFinding] = field(default_factory=list)
+    rebuilt: frozenset[str] = frozenset()
+    missing: MissingIndexes | None = None
     actions: dict[str, ActionCounts] = field(default_factory=dict)
     lost: list[StartupRow] = field(default_factory=list)
     starts: Counter[bool] = field(default_factory=Counter)
@@ -94,7 +112,9 @@ class AuditSummary:
 
     @property
     def reported_count(self) -> int:
-        return sum(count for (_, verdict), count in self.files.items() if not Verdict(verdict).is_problem_free)
+        """How many files are reported one by one."""
+        found = sum(count for (_, verdict), count in self.files.items() if not Verdict(verdict).is_problem_free)
+        return found if self.missing is None else found - self.missing.files
 
     @property
     def lost_count(self) -> int:

@@ -13,7 +13,7 @@ from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.audit.summary import ActionCounts, AuditSummary
 from kidxlib.catalog.findings import JudgedFile
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import note, print_json, print_line, print_more, rate
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import print_table
@@ -101,8 +101,15 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
         print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
-        print_line(f"  {file.consequence}")
+        rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
+        print_line(f"  {file.consequence}{rebuilds}")
     _print_more(summary.reported_count)
+    if summary.missing is not None:
+        print_line(
+            f"{summary.missing.first.verdict}: {counted(summary.missing.segments, 'segment')} without an "
+            f"{OFFSET_INDEX_SUFFIX} (the first: {summary.name(summary.missing.first)})"
+        )
+        print_line("  a broker that starts rebuilds the indexes of these segments from their logs")
     if summary.actions or summary.failures:  # none of a bucket of tiered storage
         _show_start(summary)
     if summary.not_ready is not None:

@@ -268,8 +268,8 @@ def broken_files(built: Built) -> Rows:
         for suffix in (".index", ".timeindex")
     ]
     empty = (
-        "a broker that starts makes an empty one and leaves it so: retention and searches by time take the age of the "
-        "file"
+        "a broker that does not recover the segment makes an empty one and leaves it so: retention and searches by "
+        "time take the age of the file"
     )
     truncated = (
         "a broker that starts truncates the log to byte 20,332: 48,892 bytes are lost, 23 batches with 480 records"

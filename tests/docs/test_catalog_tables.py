@@ -88,7 +88,7 @@ def test_tables_that_are_not_ours_to_write_are_refused_in_one_line(
     before = sorted(catalog.rglob("*"))
     ended = build_here("--source", f"it={log_dir}", "--index-dir", index_dir, "--catalog", catalog)
     assert (ended.code, ended.out) == (1, "")
-    [error] = [line for line in ended.err.splitlines() if not line.startswith(("1 segments, ", "{"))]
+    [error] = [line for line in ended.err.splitlines() if not line.startswith(("1 segment, ", "{"))]
     assert error.startswith(f"error: {catalog}/") and error.endswith(message)
     assert sorted(catalog.rglob("*")) == before and not index_dir.exists()
 

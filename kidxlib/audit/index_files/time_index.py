@@ -17,6 +17,9 @@ from kidxlib.index.time import TimeIndex
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
 
+#: Consequence of a missing time index whose segment has no offset index either.
+REBUILT_WITH_OFFSET_INDEX: Final = "a broker that starts rebuilds it together with the .index, which is missing too"
+
 _OF_1970: Final = (
     "a broker takes zeros for the last entry: its retention by time takes the segment for one of 1970 and deletes it, "
     "and searches by time do not find its records"
@@ -44,10 +47,10 @@ def audit_time_index(
     say = FindingBuilder(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
     if content is None or say.is_identical:
         return say.missing_or_identical(
-            "a broker that starts rebuilds it together with the .index, which is missing too"
+            REBUILT_WITH_OFFSET_INDEX
             if rebuilt
-            else "a broker that starts makes an empty one and leaves it so: retention and searches by time take the "
-            "age of the file"
+            else "a broker that does not recover the segment makes an empty one and leaves it so: retention and "
+            "searches by time take the age of the file"
         )
     index = TimeIndex.from_bytes(content, base_offset)
     # Of the active segment the check says no to the room after the entries, in every broker that runs.

@@ -63,7 +63,8 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
             "missing",
             0,
             f"not there, recovery writes {len(logs.aborted)} entries",
-            "a broker does not rebuild it: consumers of committed records get those of aborted transactions",
+            "a broker that does not recover the segment leaves it so: consumers of committed records get those of "
+            "aborted transactions",
         )
     if content is None or content.tobytes() == expected:
         return Finding(file=TRANSACTION_INDEX_SUFFIX, verdict=Verdict.IDENTICAL)

@@ -12,7 +12,6 @@ import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from kidxlib.audit.startup.load_state import LoadArguments, LoadState, LoadStopped, fail, file_offset
 from kidxlib.audit.startup.log_ends import find_ends
@@ -27,12 +26,6 @@ from kidxlib.format import segment_files
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.location import Location
-
-_INDEX_SUFFIXES: Final = (
-    segment_files.OFFSET_INDEX_SUFFIX,
-    segment_files.TIME_INDEX_SUFFIX,
-    segment_files.TRANSACTION_INDEX_SUFFIX,
-)
 
 
 def simulate_startup(
@@ -86,7 +79,7 @@ def _remove_orphans(state: LoadState) -> None:
     """Remove indexes without a log, as `loadSegmentFiles` does."""
     for name in sorted(state.files):
         if (
-            name.endswith(_INDEX_SUFFIXES)
+            name.endswith(segment_files.INDEX_SUFFIXES)
             and segment_files.segment_file(file_offset(name), segment_files.LOG_SUFFIX) not in state.files
         ):
             state.remove(name, Removal.ORPHAN)

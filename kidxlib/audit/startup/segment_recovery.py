@@ -35,10 +35,12 @@ def recover_segment(
     last_snapshot = replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
     is_whole = segment.kept_bytes == segment.log_bytes
     recovery = (_read_already(state, segment) if is_whole else None) or _read(state, segment)
-    # A second time there is nothing left to be truncated.
-    first = state.recoveries.setdefault(segment.base_offset, recovery)
+    # A second time there is nothing left to be truncated: the first time says why.
+    is_first = segment.base_offset not in state.recoveries
+    state.recoveries.setdefault(segment.base_offset, recovery)
     segment.read_bytes += segment.kept_bytes
-    segment.detail = why
+    if is_first:
+        segment.detail = why
     end = recovery.end
     if end.status is Status.QUARANTINED:
         _quarantined(segment, end, loading)
@@ -46,8 +48,10 @@ def recover_segment(
     segment.action = StartupAction.TRUNCATE if end.position < segment.log_bytes else StartupAction.REBUILD
     segment.kept_bytes = end.position
     segment.next_offset = recovery.next_offset
-    if (reason := first.end.reason) is not None:
-        segment.detail = f"{reason} at byte {first.end.position}: {first.end.detail}; it is recovered, as {why}"
+    if is_first and end.reason is not None:
+        segment.detail = f"{end.reason} at byte {end.position}: {end.detail}; it is recovered, as {why}"
+        if loading and segment.action is StartupAction.TRUNCATE:
+            segment.detail += "; the segments after it stay"
     if recovery.map_end_offset > last_snapshot:
         state.snapshots.take(recovery.map_end_offset)
 

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import WORST_FIRST
+from kidxlib.audit.index_files.time_index import REBUILT_WITH_OFFSET_INDEX
 from kidxlib.audit.rows import Kind
-from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary
+from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary, MissingIndexes
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.results.audit import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.rows import Row
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
+from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.found import ORDERS, Found
 from kidxlib.terminal.audit import SHOWN
 
 _R = TypeVar("_R", bound=Row)
 
+#: Of more segments without an `.index` than these the missing files are reported together.
+_MISSING_ONE_BY_ONE: Final = 3
+
 #: The verdicts that are reported, and the conditions on rows of what is reported one by one.
 _REPORTED: Final = tuple(verdict.value for verdict in WORST_FIRST)
+_RECOVERED: Final = Among("action", (StartupAction.REBUILD.value, StartupAction.TRUNCATE.value))
 LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
 
 
@@ -38,7 +47,11 @@ def summarise(found: Found, *, tiering: bool) -> AuditSummary:
     files = found.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
     for row in files.to_pylist():
         summary.files[row["file"], row["verdict"]] = row["count_all"]
-    summary.reported = _reported(found)
+    rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED)])
+    is_missing = _without_offset_index(rows)
+    summary.missing = _missing(rows.filter(is_missing))
+    is_reported: Values = pc.invert(is_missing)
+    summary.reported = _reported(rows if summary.missing is None else rows.filter(is_reported))
     startup = found.rows(Kind.SEGMENT, ["action", *COUNTED])
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
@@ -46,8 +59,10 @@ def summarise(found: Found, *, tiering: bool) -> AuditSummary:
         summary.add_action(row["action"], row["count_all"], **counts)
     summary.lost = _first(StartupRow, found.rows(Kind.SEGMENT, None, [LOST]), ORDERS[Kind.SEGMENT])
     partitions = found.rows(Kind.PARTITION)
-    for start in _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows):
+    starts = _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows)
+    for start in starts:
         summary.add_start(start)
+    summary.rebuilt = _rebuilt(found, summary.reported, {start.partition_key: start.directory for start in starts})
     if tiering:
         not_ready = found.rows(Kind.NOT_READY)
         summary.not_ready = _first(NotReadyRow, not_ready, ORDERS[Kind.NOT_READY])
@@ -55,13 +70,50 @@ def summarise(found: Found, *, tiering: bool) -> AuditSummary:
     return summary
 
 
-def _reported(found: Found) -> list[FileFinding]:
-    """The first files that are reported, the worst first, and logs before index and auxiliary files."""
-    rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED)])
+def _without_offset_index(rows: pa.Table) -> Values:
+    """Whether a row is of an `.index` that is missing, or of a `.timeindex` that is rebuilt together with one."""
+    is_missing = pc.equal(rows["reason"], pa.scalar("missing"))
+    is_index = pc.and_(pc.equal(rows["file"], pa.scalar(OFFSET_INDEX_SUFFIX)), is_missing)
+    is_with_index = pc.equal(rows["consequence"], pa.scalar(REBUILT_WITH_OFFSET_INDEX))
+    return pc.or_kleene(is_index, is_with_index).fill_null(False)
+
+
+def _missing(missing: pa.Table) -> MissingIndexes | None:
+    """The index files that are reported together."""
+    indexes = missing.filter(pc.equal(missing["file"], pa.scalar(OFFSET_INDEX_SUFFIX)))
+    if indexes.num_rows <= _MISSING_ONE_BY_ONE:
+        return None
+    [first] = _first(FileFinding, indexes, ORDERS[Kind.FILE], 1)
+    return MissingIndexes(indexes.num_rows, missing.num_rows, first)
+
+
+def _reported(rows: pa.Table) -> list[FileFinding]:
+    """The first of these files, the worst first, and logs before index and auxiliary files."""
     rank: Values = pc.index_in(rows["verdict"], value_set=pa.array(_REPORTED))
     is_no_log: Values = pc.not_equal(rows["file"], pa.scalar(LOG_SUFFIX)).cast(pa.int8())
     rows = rows.append_column("rank", rank).append_column("is_no_log", is_no_log)
     return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[Kind.FILE]])
+
+
+def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping[PartitionKey, str]) -> frozenset[str]:
+    """Paths of those reported that stand beside a log which a broker's next start recovers (`LogSegment.recover`)."""
+    beside = [
+        file
+        for file in reported
+        if file.file in INDEX_SUFFIXES
+        and not _says_so(file)
+        and os.path.dirname(file.path) == directories.get(file.partition_key)
+    ]
+    conditions = [_RECOVERED, Among("base_offset", {file.base_offset for file in beside})]
+    rows = SegmentKey.of_arrow(found.rows(Kind.SEGMENT, SEGMENT_KEY, conditions)) if beside else []
+    recovered = {(*row.partition_key, row.base_offset) for row in rows}
+    return frozenset(file.path for file in beside if (*file.partition_key, file.base_offset) in recovered)
+
+
+def _says_so(file: FileFinding) -> bool:
+    """Whether the consequence is that a broker rebuilds it."""
+    is_missing_index = file.file == OFFSET_INDEX_SUFFIX and file.reason == "missing"
+    return is_missing_index or file.consequence == REBUILT_WITH_OFFSET_INDEX
 
 
 def _first(row_type: type[_R], rows: pa.Table, order: Sequence[str], count: int = SHOWN) -> list[_R]:

@@ -18,7 +18,7 @@ from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from kidxlib.run.settings import TablesSettings, read_settings
+from kidxlib.run.settings import BuildSettings, TablesSettings, read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone
 from kidxlib.run.topic_options import recover_options
 from kidxlib.storage.location import Location, ensure_text
@@ -88,18 +88,14 @@ def build_request(options: BuildOptions) -> BuildRequest:
     return BuildRequest(
         sources=sources,
         target=Target(index_dir=index_dir, by_source=len(sources) > 1),
+        names_index_dir=options.index_dir is not None,
         publish_truncated=options.accept_truncated or not options.in_place,
         context=context,
         topics=parse_topics(build.topics if options.topics is None else options.topics),
         interval_bytes=options.interval_bytes,
         max_index_bytes=options.max_index_bytes,
         verify_crc=verify_crc,
-        auxiliary_files=REPAIRED_AUXILIARY_FILES
-        if options.repair
-        else AuxiliaryFiles(
-            snapshots=build.snapshots if options.snapshots is None else options.snapshots,
-            epochs=build.epochs if options.epochs is None else options.epochs,
-        ),
+        auxiliary_files=_auxiliary_files(options, build),
         rebuild=options.rebuild,
         repair=options.repair,
         options_for=options_for,
@@ -127,6 +123,15 @@ def _ensure_text(sources: Iterable[Source], index_dir: Location | None) -> None:
 def _optimize(tables: TablesSettings) -> OptimizeLimits | None:
     limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)
     return limits if tables.optimize else None
+
+
+def _auxiliary_files(options: BuildOptions, build: BuildSettings) -> AuxiliaryFiles:
+    if options.repair:
+        return REPAIRED_AUXILIARY_FILES
+    return AuxiliaryFiles(
+        snapshots=build.snapshots if options.snapshots is None else options.snapshots,
+        epochs=build.epochs if options.epochs is None else options.epochs,
+    )
 
 
 def _ensure_they_fit(options: BuildOptions) -> None:

@@ -37,6 +37,7 @@ class BuildRequest:
 
     Attributes:
         context: its time is recorded.
+        names_index_dir: the index directory was given, not taken from the settings.
         publish_truncated: publish the index of a valid prefix too.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
         options_for: what a partition's indexes are built with.
@@ -58,6 +59,7 @@ class BuildRequest:
     rebuild: bool
     repair: bool
     options_for: OptionsFor
+    names_index_dir: bool = False
     known_topics: KnownTopics = field(default_factory=KnownTopics)
     fill_bytes: int | None = None
     plans_on_workers: bool = False

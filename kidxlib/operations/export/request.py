@@ -12,6 +12,7 @@ import pyarrow as pa
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.operations.export.formats import ExportFormat
+from kidxlib.operations.export.staging import SKIPS_DAMAGE
 from kidxlib.operations.seek.output import ensure_new
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
 from kidxlib.storage.log_dir import is_brokers
@@ -81,7 +82,7 @@ def export_request(
         "include_headers": include_headers,
         "columns": columns,
         "to_log_end": to_log_end,
-        "skip_damage": skip_damage,
+        SKIPS_DAMAGE: skip_damage,
     }
     read = read_request(
         directory,

@@ -18,10 +18,14 @@ from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.plan import SegmentRead
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.file_version import FileVersion
+from kidxlib.terminal.console import note
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
 _VERSION: Final = 2
+
+#: Of the options that rows depend on, whether damage is passed over.
+SKIPS_DAMAGE: Final = "skip_damage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class Staging:
                     shutil.rmtree(self.directory, ignore_errors=True)
 
     def plan(self, asked: dict[str, Any]) -> list[list[SegmentRead]] | None:
-        """What an earlier run has planned, in units; None where none has.
+        """What an earlier run has planned, in units; None where none has. One that stopped at damage makes way for one
+        that passes it over, as messages advise: that one reads each segment as a whole, and divides them otherwise.
 
         Raises:
             UsageError: that one was asked for something else.
@@ -78,6 +83,11 @@ class Staging:
             return None
         except ValueError as error:
             raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
+        if found["version"] == _VERSION and {**found["asked"], SKIPS_DAMAGE: True} == asked != found["asked"]:
+            note(f"{self.directory}: begun without --skip-damage; all is read again")
+            for part in self.directory.glob(f"part-*{self._suffix}"):
+                part.unlink()
+            return None
         if found["version"] != _VERSION or found["asked"] != asked:
             raise UsageError(
                 f"{self.directory}: an export with other options was begun and not finished; give those options again, "

@@ -34,7 +34,8 @@ _SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 
 
 def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
-    """Cut what a plan says. The caller holds the log dirs' locks.
+    """Cut what a plan says, and keep a copy of all that goes, here or as the broker starts. The caller holds the log
+    dirs' locks.
 
     Args:
         known: what the plan was made with.
@@ -43,13 +44,16 @@ def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryP
         The plan of what is there now, of which nothing is to be cut.
 
     Raises:
-        KidxError: as `_cut_logs` and `_ensure_cut`.
+        KidxError: a file cannot be kept, and nothing is changed; or as `_cut_logs` and `_ensure_cut`.
     """
     begin_phase("cutting")
+    for each in plan.forecasts:
+        if plan.is_cut(each) or plan.is_left(each):
+            _keep(each, copies)
     to_cut = [each for log_dir in plan.log_dirs for each in plan.to_cut(log_dir)]
     if not to_cut:
         return plan
-    _cut_logs(to_cut, copies)
+    _cut_logs(to_cut)
     return replace(plan, log_dirs=[_planned_again(plan, log_dir, known) for log_dir in plan.log_dirs])
 
 
@@ -74,20 +78,22 @@ def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopic
     return replace(planned, listed=listed_partitions(planned.log_dir, known), forecasts=forecasts)
 
 
-def _cut_logs(forecasts: Sequence[Forecast], copies: KeptCopies) -> None:
+def _keep(each: Forecast, copies: KeptCopies) -> None:
+    for name in _dropped_files(each):
+        copies.keep(each.directory / name, f"{each.directory.name}/{name}")
+    for name, _, to in _to_cut(each):
+        copies.keep(each.directory / name, f"{each.directory.name}/{name}.from-{to}", to)
+
+
+def _cut_logs(forecasts: Sequence[Forecast]) -> None:
     """Cut the logs of some partitions where the broker would.
 
     A log is cut last, after all segments behind it have gone for good: until then a broker, or another run, finds the
     same place to cut and drops the rest. Cut first, the segments behind it would look whole.
 
     Raises:
-        KidxError: a file cannot be kept, and nothing is changed; or it cannot be removed or cut.
+        KidxError: a file cannot be removed or cut.
     """
-    for each in forecasts:
-        for name in _dropped_files(each):
-            copies.keep(each.directory / name, f"{each.directory.name}/{name}")
-        for name, _, to in _to_cut(each):
-            copies.keep(each.directory / name, f"{each.directory.name}/{name}.from-{to}", to)
     with Remover() as remover:
         for each in forecasts:
             for name in _dropped_files(each):

@@ -50,7 +50,7 @@ _OPTIONS: Final = (
         "--keep",
         metavar="DIR",
         type=click.Path(path_type=Path),
-        help="Where --truncate copies what it cuts off, before it does. Outside of all log dirs.",
+        help="Where --truncate copies what it cuts off, and what the broker will drop. Outside of all log dirs.",
     ),
     click.option(
         "--accept-loss",

@@ -10,6 +10,7 @@ from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import RecoveryPlan
 from kidxlib.operations.recover.producers import lacks_snapshot
+from kidxlib.text.counted import counted
 
 
 def refusals_of(plan: RecoveryPlan) -> Iterator[str]:
@@ -108,4 +109,8 @@ def _what_is_lost(each: Forecast) -> str:
             f"{each.directory}: {dropped.amount} {segment} are damaged, below the recovery point "
             f"{each.stop.recovery_point}, so a broker does not look there, and serves what is before it"
         )
-    return f"{each.directory}: a broker that starts drops {dropped.amount} {segment}"
+    more = [other for other in each.dropped if other is not dropped]
+    others = (
+        f", and {sum(other.bytes for other in more):,} bytes of {counted(len(more), 'more segment')}" if more else ""
+    )
+    return f"{each.directory}: a broker that starts drops {dropped.amount} {segment}{others}"

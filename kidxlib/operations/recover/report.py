@@ -36,7 +36,8 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
     for each, of_segment in dropped[:_SHOWN]:
         who = "damaged, where the broker does not look" if of_segment.is_unseen else "the broker drops"
         who = "cut off" if plan.is_cut(each) else who
-        print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}")
+        kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
+        print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
     for refusal in refusals[:_SHOWN]:
         print_line(f"refused: {refusal}")

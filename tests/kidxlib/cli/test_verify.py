@@ -734,6 +734,22 @@ def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> Non
         assert f"broken, and no repair of index files mends it: {_log(log_dir, _LARGE)}; " in ended.stderr
 
 
+def test_an_archive_without_indexes_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A start rebuilds what a log tells; that a segment was recovered for want of its index keeps those after it."""
+    shutil.copytree(golden.SAMPLES / "txn-mixed-0", tmp_path / "txn-mixed-0")
+    with (tmp_path / "txn-mixed-0" / segment_files.segment_file(84, segment_files.LOG_SUFFIX)).open("r+b") as log:
+        log.seek(1_047_252)
+        log.write(b"xx")
+    show_summary("", summarised(tmp_path), [])
+    lines = capsys.readouterr().out.splitlines()
+    assert "broken: 4 segments without an .index (the first: txn-mixed-0 0)" in lines
+    assert not any(f".{suffix}: missing: no such file" in line for line in lines for suffix in ("index", "timeindex"))
+    lacks = lines.index("broken: txn-mixed-0 84 .txnindex: missing: not there, recovery writes 22 entries")
+    assert lines[lacks + 1].endswith("; the next start here rebuilds the file from the log")
+    assert any(line.endswith("as its .index is missing; the segments after it stay") for line in lines)
+    assert not any(line.startswith("delete: ") for line in lines)
+
+
 def test_a_repair_says_which_index_knows_more_than_its_log(tmp_path: Path) -> None:
     """A log that ends with a whole batch, where a broker had appended more: nothing else tells."""
     log_dir, index_dir, sources = tmp_path / "logs", tmp_path / "index", ["--index-dir", str(tmp_path / "index")]

@@ -132,6 +132,20 @@ def test_what_is_cut_is_kept(log_dir: Path, tmp_path: Path) -> None:
     assert {name: content for name, content in found.items() if name in of_last} == of_last
 
 
+def test_what_the_broker_drops_amid_a_log_is_kept(log_dir: Path, tmp_path: Path) -> None:
+    """Without an index it recovers a segment as it loads it, and keeps those after it: nothing is cut here."""
+    _damaged(log_dir)
+    damaged = _logs(log_dir)[-2]
+    damaged.with_suffix(".index").unlink()
+    log = damaged.read_bytes()
+    keep = ("--truncate", "--keep", str(tmp_path / "kept"), "--apply", "--accept-loss")
+    ended = _recover(log_dir, *keep)
+    assert ended.code == ExitCode.PROBLEMS_FOUND and "; not cut, but a copy goes to --keep" in ended.out, ended
+    assert damaged.read_bytes() == log
+    [copy] = (tmp_path / "kept" / _PARTITION).glob(f"{damaged.name}*")
+    assert log.endswith(copy.read_bytes()) and copy.name == f"{damaged.name}.from-{len(log) - copy.stat().st_size}"
+
+
 def test_zeros_take_no_space_where_they_are_kept(log_dir: Path, tmp_path: Path) -> None:
     log = _logs(log_dir)[-1]
     size = log.stat().st_size
