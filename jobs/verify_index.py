@@ -53,7 +53,7 @@ def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> Ru
         once = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         return run_tiered(tiered, partial(open_spark_once, "verify_index", once), as_json=as_json)
     if asks_for_copy(context, options):
-        with needing_packages("--copy"):
+        with needing_packages("--copy", "copies"):
             from kidxlib.operations.audit.copies.request import CopyOptions, copy_request
             from kidxlib.operations.audit.copies.run import run_copies
 

@@ -153,7 +153,7 @@ def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str]
         raise UsageError(_nothing_found(sources, topics, plan))
     plan.warnings[:0] = [
         *warnings_of_unlistable(plan.unlistable.values()),
-        *(f"{path}: skipped: {reason}" for path, reason in plan.skipped.unexpected),
+        *(f"{path}: skipped: {reason.in_words}" for path, reason in plan.skipped.unexpected),
     ]
 
 

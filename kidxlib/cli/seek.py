@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 import click
@@ -10,7 +12,7 @@ from click.core import ParameterSource
 from kidxlib.build.listing import list_partitions
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.skipped import Skipped
-from kidxlib.build.source import Source, source_at
+from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.columns import TIMESTAMP
@@ -82,17 +84,25 @@ def seek(
     assert directory is not None
     as_json = options.pop("as_json")
     del options["settings_file"], options["processes"]
+    source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))
+    partitions = {found.topic_partition: found for found in list_partitions(source, Skipped())}
+    if [found.path for found in partitions.values()] == [source.path]:  # the directory's name says which it is
+        for name, value in asdict(*partitions).items():
+            options[name] = value if options[name] is None else options[name]
     question = seek_request(**options).question
     assert question is not None
-    source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))
-    answers = [_answer_in(source, question, index_dir)]
+    answers = [_answer_in(source, partitions, question, index_dir)]
     show_answers(answers, as_json, question.asked)
     return result_of(answers)
 
 
-def _answer_in(source: Source, question: Question, index_dir: str | None) -> Answer:
+def _answer_in(
+    source: Source,
+    partitions: Mapping[TopicPartition, PartitionDirectory],
+    question: Question,
+    index_dir: str | None,
+) -> Answer:
     wanted = TopicPartition(question.topic, question.partition)
-    partitions = {found.topic_partition: found for found in list_partitions(source, Skipped())}
     found = partitions.get(wanted)
     if found is None:
         raise UsageError(f"{source.path}: {no_such_partition(wanted, partitions)}")

@@ -63,7 +63,7 @@ def verify(
         tiered = tiered_request(TieredOptions(**options))
         return run_tiered(tiered, partial(open_local_once, processes), as_json=as_json)
     if asks_for_copy(context, options):
-        with needing_packages("--copy"):
+        with needing_packages("--copy", "copies"):
             from kidxlib.cli.in_catalog.copy import compare_copy
 
         return compare_copy(processes=processes, as_json=as_json, **options)

@@ -38,6 +38,11 @@ class NotASegment(enum.StrEnum):
     UNLISTABLE_DIRECTORY = "folder that cannot be listed"
     OTHER = "not a file of Kafka's"
 
+    @property
+    def in_words(self) -> str:
+        """The reason in the words of messages."""
+        return self.value.replace("folder", "directory")
+
 
 def why_not_a_segment(name: str) -> NotASegment:
     """Why the file called `name` in a partition's directory is not read as a segment."""

@@ -83,7 +83,8 @@ def read_records(
     """The records of a log, a row for each.
 
     They are all that the log holds: markers of transactions, which `control` tells, and records of transactions that
-    were aborted. Checksums are not looked at.
+    were aborted. Checksums are not looked at. `kidxlib.read` takes times, too, leaves out what a consumer does not get,
+    and goes on after damage where it is told to.
 
     Args:
         source, start_offset, end_offset: as for `read_batches`; here they hold for each record.

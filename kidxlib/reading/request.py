@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -33,6 +34,10 @@ READ_COMMITTED: Final = "read_committed"
 ISOLATIONS: Final = ("read_uncommitted", READ_COMMITTED)
 #: What may be read, and its columns.
 MODES: Final = {"records": CONSUMED, "batches": LISTED_BATCHES}
+_EXPECTED_TIMES: Final = (
+    "expected a start and an end, each in ms since the epoch, in ISO 8601 with a zone (as a datetime's isoformat()), "
+    "or nothing for no limit"
+)
 _EVERYTHING: Final[OffsetRange] = (None, None)
 
 
@@ -121,7 +126,7 @@ def read_request(
         topics=topics,
         offsets=by_partition,
         all_offsets=all_offsets,
-        times=_EVERYTHING if times is None else _checked((_ms(times[0]), _ms(times[1])), "times"),
+        times=_EVERYTHING if times is None else _checked(_in_ms(times), "times"),
         committed=isolation == READ_COMMITTED,
         to_log_end=to_log_end,
     )
@@ -176,5 +181,21 @@ def _checked(found: tuple[int | None, int | None], what: str) -> tuple[int | Non
     return start, end
 
 
-def _ms(moment: int | str | None) -> int | None:
-    return parse_milliseconds(moment) if isinstance(moment, str) else moment
+def _in_ms(times: Times) -> OffsetRange:
+    """
+    Raises:
+        UsageError: it is no pair, or one of the two is none of what a time may be.
+    """
+    if not isinstance(times, tuple | list) or len(times) != 2:
+        raise UsageError(f"times: found {times!r}, {_EXPECTED_TIMES}")
+    return _moment(times[0]), _moment(times[1])
+
+
+def _moment(moment: object) -> int | None:
+    if moment is None:
+        return None
+    if isinstance(moment, str):
+        return parse_milliseconds(moment)
+    if isinstance(moment, Integral) and not isinstance(moment, bool):
+        return int(moment)
+    raise UsageError(f"times: found {moment!r}, {_EXPECTED_TIMES}")

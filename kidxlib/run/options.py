@@ -22,9 +22,9 @@ sources: Final = click.option(
     multiple=True,
     metavar="[NAME=]DIR",
     help="A Kafka log dir or one partition's directory, or such a prefix s3://BUCKET/PREFIX; repeatable, then with "
-    "a name each. [default: the bundled sample, where no other place is named]",
+    "a name each. [default: a checkout's sample, where no other place is named]",
 )
-sample: Final = click.option("--sample", is_flag=True, help="Read the bundled sample.")
+sample: Final = click.option("--sample", is_flag=True, help="Read the sample that comes with a checkout.")
 topics_to_read: Final = click.option(
     "--topics", metavar="REGEX", help="Only topics whose full name matches. [settings: build.topics]"
 )
@@ -54,7 +54,11 @@ def of_catalog(command: _Command) -> _Command:
 
 
 settings_file: Final = click.option(
-    "--settings", "settings_file", type=click.Path(path_type=Path), default=SETTINGS_FILE, help="The settings file."
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    default=SETTINGS_FILE,
+    help="The settings file. [default: conf/kidx.toml of the checkout or release that kidx is in; none of a wheel]",
 )
 time_to_record: Final = click.option(
     "--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch."

@@ -13,9 +13,11 @@ from kidxlib.run.project import PROJECT
 from kidxlib.run.settings import BuildSettings
 from kidxlib.terminal.options.sources import parse_sources
 
-SAMPLE: Final = Source("sample", PROJECT / "samples" / "kafka-logs")
+_SAMPLE_DIR: Final = PROJECT / "samples" / "kafka-logs"
+SAMPLE: Final = Source("sample", _SAMPLE_DIR)
 
-_EXPECTED: Final = "name the log dir to read with --source, or give --sample for the bundled one"
+_EXPECTED: Final = "name the log dir to read with --source"
+_OR_SAMPLE: Final = "name the log dir to read with --source, or give --sample for the bundled one"
 
 
 def chosen_sources(
@@ -35,8 +37,8 @@ def chosen_sources(
         remote: what is said of buckets of tiered storage among them.
 
     Raises:
-        UsageError: the sample was not asked for, and a place is named; a source is no directory, or names are missing
-            or given twice, or a path is no text.
+        UsageError: the sample was not asked for, and a place is named; or it is not there; a source is no directory, or
+            names are missing or given twice, or a path is no text.
     """
     if sample and given:
         raise UsageError("--sample and --source: give one of them")
@@ -49,8 +51,8 @@ def chosen_sources(
             if getattr(settings, name) != getattr(defaults, name)
         ]
         if named:
-            raise UsageError(f"no --source, though {named[0]} is given: {_EXPECTED}")
-    sources = parse_sources(given, remote) or (SAMPLE,)
+            raise UsageError(f"no --source, though {named[0]} is given: {_what_to_name()}")
+    sources = parse_sources(given, remote) or (_sample(asked_for=sample),)
     for source in sources:
         if not str(source.path).isprintable():
             raise UsageError(
@@ -58,6 +60,21 @@ def chosen_sources(
                 "use kidx without --catalog"
             )
     return sources
+
+
+def _sample(*, asked_for: bool) -> Source:
+    """
+    Raises:
+        UsageError: it is not there: neither a wheel nor a release has it.
+    """
+    if not _SAMPLE_DIR.is_dir():
+        option = "--sample" if asked_for else "no --source"
+        raise UsageError(f"{option}: the sample comes with a checkout, and this kidx is not in one; {_EXPECTED}")
+    return SAMPLE
+
+
+def _what_to_name() -> str:
+    return _OR_SAMPLE if _SAMPLE_DIR.is_dir() else _EXPECTED
 
 
 def ensure_sample_alone(catalog: str) -> None:
@@ -75,7 +92,7 @@ def ensure_sample_alone(catalog: str) -> None:
         return
     others = sorted(set(map(str, rows["source"].to_pylist())) - {SAMPLE.name})
     if others:
-        raise UsageError(f"no --source, and the catalog {catalog} has {', '.join(others[:3])}: {_EXPECTED}")
+        raise UsageError(f"no --source, and the catalog {catalog} has {', '.join(others[:3])}: {_what_to_name()}")
 
 
 def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[str, ...]:

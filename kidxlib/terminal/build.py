@@ -8,6 +8,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.build.summary import Counts
+from kidxlib.format.not_segments import NotASegment
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import print_detail, print_line, print_more, rate
@@ -69,7 +70,7 @@ def print_skipped(counts: Iterable[tuple[str, int]]) -> None:
     """Show in one line how many files and directories are no segments, by reason, to whoever asks for details. Of those
     that nobody expects there each has had a warning.
     """
-    text = ", ".join(f"{count:,} × {reason}" for reason, count in sorted(counts))
+    text = ", ".join(f"{count:,} × {NotASegment(reason).in_words}" for reason, count in sorted(counts))
     if text:
         print_detail(f"skipped: {text}")
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Final
 
 from kidxlib.errors import UsageError
 
-#: The packages that extras have besides, each with the extra that brings all that is needed where it is.
-_EXTRAS: Final = {
-    "deltalake": "catalog",
-    "pydantic": "catalog",
-    "prometheus_client": "catalog",
-    "botocore": "copies",
-}
+#: The packages that each extra brings, the smaller extra first.
+_CATALOG: Final = ("deltalake", "pydantic", "prometheus_client")
+_EXTRAS: Final = {"catalog": _CATALOG, "copies": (*_CATALOG, "botocore")}
 
 
 @contextlib.contextmanager
-def needing_packages(option: str) -> Iterator[None]:
+def needing_packages(option: str, extra: str = "catalog") -> Iterator[None]:
     """Within the context, import what an option needs.
+
+    Args:
+        extra: the one that has all of it, as far as is known before.
 
     Raises:
         UsageError: a package is not installed.
@@ -27,9 +27,12 @@ def needing_packages(option: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
+        able = [name for name in _EXTRAS if error.name in _EXTRAS[name]]
+        if not able:
             raise
-        extra = _EXTRAS[error.name]
+        enough = extra if extra in able else able[0]
+        missing = [name for name in _EXTRAS[enough] if find_spec(name) is None]
         raise UsageError(
-            f"{option}: needs the package {error.name}; install kidx with its extra: pip install 'WHEEL[{extra}]'"
+            f"{option}: needs packages that are not installed: {', '.join(missing)}; "
+            f"install kidx with the extra that brings them: pip install 'WHEEL[{enough}]'"
         ) from error

@@ -30,12 +30,23 @@ def wrong_usage(error: click.ClickException) -> str:
         if _SPARK_OPTIONS.fullmatch(name):
             how = f"{context.command_path} … -- {name} …"
             return f"{message.rstrip('.')}; it is an option of spark-submit, and those come after --: {how}"
+    if message.startswith("Got unexpected extra argument") and _works_from_catalog(context.command):
+        return f"{message.rstrip('.')}; {context.command_path} works from a catalog: name it with --catalog DIR"
     if message.endswith("?") or (
         isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
     ):
         return message
     help_option = context.help_option_names[-1] if context.help_option_names else "--help"
     return f"{message.rstrip('.')}; try {context.command_path} {help_option}"
+
+
+def _works_from_catalog(command: click.Command) -> bool:
+    """Whether a command reads what builds have recorded, and no log dir that is named."""
+    named = {each.name: each for each in command.params}
+    takes_directories = any(isinstance(each, click.Argument) for each in command.params)
+    if "sources" in named:
+        takes_directories = takes_directories or named["sources"].metavar != "NAME"
+    return "catalog" in named and not takes_directories
 
 
 def ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> None:

@@ -92,6 +92,13 @@ def test_an_empty_name_is_not_the_current_directory(root: Path, guard: Guard) ->
         ended.assert_one_line(ExitCode.USAGE)
 
 
+@pytest.mark.parametrize("name", ["compact", "retention", "report"])
+def test_a_log_dir_in_place_of_a_catalog_is_told_what_is_read(name: str, root: Path) -> None:
+    ended = refused_kidx(name, root / "kafka-logs")
+    ended.assert_one_line(ExitCode.USAGE)
+    assert ended.err.endswith(f"; kidx {name} works from a catalog: name it with --catalog DIR\n"), ended.err
+
+
 @pytest.mark.parametrize(
     "name", ["missing directory", "index dir in the source", "segments in a directory without number"]
 )

@@ -23,6 +23,8 @@ from tests.support.logs.golden import DATA, SAMPLES
 PARTITION = "txn-mixed-0"
 INDEXES = (".index", ".timeindex", ".txnindex")
 CATALOG = PROJECT / "tests" / "catalogs" / "version-8.tar.gz"
+#: What a message ends with that names an extra.
+_INSTALL = "install kidx with the extra that brings them: pip install 'WHEEL"
 #: Printed last by a program of the library: its version, and what it has imported that the wheel does not bring.
 LOADED = """
 import importlib.util, json, sys
@@ -130,18 +132,26 @@ def test_the_command_builds_audits_and_seeks(environment: Path, tmp_path: Path) 
     ended = _kidx(environment, "seek", "--catalog", tmp_path, *asked, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: --catalog: needs the package deltalake; install kidx with its extra: pip install 'WHEEL[catalog]'\n",
+        "error: --catalog: needs packages that are not installed: deltalake, pydantic, prometheus_client; "
+        f"{_INSTALL}[catalog]'\n",
     )
     places = ("--index-dir", tmp_path / "index")
     ended = _kidx(environment, "build", logs, *places, "--catalog", tmp_path / "catalog", cwd=tmp_path)
-    assert ended.returncode == 2 and ended.stderr.startswith("error: --catalog: needs the package "), ended
+    assert ended.returncode == 2 and ended.stderr.startswith("error: --catalog: needs packages "), ended
     ended = _kidx(environment, "retention", "--catalog", tmp_path / "catalog", cwd=tmp_path)
-    assert ended.returncode == 2 and ended.stderr.startswith("error: kidx retention: needs the package "), ended
+    assert ended.returncode == 2 and ended.stderr.startswith("error: kidx retention: needs packages "), ended
+    copy = ("--copy", "s3://archive/logs", "--catalog", tmp_path)
+    ended = _kidx(environment, "verify", *copy, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: --copy: needs packages that are not installed: deltalake, pydantic, prometheus_client, botocore; "
+        f"{_INSTALL}[copies]'\n",
+    )
     ended = _kidx(environment, "build", logs, *places, "--metrics-file", tmp_path / "run.prom", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: --metrics-file: needs the package prometheus_client; "
-        "install kidx with its extra: pip install 'WHEEL[catalog]'\n",
+        "error: --metrics-file: needs packages that are not installed: deltalake, pydantic, prometheus_client; "
+        f"{_INSTALL}[catalog]'\n",
     )
 
 
@@ -184,7 +194,16 @@ def test_each_extra_is_named_by_what_needs_it(with_catalog: Path, tmp_path: Path
     ended = _kidx(with_catalog, "verify", *copy, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "error: --copy: needs the package botocore; install kidx with its extra: pip install 'WHEEL[copies]'\n",
+        f"error: --copy: needs packages that are not installed: botocore; {_INSTALL}[copies]'\n",
+    )
+
+
+def test_the_sample_is_said_to_be_in_a_checkout(with_catalog: Path, tmp_path: Path) -> None:
+    ended = _kidx(with_catalog, "build", "--sample", "--catalog", tmp_path / "catalog", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "error: --sample: the sample comes with a checkout, and this kidx is not in one; "
+        "name the log dir to read with --source\n",
     )
 
 

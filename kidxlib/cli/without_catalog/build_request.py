@@ -40,7 +40,9 @@ def build_request(
     Raises:
         UsageError: they cannot be taken together, or a directory is none that can be read or written.
     """
-    if in_place == (index_dir is not None):
+    if in_place and index_dir is not None:
+        raise UsageError("--in-place and --index-dir: give one of them, not both")
+    if not in_place and index_dir is None:
         raise UsageError("give --index-dir DIR to write there, or --in-place to write beside the segments")
     context = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
     source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))

@@ -11,6 +11,7 @@ from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.recorded_sources import ensure_directories, warn_of_other_names
 from kidxlib.run.settings import read_settings
 from kidxlib.run.sources import chosen_sources
 from kidxlib.run.topic_options import recover_options
@@ -52,6 +53,7 @@ def audit_request(options: AuditOptions) -> AuditRequest:
     index_dir, interval_bytes = options.index_dir, options.interval_bytes
     named = {"--index-dir": index_dir, "--catalog": options.catalog, "--database": options.database}
     remote = RemoteOptions(options.layout, options.tiered_metadata)
+    ensure_directories(options.sources, context.catalog)
     sources = chosen_sources(
         options.sources, sample=options.sample, options=named, settings=settings.build, remote=remote
     )
@@ -63,6 +65,7 @@ def audit_request(options: AuditOptions) -> AuditRequest:
         ensure_text("--source ", source.path)
     if place is not None:
         ensure_text("--index-dir ", place)
+    warn_of_other_names(sources, context.catalog)
     known = read_known_topics(options.metadata, sources)
     return AuditRequest(
         context=context.with_catalog(),

@@ -18,6 +18,7 @@ from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.recorded_sources import ensure_directories, warn_of_other_names
 from kidxlib.run.settings import BuildSettings, TablesSettings, read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone
 from kidxlib.run.topic_options import recover_options
@@ -70,6 +71,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
         "--database": options.database,
     }
     remote = RemoteOptions(options.layout, options.tiered_metadata)
+    ensure_directories(options.sources, context.catalog)
     sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=build, remote=remote)
     if not options.sources and not options.sample and context.catalog is not None:
         ensure_sample_alone(context.catalog)
@@ -77,6 +79,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
     ensure_no_overlap(index_dir, context.catalog, sources)
     if context.catalog is not None:
         ensure_usable(context.catalog)
+        warn_of_other_names(sources, context.catalog)
     _ensure_text(sources, index_dir)
     verify_crc = build.verify_crc if options.verify_crc is None else options.verify_crc
     known = read_known_topics(options.metadata, sources)
@@ -137,7 +140,7 @@ def _auxiliary_files(options: BuildOptions, build: BuildSettings) -> AuxiliaryFi
 def _ensure_they_fit(options: BuildOptions) -> None:
     """Refuse options that contradict each other."""
     for wrong, message in (
-        (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them"),
+        (options.in_place and options.index_dir, "--in-place and --index-dir: give one of them, not both"),
         (options.in_place and not options.sources, "--in-place: name the log dir to write in with --source"),
         (options.rebuild and options.repair, "--rebuild and --repair: give one of them"),
         (options.fill_facts is not None and options.repair, "--fill-facts and --repair: give one of them"),

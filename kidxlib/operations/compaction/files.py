@@ -24,8 +24,9 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compaction.compact_work import PartitionsToCompact, compact_partitions
 from kidxlib.operations.compaction.request import CompactionRequest
-from kidxlib.operations.compaction.to_compact import partitions_to_compact, source_paths
+from kidxlib.operations.compaction.to_compact import partitions_to_compact
 from kidxlib.operations.pieces import pieces
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.storage.lock import locked
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.progress import begin_phase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.build.bins import BINS_PER_CORE
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.conditions import PRESENT, Among, rows_where
 from kidxlib.catalog.matching import Flags, Values
 from kidxlib.catalog.partitions import PARTITIONS
@@ -59,15 +58,6 @@ def partitions_to_compact(tables: Tables, engine: Engine, request: CompactionReq
         for share in _cut(rows, max(1, shares * rows.num_rows // wanted.num_rows)):
             log_bytes = pc.sum(rows_where(share, [PRESENT])["log_bytes"]).as_py()
             yield PartitionsToCompact(engine.share(share), int(log_bytes or 0))
-
-
-def source_paths(tables: Tables) -> Mapping[str, str]:
-    """The path of each source, as the last build that read it was given it."""
-    builds = tables.read(BUILDS, ["started_at", "sources"]).sort_by("started_at")
-    paths: dict[str, str] = {}
-    for sources in builds["sources"].to_pylist():
-        paths |= dict(sources or ())
-    return paths
 
 
 def _cut(rows: pa.Table, shares: int) -> Iterator[pa.Table]:

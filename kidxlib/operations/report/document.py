@@ -27,9 +27,9 @@ from kidxlib.operations.report.sections.shape import shape_section
 from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes, remote_lanes
 from kidxlib.operations.report.timeline.section import PartitionName, differing, expired, timeline_index, timelines
 from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
-from kidxlib.operations.retention.recorded import source_paths
 from kidxlib.retention.policy import Origin, TopicConfig
 from kidxlib.retention.topic_policy import Cleanup
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms

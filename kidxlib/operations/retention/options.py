@@ -12,6 +12,7 @@ import click
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
 from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.milliseconds import Milliseconds
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,7 +27,12 @@ _OPTIONS: Final = (
         "compared.",
     ),
     metadata_options,
-    click.option("--retention-ms", metavar="MS", type=_LIMIT, help="retention.ms of all topics; -1: no limit."),
+    click.option(
+        "--retention-ms",
+        metavar="MS",
+        type=Milliseconds(-1, 2**63 - 1),
+        help="retention.ms of all topics, or a duration with its unit, such as 7d; -1: no limit.",
+    ),
     click.option(
         "--retention-bytes", metavar="BYTES", type=_LIMIT, help="retention.bytes of all topics; -1: no limit."
     ),

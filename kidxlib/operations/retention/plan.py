@@ -16,7 +16,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.delete_records import write_delete_records
 from kidxlib.operations.retention.plan_options import Configs
 from kidxlib.operations.retention.plan_work import plan_partitions
-from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics, source_paths
+from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics
 from kidxlib.operations.retention.report import print_report, segments_as_json
 from kidxlib.operations.retention.request import PlanRequest
 from kidxlib.operations.retention.summary import RetentionReport, report
@@ -27,6 +27,7 @@ from kidxlib.operations.retention.topics import (
     ensure_one_cluster,
     topics_that_look_compacted,
 )
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog

@@ -16,11 +16,11 @@ from kidxlib.catalog.retention_plans import SegmentInPlan, SegmentToDelete
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.operations.retention.recorded import source_paths
 from kidxlib.operations.retention.recorded_plan import RecordedPlan
 from kidxlib.recovery.outcome import ABSENT, USABLE, Status
 from kidxlib.retention.plan import PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
 from kidxlib.retention.reasons import Decision, Reason
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.scope import scope_of

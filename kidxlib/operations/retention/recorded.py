@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog import updates
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
@@ -81,12 +80,6 @@ class RowsOfPlan:
                 pa.repeat(alike[name], batch.num_rows) if name in alike else batch[name] for name in schema.names
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def source_paths(tables: Tables) -> dict[str, str]:
-    """The path of each source, as the last build that read it was given it."""
-    builds = tables.read(BUILDS, ["started_at", "sources"]).sort_by("started_at")
-    return {name: path for build in builds.to_pylist() for name, path in build["sources"]}
 
 
 def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], now: datetime) -> None:

@@ -16,12 +16,12 @@ from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.retention.planned import policy_in_plan
-from kidxlib.operations.retention.recorded import source_paths
 from kidxlib.operations.retention.request import ApplyRequest
 from kidxlib.retention.plan import PartitionThen
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import Tables
 from kidxlib.text.times import show_time, to_ms

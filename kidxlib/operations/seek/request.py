@@ -91,8 +91,16 @@ def seek_request(
 
 
 def _question(topic: str | None, partition: int | None, offset: int | None, timestamp: str | None) -> Question:
-    if topic is None or partition is None or (offset is None) == (timestamp is None):
-        raise UsageError("give --topic, --partition and one of --offset and --timestamp, or --queries FILE")
+    if offset is not None and timestamp is not None:
+        raise UsageError("--offset and --timestamp: give one of them, not both")
+    given = {"--topic": topic, "--partition": partition, "--offset or --timestamp": (offset, timestamp)}
+    missing = [option for option, value in given.items() if value in (None, (None, None))]
+    if missing:
+        raise UsageError(
+            f"not given: {', '.join(missing)}; give --topic, --partition and one of --offset and --timestamp, or "
+            "--queries FILE"
+        )
+    assert topic is not None and partition is not None
     if offset is not None:
         return Question(topic=topic, partition=partition, query=OFFSET, target=offset, asked=None)
     assert timestamp is not None

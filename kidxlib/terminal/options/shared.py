@@ -26,7 +26,7 @@ layout: Final = click.option(
     "--layout",
     type=click.Choice(tuple(LAYOUTS)),
     help="DIR is a bucket of tiered storage, whose objects are named as by this plugin: Kafka's LocalTieredStorage or "
-    f"Aiven's. [default: local, where {STORAGE_DIRECTORY} is its name, or that of a folder in it]",
+    f"Aiven's. [default: local, where {STORAGE_DIRECTORY} is its name, or that of a directory in it]",
 )
 tiered_metadata: Final = click.option(
     "--tiered-metadata",

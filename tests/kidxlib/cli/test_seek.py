@@ -49,6 +49,19 @@ def test_answers_are_the_logs_own(place: str, log_dir: Path, rng: random.Random,
     say(f"{len(targets)} offsets and {len(timestamps)} times as the log's")
 
 
+def test_a_partitions_directory_names_its_partition(log_dir: Path) -> None:
+    """Also where it is given as another path to it; an option that is given must be right all the same."""
+    place, index_dir = log_dir / "txn-mixed-0", ("--index-dir", log_dir.with_name("index"))
+    asked = (*index_dir, "--offset", "1500", "--json")
+    whole = _answers(run_here(seek, place, *asked, "--topic", "txn-mixed", "--partition", "0"))
+    for directory, options in ((place, ()), (f"{place}/.", ("--topic", "txn-mixed")), (place, ("--partition", "0"))):
+        assert _answers(run_here(seek, directory, *asked, *options)) == whole
+    ended = run_here(seek, place, *asked, "--topic", "compacted")
+    assert (ended.code, ended.err) == (2, f"error: {place}: no partition compacted-0 in it; it has txn-mixed-0\n")
+    ended = run_here(seek, log_dir, *asked)
+    assert ended.code == 2 and ended.err.startswith("error: not given: --topic, --partition; give "), ended
+
+
 def test_without_indexes_the_log_is_scanned(log_dir: Path) -> None:
     """The answer is right, its note says what is missing, and the exit code that something is."""
     ended = run_here(seek, log_dir, "--topic", "txn-mixed", "--partition", "0", "--offset", "1500", "--json")
@@ -74,9 +87,13 @@ _PARTITION = ("--topic", "txn-mixed", "--partition", "0")
         ((*_PARTITION, "--timestamp", "2026-11-20T10:00"), "has no time zone; add Z for UTC"),
         (
             (*_PARTITION, "--offset", "1", "--timestamp", "5"),
-            "give --topic, --partition and one of --offset and --timestamp",
+            "--offset and --timestamp: give one of them, not both",
         ),
-        (_PARTITION, "give --topic, --partition and one of --offset and --timestamp, or --queries FILE"),
+        (_PARTITION[2:], "not given: --topic, --offset or --timestamp; give --topic"),
+        (
+            _PARTITION,
+            "not given: --offset or --timestamp; give --topic, --partition and one of ",
+        ),
         ((*_PARTITION, "--offset", "1", "--source", "b1"), "--source: only for a catalog; name it with --catalog DIR"),
         (("--queries", "a.csv", "--output", "b.csv"), "--queries: only for a catalog; name it with --catalog DIR"),
         ((*_PARTITION, "--offset", "1", "--processes", "2"), "--processes: only for a catalog"),

@@ -428,6 +428,13 @@ def test_a_log_may_grow_and_nothing_else(tmp_path: Path) -> None:
         ("kafka-logs", {"offsets": (5, 4)}, "offsets 5 to 4: expected an end that is not below the start"),
         ("kafka-logs", {"offsets": {"txn": (1, 2)}}, "offsets of 'txn': expected the name of a partition's directory"),
         ("kafka-logs", {"times": ("2026-11-20", None)}, "'2026-11-20' has no time zone"),
+        (
+            "kafka-logs",
+            {"times": (datetime(2026, 11, 20, tzinfo=UTC), None)},
+            "found datetime.*datetime's isof",
+        ),
+        ("kafka-logs", {"times": (1,)}, "times: found \\(1,\\), expected a start and an end"),
+        ("kafka-logs", {"times": (True, None)}, "times: found True, expected a start and an end"),
         ("kafka-logs", {"topics": "("}, "topics \\(: not a regular expression"),
         ("kafka-logs", {"on_damage": "go on"}, "on_damage 'go on': expected 'fail', 'skip' or a function"),
         ("kafka-logs", {"threads": 0}, "threads 0: expected 1 or more"),

@@ -10,6 +10,7 @@ from jobs.build_index import build_index
 from jobs.verify_index import verify_index
 from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.errors import UsageError
 from kidxlib.run.settings import BuildSettings
 from kidxlib.run.sources import SAMPLE, chosen_sources, ensure_sample_alone
 from kidxlib.terminal.options.sources import as_line
@@ -26,6 +27,22 @@ def test_the_sample_is_read_where_nothing_is_named_or_when_asked_for() -> None:
     own = BuildSettings(catalog="/mnt/catalog")
     assert chosen_sources((), sample=True, options={"--index-dir": "x"}, settings=own) == (SAMPLE,)
     assert as_line((SAMPLE, Source("/x", Path("/x")))) == f"sample ({SAMPLE.path}), /x"
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+def test_where_the_sample_is_not_it_is_not_offered(
+    asked_for: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a wheel, which has no `samples`."""
+    monkeypatch.setattr("kidxlib.run.sources._SAMPLE_DIR", tmp_path / "samples")
+    with pytest.raises(UsageError) as raised:
+        chosen_sources((), sample=asked_for, options={}, settings=BuildSettings())
+    assert str(raised.value) == (
+        f"{'--sample' if asked_for else 'no --source'}: the sample comes with a checkout, and this kidx is not in one; "
+        "name the log dir to read with --source"
+    )
+    with pytest.raises(UsageError, match=r"though --catalog is given: name the log dir to read with --source$"):
+        chosen_sources((), sample=False, options={"--catalog": "c"}, settings=BuildSettings())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,10 @@ def copy_request(options: CopyOptions) -> CopyRequest:
     """
     copy = local_path(options.copy)
     if not is_object(copy) or not ObjectPath.of(copy).key.partition("/")[0]:
-        raise UsageError(f"--copy {options.copy}: expected s3://BUCKET/PREFIX")
+        raise UsageError(
+            f"--copy {options.copy}: expected s3://BUCKET/PREFIX; a copy on a disk is audited as any log dir is: "
+            "kidx verify DIR"
+        )
     if not options.catalog and not options.database:
         raise UsageError("--copy: there is nothing to compare it with; name the catalog with --catalog DIR")
     if len(options.sources) > 1:

@@ -19,7 +19,7 @@ _OPTIONS: Final = (
     click.option(
         "--tiered",
         metavar="[NAME=]PLACE",
-        help="Audit remote segments in a folder or at s3://BUCKET/PREFIX, by --tiered-metadata. NAME is that of the "
+        help="Audit remote segments in a directory or at s3://BUCKET/PREFIX, by --tiered-metadata. NAME is that of the "
         "source in the catalog.",
     ),
     click.option(
@@ -35,7 +35,7 @@ _OPTIONS: Final = (
         type=click.Choice(tuple(LAYOUTS)),
         help="The plugin that has named the objects of --tiered, or of a source that is a bucket: Kafka's "
         f"LocalTieredStorage or Aiven's. [default: local; of a source, where {STORAGE_DIRECTORY} is its name, or that "
-        "of a folder in it]",
+        "of a directory in it]",
     ),
     click.option(
         "--level",

@@ -18,7 +18,7 @@ _OPTIONS: Final = (
     click.option(
         "--tiered",
         metavar="[NAME=]PLACE",
-        help="Make side objects of remote segments anew that are missing or broken, in a folder or at "
+        help="Make side objects of remote segments anew that are missing or broken, in a directory or at "
         "s3://BUCKET/PREFIX in the layout of Kafka's LocalTieredStorage, by --tiered-metadata; into --index-dir.",
     ),
     click.option(

@@ -11,9 +11,10 @@ from tests.support.spark.jobs import run_here
 
 _QUESTION: Final = ("--topic", "compacted", "--partition", "0", "--offset", "1")
 _WRONG_OPTIONS: Final = {
-    (): "give --topic, --partition and one of --offset and --timestamp, or --queries FILE",
-    _QUESTION[:4]: "give --topic, --partition and one of",
-    (*_QUESTION, "--timestamp", "5"): "give --topic, --partition and one of",
+    (): "not given: --topic, --partition, --offset or --timestamp; give --topic, --partition and one of ",
+    _QUESTION[:4]: "not given: --offset or --timestamp; give --topic, --partition and one of",
+    _QUESTION[2:]: "not given: --topic; give --topic, --partition and one of",
+    (*_QUESTION, "--timestamp", "5"): "--offset and --timestamp: give one of them, not both",
     (*_QUESTION[:5], "ten"): "ten: expected a whole number from ",
     (*_QUESTION[:4], "--timestamp", "2026-11-20T10:00"): "has no time zone; add Z for UTC",
     (*_QUESTION, "--queries", "a.csv"): "--queries: the file has the questions; give none beside it",

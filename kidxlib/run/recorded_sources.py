@@ -1,0 +1,74 @@
+"""The sources that a catalog has, and where each is: what its builds were given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kidxlib.build.source import Source
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.errors import CatalogError, UsageError
+from kidxlib.format.topic_partition import is_name
+from kidxlib.storage.store.s3 import is_object
+from kidxlib.terminal.console import warn
+
+if TYPE_CHECKING:
+    from kidxlib.tables.protocol import TablesToRead
+
+#: So many sources are worth naming.
+_NAMED = 3
+
+
+def source_paths(tables: TablesToRead) -> dict[str, str]:
+    """The path of each source, as the last build that read it was given it."""
+    builds = tables.read(BUILDS, ["started_at", "sources"]).sort_by("started_at")
+    return {name: path for build in builds.to_pylist() for name, path in build["sources"]}
+
+
+def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
+    """Say of the name of a source that its directory is wanted, and which one the catalog has for it.
+
+    Args:
+        given: values of `--source`, as `[NAME=]DIR`.
+        catalog: its path or URL; None where there is none that this process reads.
+
+    Raises:
+        UsageError: one is a name alone.
+    """
+    for text in given:
+        if not is_name(text) or os.path.lexists(text):
+            continue
+        expected = f"{text}: no such directory; a source is given as DIR or NAME=DIR here"
+        known = _paths_in(catalog)
+        if text in known:
+            raise UsageError(f"{expected}, and the catalog has {text} in {known[text]}: --source {text}={known[text]}")
+        if known:
+            more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+            raise UsageError(f"{expected}; the catalog has the sources {', '.join(sorted(known)[:_NAMED])}{more}")
+        raise UsageError(expected)
+
+
+def warn_of_other_names(sources: Iterable[Source], catalog: str | None) -> None:
+    """Say where a source is about to be recorded a second time, under another name."""
+    known = _paths_in(catalog)
+    for source in sources:
+        names = sorted(name for name, path in known.items() if path == str(source.path))
+        if names and source.name not in known:
+            warn(
+                f"{source.path}: the catalog has it as source {names[0]}, and this run records it as another one, "
+                f"{source.name}; to go on with {names[0]}, give --source {names[0]}={source.path}"
+            )
+
+
+def _paths_in(catalog: str | None) -> Mapping[str, str]:
+    """The paths of a catalog's sources; none where it cannot be read: whoever reads its segments says why."""
+    if catalog is None or ("://" in catalog and not is_object(catalog)):
+        return {}
+    # Nobody else waits for what this imports.
+    from kidxlib.tables.delta_tables import DeltaTables
+
+    try:
+        return source_paths(DeltaTables(catalog))
+    except CatalogError:
+        return {}

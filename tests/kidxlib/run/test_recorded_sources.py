@@ -1,0 +1,88 @@
+"""Sources that a catalog has: a name alone, and a directory that it has under another name."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kidxlib.build.source import Source
+from kidxlib.catalog.builds import BUILDS
+from kidxlib.cli.build import build
+from kidxlib.cli.verify import verify
+from kidxlib.errors import UsageError
+from kidxlib.run.recorded_sources import ensure_directories, source_paths, warn_of_other_names
+from kidxlib.tables.delta_tables import DeltaTables
+from tests.support.catalog import append_rows
+from tests.support.logs.golden import SAMPLES
+from tests.support.spark.jobs import run_here
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    """A catalog of two builds, the second of which found one source elsewhere."""
+    place = tmp_path / "catalog"
+    append_rows(
+        place,
+        BUILDS,
+        _build(2, {"b1": str(tmp_path / "new"), "b2": str(tmp_path / "b2")}),
+        _build(1, {"b1": str(tmp_path / "old")}),
+    )
+    return place
+
+
+def _build(day: int, sources: dict[str, str]) -> dict[str, object]:
+    started_at = datetime(2026, 11, day, tzinfo=UTC)
+    return {"build_id": str(day), "started_at": started_at, "sources": list(sources.items())}
+
+
+def test_the_last_build_says_where_a_source_is(catalog: Path, tmp_path: Path) -> None:
+    paths = {"b1": str(tmp_path / "new"), "b2": str(tmp_path / "b2")}
+    assert source_paths(DeltaTables(str(catalog))) == paths
+    assert source_paths(DeltaTables(str(tmp_path / "nowhere"))) == {}
+
+
+def test_a_name_alone_is_told_its_directory(catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = "no such directory; a source is given as DIR or NAME=DIR here"
+    new = tmp_path / "new"
+    assert _refused("b1", str(catalog)) == f"b1: {expected}, and the catalog has b1 in {new}: --source b1={new}"
+    assert _refused("b3", str(catalog)) == f"b3: {expected}; the catalog has the sources b1, b2"
+    assert _refused("b1", None) == _refused("b1", "nowhere") == _refused("b1", "hdfs://n/c") == f"b1: {expected}"
+    (tmp_path / "b1").mkdir()
+    ensure_directories(["b1", "b2=b2", "./b3", "s3://a/b"], str(catalog))
+
+
+def _refused(text: str, catalog: str | None) -> str:
+    with pytest.raises(UsageError) as raised:
+        ensure_directories([text], catalog)
+    return str(raised.value)
+
+
+def test_a_second_name_of_a_directory_is_told(
+    catalog: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = tmp_path / "new"
+    known = [Source("b1", new), Source("b2", new), Source("old", tmp_path / "old"), Source("x", tmp_path)]
+    warn_of_other_names(known, str(catalog))
+    warn_of_other_names([Source("again", new)], None)
+    assert capsys.readouterr().err == ""
+    warn_of_other_names([Source("again", new)], str(catalog))
+    assert capsys.readouterr().err == (
+        f"warning: {new}: the catalog has it as source b1, and this run records it as another one, again; "
+        f"to go on with b1, give --source b1={new}\n"
+    )
+
+
+def test_commands_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build and an audit alike; a build of the same name says nothing."""
+    monkeypatch.chdir(tmp_path)
+    log_dir, places = SAMPLES / "plain-zstd-0", ("--index-dir", "index", "--catalog", "catalog")
+    for _ in range(2):
+        ended = run_here(build, "--source", f"b1={log_dir}", *places)
+        assert ended.code == 0 and "warning:" not in ended.err, ended
+    for command, options in ((verify, ("--catalog", "catalog")), (build, places)):
+        ended = run_here(command, "--source", "b1", *options)
+        assert ended.code == 2 and f"the catalog has b1 in {log_dir}: --source b1={log_dir}\n" in ended.err, ended
+        assert "the catalog has it as source b1" in run_here(command, log_dir, *options).err
