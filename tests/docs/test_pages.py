@@ -78,7 +78,7 @@ _COUNTED = [
         len({path.name.rpartition("-")[0] for path in SAMPLES.glob("*-*")}),
     ),
     ("docs/airflow.md", r"there are (\w+) DAGs", len([*PROJECT.glob("airflow_dags/kidx_*.py")])),
-    ("docs/compaction.md", r"for each file, up to (\w+),", PROBLEMS_SHOWN),
+    ("docs/compaction.md", r"for each file, up to (\w+):", PROBLEMS_SHOWN),
     ("docs/library.md", r"RecordBatchReader`: ([\d,]+) records at", ROWS_MAX),
     ("docs/library.md", r"or (\w+) MiB of them", BYTES_MAX // _MIB),
     ("docs/object-stores.md", r"(\w+) ranges are on their way", RANGES_AHEAD),
@@ -148,7 +148,7 @@ def test_every_reason_of_an_audit_is_explained() -> None:
 
 def test_every_verdict_on_a_copy_is_explained() -> None:
     page = read("docs/object-stores.md")
-    section = page[page.index("## Whether a copy is") : page.index("## The catalog in")]
+    section = page[page.index("## Whether a copy is") : page.index("## Sources and indexes in")]
     assert _WARNING_ROW.findall(section) == [verdict.value for verdict in copies.CopyVerdict]
     assert f"has {client.AT_ONCE} requests on their way" in section
 
