@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,10 @@ from typing import Final
 from tests.docs.messages import WARNING, messages
 
 MESSAGES_PAGE: Final = "docs/messages.md"
+#: The name of an option stands in too many messages to tell one.
+_OPTION: Final = re.compile("--[a-z-]+")
+_WORD: Final = re.compile("[A-Za-z]{2,}")
+_WORDS_LEAST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,13 @@ SECTIONS: Final = (
 )
 
 
+def is_recognised(text: str) -> bool:
+    """Whether a message has words of its own, for which a reader can search. The others pass on what another program
+    says of a place.
+    """
+    return len(_WORD.findall(_OPTION.sub("", text))) >= _WORDS_LEAST
+
+
 def listed() -> Iterator[str]:
     """What the page has after its beginning."""
     for section in SECTIONS:
@@ -103,7 +115,8 @@ def listed() -> Iterator[str]:
         yield section.about
         yield ""
         for text in sorted({message.text for message in messages() if message.kind in section.kinds}):
-            yield f"- {_code(text)}"
+            if is_recognised(text):
+                yield f"- {_code(text)}"
         yield ""
 
 

@@ -13,8 +13,8 @@ from kidxlib import errors
 from kidxlib.cli.main import kidx
 from kidxlib.errors import KidxError, UsageError
 from tests.docs.messages import ANYTHING, WARNING, Message, messages
-from tests.docs.messages_page import SECTIONS
-from tests.docs.pages import PROJECT
+from tests.docs.messages_page import MESSAGES_PAGE, SECTIONS, is_recognised
+from tests.docs.pages import PROJECT, read
 
 #: A word that tells a reader what to do, or what would have been right.
 _WHAT_TO_DO: Final = re.compile(
@@ -25,6 +25,8 @@ _WHAT_TO_DO: Final = re.compile(
 )
 #: A part that another program says: the operating system, a store, Spark, or a parser.
 _PASSED_ON: Final = re.compile(r"(: |^)…([;,] |$)|; …$|^--[a-z-]+ …$")
+#: A place, as an option or a line, and behind it what another program says, or what a function says that is listed.
+_ONLY_PASSED_ON: Final = re.compile(r"(--[a-z-]+:?|…|line|byte|topic|expected|[:; ])+")
 #: Other lines have this as a part, and say what to do.
 _PARTS: Final = {"…: no Delta table there"}
 #: Words of our code, of people who excuse themselves, and of people who scold.
@@ -83,6 +85,15 @@ def test_every_kind_is_in_a_section() -> None:
     kinds = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, KidxError)}
     listed = [kind for section in SECTIONS for kind in section.kinds]
     assert sorted(listed) == sorted({*kinds, WARNING})
+
+
+def test_a_message_is_listed_if_it_has_words() -> None:
+    """Any other is a place, and behind it what another program says."""
+    page = set(read(MESSAGES_PAGE).splitlines())
+    for text in {message.text for message in messages()}:
+        is_there = not page.isdisjoint((f"- `{text}`", f"- `` {text} ``"))
+        assert is_there == is_recognised(text), text
+        assert is_there or _ONLY_PASSED_ON.fullmatch(text), f"{text}: give it words that a reader can search for"
 
 
 def test_a_message_says_what_to_do() -> None:

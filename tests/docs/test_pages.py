@@ -78,7 +78,7 @@ _COUNTED = [
         len({path.name.rpartition("-")[0] for path in SAMPLES.glob("*-*")}),
     ),
     ("docs/airflow.md", r"there are (\w+) DAGs", len([*PROJECT.glob("airflow_dags/kidx_*.py")])),
-    ("docs/compaction.md", r"for each file, up to (\w+):", PROBLEMS_SHOWN),
+    ("docs/compaction.md", r"for each file, up to (\w+),", PROBLEMS_SHOWN),
     ("docs/library.md", r"RecordBatchReader`: ([\d,]+) records at", ROWS_MAX),
     ("docs/library.md", r"or (\w+) MiB of them", BYTES_MAX // _MIB),
     ("docs/object-stores.md", r"(\w+) ranges are on their way", RANGES_AHEAD),
