@@ -30,10 +30,12 @@ class FindingRow(Row):
     action: str | None = column(
         "of a log: what a broker does with the segment at its next start; null of other files, as all up to path"
     )
-    kept_bytes: int | None = column("bytes of the log that are left then")
-    lost_bytes: int | None = column("bytes that it drops; where it drops none, what recovery would. null: not known")
-    lost_batches: int | None = column("batches in them; null: cannot be counted for certain")
-    lost_records: int | None = column("records in them; null: cannot be counted for certain")
+    kept_bytes: int | None = column("how many bytes of the log are left then")
+    lost_bytes: int | None = column(
+        "how many bytes it drops; where it drops none, how many recovery would. null: not known"
+    )
+    lost_batches: int | None = column("batches in these bytes; null: cannot be counted for certain")
+    lost_records: int | None = column("records in these bytes; null: cannot be counted for certain")
     path: str = column("the file")
     file_bytes: int | None = column("of a file that is torn or broken: its size; null: it was not there")
     file_mtime_ns: int | None = column("of a file that is torn or broken: its modification time, ns since the epoch")

@@ -65,7 +65,7 @@ class ScannedSegmentRow(SegmentKey):
     reason_position: int | None = column("byte of the log at which it ended; null where reason is null")
     reason_detail: str | None = column("what was found there, and what was expected")
     active: bool = column("highest base offset of its partition in this source: a broker may still write to it")
-    log_bytes: int | None = column("size of the .log")
+    log_bytes: int | None = column("size of the .log, in bytes")
     valid_bytes: int | None = column("bytes of the .log up to the end of the last valid batch")
     batches: int | None = column("record batches (magic 2) and messages, wrappers included (magic 0 and 1)")
     records: int | None = column("records in them; null where compressed magic 0 or 1 wrappers hide their count")

@@ -126,11 +126,9 @@ def make_broker(log_dir: Path) -> None:
         ("old-0", DATA / "logs" / "v0-gzip-0"),
         ("old-1", DATA / "logs" / "v1-snappy-0"),
         ("timeless-0", DATA / "logs" / "v2-nots-0"),
-        ("flipped-0", DATA / "logs" / "flip-v2-codecs-0"),
     ):
         shutil.copytree(origin, log_dir / name)
-    put(log_dir / "flipped-0", 1_000_000, [Batch(timestamp=1), Batch(timestamp=2)])
-    put(log_dir / "flipped-0", 1_000_002, [Batch(timestamp=3)])
+    make_flipped(log_dir)
     for base_offset, timestamp in CLOCK.items():
         put(log_dir / "clock-0", base_offset, [Batch(timestamp=timestamp, leader_epoch=base_offset // 10)])
     put(log_dir / "overflow-0", 0, [Batch(), Batch(offset_step=2**31)])
@@ -141,6 +139,13 @@ def make_broker(log_dir: Path) -> None:
     (log_dir / "payments-0" / "partition.metadata").write_text("version: 0\ntopic_id: gt9ucbrrQ22SMvkzd6ayDw")
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\nclock 0 35\n")
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\ntxn-mixed 0 5800\n")
+
+
+def make_flipped(log_dir: Path) -> None:
+    """A partition of three segments; the first has a wrong byte in it."""
+    shutil.copytree(DATA / "logs" / "flip-v2-codecs-0", log_dir / "flipped-0")
+    put(log_dir / "flipped-0", 1_000_000, [Batch(timestamp=1), Batch(timestamp=2)])
+    put(log_dir / "flipped-0", 1_000_002, [Batch(timestamp=3)])
 
 
 def make_volume(log_dir: Path) -> None:

@@ -10,11 +10,13 @@ from typing import Final
 
 PROJECT: Final = Path(__file__).resolve().parents[2]
 CATALOG_PAGE: Final = "docs/catalog.md"
+SQL_PAGE: Final = "docs/sql.md"
 #: What its commands make is there for those of the other pages.
 README: Final = "README.md"
 PAGES: Final = (README, *sorted(f"docs/{path.name}" for path in (PROJECT / "docs").glob("*.md")))
 
 _BLOCK: Final = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_VIEW: Final = re.compile(r"CREATE (?:TEMPORARY )?VIEW \w+ AS SELECT [^`\";\n]+")
 _QUESTION: Final = re.compile(r"^\*\*(?P<question>[^\n]+)\*\*", re.MULTILINE)
 #: What a block has that starts Spark.
 _SPARK: Final = "SparkSession.builder"
@@ -104,10 +106,17 @@ def program(blocks: Sequence[Block], between: str) -> str:
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """The questions of the catalog's page, each with its SQL."""
-    text = read(CATALOG_PAGE)
+    """The questions of the page on SQL, each with its SQL."""
+    text = read(SQL_PAGE)
     questions = list(_QUESTION.finditer(text))
-    for block in blocks(CATALOG_PAGE):
+    for block in blocks(SQL_PAGE):
         if block.language == "sql":
             above = [match for match in questions if text.count("\n", 0, match.start()) + 1 < block.line]
             yield above[-1]["question"], block.text
+
+
+def views() -> list[str]:
+    """The statements with which that page has views made, for both engines: Spark alone knows `explode` and versions,
+    DataFusion alone `unnest`.
+    """
+    return _VIEW.findall(read(SQL_PAGE))

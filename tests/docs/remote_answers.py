@@ -1,4 +1,4 @@
-"""A bucket of remote segments that is damaged, and what the questions on the catalog's page say of it."""
+"""A bucket of remote segments that is damaged, and what the questions on the page on SQL say of it."""
 
 from __future__ import annotations
 

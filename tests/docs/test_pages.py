@@ -28,7 +28,7 @@ from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD
 from kidxlib.storage.store import client
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.progress import LINE_SECONDS
-from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
+from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, SQL_PAGE, read
 from tests.docs.render import pages_made, rendered
 from tests.kidxlib.audit.logs.test_records import CASES
 from tests.support.damages import all_files
@@ -59,13 +59,14 @@ def test_all_that_is_kept_of_benchmarks_is_shown() -> None:
     assert kept <= shown
 
 
-def test_the_catalogs_page_names_every_table_where_it_names_them() -> None:
-    """In the table at its beginning, and where they are made known to Spark."""
+def test_pages_name_every_table_where_they_name_them() -> None:
+    """In the table at the beginning of the catalog's page, and where another opens them, with Spark and without."""
     page, names = read(CATALOG_PAGE), [table.name for table in TABLES]
-    beginning = page[: page.index("## Opening it")]
+    beginning = page[: page.index("## Where it is")]
     assert sorted(re.findall(r"^\| `([a-z_]+)` \|", beginning, re.MULTILINE)) == sorted(names)
-    loop = re.search(r"^for table in ([a-z_ ]+); do$", page, re.MULTILINE)
-    assert loop is not None and sorted(loop[1].split()) == sorted(names)
+    for opened in (r"^for table in ([a-z_ ]+); do$", r'^TABLES = """([a-z_\s]+)"""'):
+        found = re.search(opened, read(SQL_PAGE), re.MULTILINE)
+        assert found is not None and sorted(found[1].split()) == sorted(names)
 
 
 _WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

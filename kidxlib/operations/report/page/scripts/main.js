@@ -9,7 +9,7 @@ const PAGES = [
 async function start() {
   const report = await part("main");
   document.getElementById("made").textContent = `as of ${time(report.made_at_ms)}`;
-  document.getElementById("origin").textContent = `Catalog ${report.catalog}, kidx ${report.kidx}. Charts by Apache ECharts, under the Apache License 2.0. SQL is Spark's; docs/catalog.md says how to open the tables.`;
+  document.getElementById("origin").textContent = `Catalog ${report.catalog}, kidx ${report.kidx}. Charts by Apache ECharts, under the Apache License 2.0. SQL is Spark's; docs/sql.md says how to open the tables.`;
   const links = PAGES.map(([name, title]) => element("li", {}, element("a", { href: `#${name}` }, title)));
   document.getElementById("pages").replaceChildren(...links);
   const content = document.getElementById("content");

@@ -54,5 +54,5 @@ function changes(report) {
     found[`${name}_segments`], `${name}_segments`);
   return section("Since the build before",
     element("dl", { class: "tiles" }, tile("new segments", "new"), tile("grown", "grown"), tile("gone", "gone")),
-    origin(report, `SELECT * FROM segments WHERE build_id = '${found.build_id}'\n-- beside the version of the table before it: docs/catalog.md`));
+    origin(report, `SELECT * FROM segments WHERE build_id = '${found.build_id}'\n-- beside the version of the table before it: docs/sql.md`));
 }

@@ -1,4 +1,6 @@
-"""The questions on the catalog's page: each runs as it stands, and answers what the log dirs themselves say."""
+"""The questions on the page on SQL: each runs as it stands, in Spark and in DataFusion, and answers what the log dirs
+themselves say.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow
 import pytest
 from chispa import assert_df_equality
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from jobs.common.spark.schema import spark_type
@@ -24,8 +27,8 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.tables.layout import properties_of
 from tests.docs import remote_answers
-from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_volume
-from tests.docs.pages import queries
+from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_flipped, make_volume
+from tests.docs.pages import queries, views
 from tests.model.recover import read_control_batch
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import accept_here, build_here, kidx_build_here, kidx_retention_here, rows, run_here
@@ -102,9 +105,26 @@ def spark(built: Built) -> Iterator[SparkSession]:
     with session("docs") as spark:
         for table in TABLES:
             spark.sql(f"CREATE TABLE {table.name} USING delta LOCATION '{built.catalog}/{table.name}'")
+        made = [view for view in views() if "unnest" not in view]
+        for view in made:
+            spark.sql(view)
         yield spark
+        for view in made:
+            spark.sql(f"DROP VIEW {view.partition('VIEW ')[2].split()[0]}")
         for table in TABLES:
             spark.sql(f"DROP TABLE {table.name}")
+
+
+@pytest.fixture(scope="module")
+def datafusion(built: Built) -> QueryBuilder:
+    """The same without Spark, as the page says."""
+    builder = QueryBuilder()
+    for table in TABLES:
+        builder.register(table.name, DeltaTable(built.catalog / table.name))
+    for view in views():
+        if "unnest" in view:
+            builder.execute(view)
+    return builder.register("segments_before", DeltaTable(built.catalog / SEGMENTS.name, version=1))
 
 
 def by(key: Callable[[Found], Any], segments: Iterable[Found]) -> dict[Any, list[Found]]:
@@ -152,10 +172,22 @@ def topic_sizes(built: Built) -> Rows:
 
 
 def bytes_lost(built: Built) -> Rows:
+    """No index stands beside the logs, so those after the damage stay."""
     [flipped, *later] = [found for found in built.now if found.topic == "flipped"]
     assert flipped.recovered.reason == "crc-mismatch" and len(later) == 2
-    lost = flipped.log_bytes - flipped.recovered.valid_bytes + sum(found.log_bytes for found in later)
-    return [("broker", "flipped", 0, 0, 2, lost)]
+    return [("broker", "flipped", 0, 0, 1, *after_damage(flipped))]
+
+
+def after_damage(found: Found) -> tuple[int, int, int]:
+    """The bytes, batches and records from the first invalid batch on, by the headers of batches of magic 2."""
+    log = found.path.read_bytes()[found.recovered.valid_bytes :]
+    position = batches = records = 0
+    while position < len(log):
+        records += int.from_bytes(log[position + 57 : position + 61])
+        position += 12 + int.from_bytes(log[position + 8 : position + 12])
+        batches += 1
+    assert position == len(log)
+    return position, batches, records
 
 
 def to_be_recovered(built: Built) -> Rows:
@@ -410,6 +442,7 @@ def mtime(found: Found) -> datetime:
 
 QUERIES: Final = dict(queries())
 
+LOST: Final = "What would a broker lose at its next start?"
 #: Answers by question; a question that is not here is asked in a test of its own.
 ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segment holds offset 6000 of a partition?": floor_segments,
@@ -417,7 +450,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "How large are the topics, and how are they compressed?": topic_sizes,
     "Which damaged segments has nobody accepted as they are now?": not_accepted,
     "Which damaged segments were accepted, by whom and why, and which of these have changed since?": accepted,
-    "What would be lost if a broker recovered these partitions?": bytes_lost,
+    LOST: bytes_lost,
     "Which partitions would a broker recover at its next start, and how much would it read?": to_be_recovered,
     "How long would each log dir take to start after a crash, alone and after kidx recover?": starts,
     "Which segments hold nothing younger than seven days, seen from a given time?": expired,
@@ -455,38 +488,83 @@ def test_every_question_has_its_answer_tested() -> None:
 
 
 @pytest.mark.parametrize("question", ANSWERS)
-def test_question_is_answered_right(question: str, spark: SparkSession, built: Built) -> None:
+def test_question_is_answered_right(question: str, spark: SparkSession, datafusion: QueryBuilder, built: Built) -> None:
     """The SQL as it stands on the page, against log dirs that were listed and read without Spark or compiled code."""
-    _assert_answered(spark, question, ANSWERS[question](built))
+    _assert_answered(spark, datafusion, question, ANSWERS[question](built))
 
 
 @pytest.mark.parametrize("question", REMOTE_ANSWERS)
-def test_a_question_on_a_bucket_is_answered_right(question: str, spark: SparkSession, built: Built) -> None:
+def test_a_question_on_a_bucket_is_answered_right(
+    question: str, spark: SparkSession, datafusion: QueryBuilder, built: Built
+) -> None:
     """Against the bucket's files, as two audits have seen them."""
-    _assert_answered(spark, question, REMOTE_ANSWERS[question](built.catalog.parent / "bucket"))
+    _assert_answered(spark, datafusion, question, REMOTE_ANSWERS[question](built.catalog.parent / "bucket"))
 
 
-def _assert_answered(spark: SparkSession, question: str, expected: Rows) -> None:
-    answered = spark.sql(QUERIES[question])
+def _assert_answered(spark: SparkSession, datafusion: QueryBuilder, question: str, expected: Rows) -> None:
     assert expected, "nothing is asked of these log dirs"
+    without_spark = _asked(datafusion, question)
+    assert [tuple(row.values()) for row in without_spark.to_pylist()] == expected
+    answered = spark.sql(QUERIES[question])
+    assert answered.columns == without_spark.column_names
     assert_df_equality(answered, spark.createDataFrame(expected, answered.schema), ignore_nullable=True)
 
 
-def test_what_is_not_well_is_named_with_where_and_why(spark: SparkSession, built: Built) -> None:
-    answered = spark.sql(QUERIES[NOT_WELL]).collect()
-    assert {row[:7] for row in answered} == problems(built)
-    assert {row.status for row in answered} == {"truncated", "quarantined", "unreadable"}
-    assert all(row.reason_detail for row in answered)
+def _asked(datafusion: QueryBuilder, question: str) -> pyarrow.Table:
+    return pyarrow.table(datafusion.execute(QUERIES[question]).read_all())
 
 
-def test_the_last_build_tells_what_it_did(spark: SparkSession, built: Built) -> None:
+def _answered_by_both(spark: SparkSession, datafusion: QueryBuilder, question: str) -> list[dict[str, Any]]:
+    theirs = _without_order(_asked(datafusion, question).to_pylist())
+    assert _without_order(spark.sql(QUERIES[question]).toArrow().to_pylist()) == theirs
+    return theirs
+
+
+def test_what_is_not_well_is_named_with_where_and_why(
+    spark: SparkSession, datafusion: QueryBuilder, built: Built
+) -> None:
+    answered = _answered_by_both(spark, datafusion, NOT_WELL)
+    assert {tuple(row.values())[:7] for row in answered} == problems(built)
+    assert {row["status"] for row in answered} == {"truncated", "quarantined", "unreadable"}
+    assert all(row["reason_detail"] for row in answered)
+
+
+def test_the_last_build_tells_what_it_did(spark: SparkSession, datafusion: QueryBuilder, built: Built) -> None:
     """It read the segment that had grown and the one that it never can, and saw two that are gone."""
-    [row] = spark.sql(QUERIES[LAST_BUILD]).collect()
-    assert row.started_at == built.third_at.replace(tzinfo=None)
-    assert (row.segments, row.gone, row.by_status) == (2, len(built.gone), {"ok": 1, "unreadable": 1})
-    assert row.unchanged == sum(found.source != "sample" for found in built.now) - 2
-    assert row.partitions == len({partition_of(found) for found in built.now if found.source != "sample"})
-    assert row.mb_per_second >= 0 and row.seconds > 0
+    [row] = _answered_by_both(spark, datafusion, LAST_BUILD)
+    assert row["started_at"] == built.third_at
+    assert (row["segments"], row["gone"], row["by_status"]) == (2, len(built.gone), [("ok", 1), ("unreadable", 1)])
+    assert row["unchanged"] == sum(found.source != "sample" for found in built.now) - 2
+    assert row["partitions"] == len({partition_of(found) for found in built.now if found.source != "sample"})
+    assert row["mb_per_second"] >= 0 and row["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("with_indexes", "stopped_cleanly", "segments"),
+    [(False, False, 1), (True, False, 3), (True, True, 0), (False, True, 1)],
+)
+def test_what_a_start_loses_depends_on_the_last_stop_and_on_the_indexes_beside_the_logs(
+    with_indexes: bool, stopped_cleanly: bool, segments: int, tmp_path: Path
+) -> None:
+    """A broker deletes what comes after the damage only where it finds that after it has loaded all segments."""
+    log_dir, catalog = tmp_path / "log-dir", tmp_path / "catalog"
+    make_flipped(log_dir)
+    found = list(find("it", log_dir))
+    if with_indexes:
+        for each in found:
+            each.path.with_suffix(".index").touch()
+    if stopped_cleanly:
+        (log_dir / ".kafka_cleanshutdown").touch()
+    options = ("--source", f"it={log_dir}", "--index-dir", tmp_path / "index", "--catalog", catalog)
+    assert kidx_build_here(*options).code == 3
+    assert run_here(kidx, "verify", *options).code == 3
+    lost, batches, records = after_damage(found[0])
+    for each in found[1:segments]:
+        lost += each.log_bytes
+        batches += len(each.batches)
+        records += each.records or 0
+    expected = [("it", "flipped", 0, 0, segments, lost, batches, records)] if segments else []
+    assert [tuple(row.values()) for row in rows(catalog, QUERIES[LOST])] == expected
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
@@ -495,11 +573,16 @@ def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, bu
     order = f"SELECT * FROM {table.name} ORDER BY {', '.join(f'`{name}`' for name in table.key)}"
     ours = spark.sql(order).toArrow().to_pylist()
     theirs = rows(built.catalog, order.replace("`", '"'))
-    for row in ours + theirs:
+    assert _without_order(theirs) == _without_order(ours) and ours
+
+
+def _without_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With the entries of maps sorted, as they have no order."""
+    for row in rows:
         for name, value in row.items():
-            if isinstance(value, list) and value and isinstance(value[0], tuple):  # a map; its entries have no order
+            if isinstance(value, list) and value and isinstance(value[0], tuple):
                 row[name] = sorted(value)
-    assert theirs == ours and ours
+    return rows
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
