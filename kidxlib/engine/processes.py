@@ -17,6 +17,7 @@ from typing import Final, Self, TypeVar
 
 from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.errors import KidxError
+from kidxlib.jit import compiling
 from kidxlib.terminal import interrupts, signals
 from kidxlib.terminal.console import warn
 
@@ -69,6 +70,8 @@ class Workers:
         self._context = _Context()
         with interrupts.kept_from_children():  # Python's own process that removes semaphores minds no other signals
             self._stop = self._context.Event()
+        self._compiling = self._context.RawValue(ctypes.c_bool, False)
+        compiling.share(self._compiling)
         self._pool = self._new_pool()
 
     def __enter__(self) -> Self:
@@ -106,6 +109,7 @@ class Workers:
             if not unfinished or self._stop.is_set():
                 return
             self._pool.shutdown()
+            compiling.say(False)
             self._pool = self._new_pool()
             warn(f"a worker process died; {len(unfinished)} of {len(work)} parts of the work are done again")
             work = unfinished
@@ -140,13 +144,16 @@ class Workers:
         return unfinished
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.processes, self._context, _begin_worker, (os.getpid(), self._stop))
+        return ProcessPoolExecutor(
+            self.processes, self._context, _begin_worker, (os.getpid(), self._stop, self._compiling)
+        )
 
 
-def _begin_worker(parent: int, stop: Event) -> None:
+def _begin_worker(parent: int, stop: Event, flag: ctypes.c_bool) -> None:
     """A worker ends when its command does, however that ends; signals are the command's to handle."""
     global _stop
     _stop = stop
+    compiling.share(flag)
     for number in signals.SIGNALS:  # a terminal sends them to all, and so does who ends a service
         signal.signal(number, signal.SIG_IGN)
     import_no_pandas()

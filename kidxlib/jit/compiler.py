@@ -8,12 +8,30 @@ from types import FunctionType
 from typing import Any, Final
 
 import numba
+from numba.core import event
 
-from kidxlib.jit import locators
+from kidxlib.jit import compiling, locators
 
 _log: Final = logging.getLogger(__name__)
 
 locators.register()
+
+
+class _Teller(event.Listener):
+    """Tells of compiling as numba does, of a function within another, too; not of code that was kept."""
+
+    _depth = 0
+
+    def on_start(self, event: event.Event) -> None:
+        self._depth += 1
+        compiling.say(True)
+
+    def on_end(self, event: event.Event) -> None:
+        self._depth -= 1
+        compiling.say(self._depth > 0)
+
+
+event.register("numba:compile", _Teller())  # type: ignore[no-untyped-call]
 
 
 def _njit(*arguments: Any, **options: Any) -> Any:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from rich.filesize import decimal
 
+from kidxlib.jit import compiling
 from kidxlib.terminal.console import rate
 from kidxlib.text.counted import counted
+
+#: What delays a first run, and one after an update.
+_COMPILING: Final = "compiling for this processor, once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ class Phase:
 
     def state(self) -> tuple[str, Done | None]:
         """What to call it now, and what is done of what is left to do; None where nobody can tell."""
+        if compiling.is_compiling():
+            return _COMPILING, None
         done = self.done() if self.done is not None else None
         if done is None or not (self.segments or done.segments):
             return self.name, None
