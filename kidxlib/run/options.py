@@ -58,7 +58,7 @@ settings_file: Final = click.option(
     "settings_file",
     type=click.Path(path_type=Path),
     default=SETTINGS_FILE,
-    help="The settings file. [default: conf/kidx.toml of the checkout or release that kidx is in; none of a wheel]",
+    help="The settings file. [default: conf/kidx.toml of the checkout or release that kidx is in; a wheel has none]",
 )
 time_to_record: Final = click.option(
     "--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch."
