@@ -147,6 +147,34 @@ def kept_table(benchmark: str, name: str) -> Table:
     return {table["name"]: Table(**table) for table in written["tables"]}[name]
 
 
+def kept_figure(benchmark: str, words: Sequence[str]) -> str:
+    """One figure of what is kept of a benchmark, as its table shows it.
+
+    Args:
+        words: a target's name, and its unit where two have that name; or a table's name, the words in front of a
+            row, with commas between them, and a column's heading, all without backticks.
+
+    Raises:
+        KeyError: the benchmark has no such figure, or two of them.
+    """
+    if len(words) < 3:
+        name, *unit = words
+        targets = [each for each in recorded(MEASURED, benchmark) if each.name == name and unit in ([], [each.unit])]
+        found = [target.shown for target in targets]
+    else:
+        table = kept_table(benchmark, words[0])
+        cells = [(row, column) for row in table.rows for column in zip(table.columns, row, strict=True)]
+        front = max(table.text_columns, 1)
+        found = [
+            cell
+            for row, (heading, cell) in cells
+            if [", ".join(row[:front]).replace("`", ""), heading.replace("`", "")] == list(words[1:])
+        ]
+    if len(found) != 1:
+        raise KeyError(f"{benchmark}: {len(found)} kept figures are called {'; '.join(words)}")
+    return found[0]
+
+
 def kept_machine(benchmark: str) -> str:
     """When and on what the kept targets of a benchmark were measured, in words."""
     machine = json.loads((MEASURED / f"{benchmark}.json").read_text())["machine"]

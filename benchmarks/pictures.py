@@ -1,4 +1,4 @@
-"""The pictures of docs/, drawn from what the code does and from what `pages` and `growth` have measured."""
+"""The pictures of docs/, drawn from what the code does and from what `pages` has measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from benchmarks.growth import GB, NEW, UNCHANGED
 from benchmarks.pages import ENTRIES_A_PAGE, PLAIN, SIZES, TAIL, WARM_COLD, traced
 from kidxlib.format import layouts as formats
 from kidxlib.index.offset import OffsetIndex
@@ -60,7 +59,6 @@ _STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "kidx",  # the same picture, the same bytes
 }
 _INCHES_WIDE: Final = 9.2
-_SECONDS: Final = (5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
 
 
 @click.command()
@@ -69,7 +67,7 @@ _SECONDS: Final = (5, 10, 20, 50, 100, 200, 500, 1_000, 2_000)
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("var/benchmarks"),
     show_default=True,
-    help="Where `pages` and `growth` wrote what they measured.",
+    help="Where `pages` wrote what it measured.",
 )
 @click.option("--directory", type=click.Path(path_type=Path), default=IMAGES, help="[default: docs/images]")
 @click.option("--format", "suffix", type=click.Choice(["svg", "png"]), default="svg", show_default=True)
@@ -291,47 +289,6 @@ def draw_pages(report: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def draw_growth(report: Mapping[str, Any]) -> Figure:
-    """Seconds and memory of builds, as segments become more, and bytes."""
-    figure = Figure(figsize=(_INCHES_WIDE, 6.4), layout="constrained")
-    (seconds_left, seconds_right), (memory_left, memory_right) = figure.subplots(2, 2, sharey="row")
-    runs = ((NEW, ORANGE, "s"), (UNCHANGED, BLUE, "o"))
-    columns = (
-        (seconds_left, memory_left, report["segments"], 1, "segments of 64 KiB"),
-        (seconds_right, memory_right, report["bytes"], GB, "GB, in segments of 1 GB"),
-    )
-    for seconds, memory, points, unit, what in columns:
-        for run, colour, marker in runs:
-            of_run = [each for each in points if each["run"] == run]
-            sizes = [each["size"] / unit for each in of_run]
-            if not of_run:
-                continue
-            seconds.plot(sizes, [each["seconds"] for each in of_run], f"{marker}-", color=colour, label=run)
-            for process, line in (("jvm_bytes", "-"), ("python_bytes", "--")):
-                megabytes = [each[process] / 1e6 for each in of_run]
-                name = f"{run}, {'JVM' if process == 'jvm_bytes' else 'Python'}"
-                memory.plot(sizes, megabytes, f"{marker}{line}", color=colour, label=name)
-        for axes in (seconds, memory):
-            axes.set_xscale("log")
-            ticks = sorted({each["size"] // unit for each in points})
-            axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-            axes.minorticks_off()
-            axes.set_xlabel(what)
-            axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
-            axes.set_axisbelow(True)
-        seconds.set(title="Seconds of a build, start-up included")
-        memory.set(title="Most memory of the driver, MB")
-    points = [*report["segments"], *report["bytes"]]
-    seconds_left.set_yscale("log")
-    seconds_left.set_yticks(_SECONDS, [f"{tick:,}" for tick in _SECONDS])
-    seconds_left.set_ylim(5, 2.5 * max(each["seconds"] for each in points))  # room for the legend
-    memory_left.set_ylim(0, 1.4 * max(max(each["jvm_bytes"], each["python_bytes"]) for each in points) / 1e6)
-    for axes in (seconds_left, memory_left):
-        axes.minorticks_off()
-        axes.legend(frameon=False, loc="upper left", fontsize=9)
-    return figure
-
-
 #: Those that need no measurement, by name.
 EXPLAINING: Final[Mapping[str, Callable[[], Figure]]] = {
     "sparse-index": draw_sparse_index,
@@ -340,4 +297,4 @@ EXPLAINING: Final[Mapping[str, Callable[[], Figure]]] = {
 }
 
 #: Those of measurements, by the name of the benchmark.
-MEASURED: Final[Mapping[str, Callable[[Mapping[str, Any]], Figure]]] = {"pages": draw_pages, "growth": draw_growth}
+MEASURED: Final[Mapping[str, Callable[[Mapping[str, Any]], Figure]]] = {"pages": draw_pages}

@@ -15,6 +15,8 @@ CODE: Final = "§"
 
 _FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _MADE: Final = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+#: What a reader does not see: the markers of what is kept of benchmarks.
+_COMMENT: Final = re.compile(r"<!-- .*? -->")
 _CODE: Final = re.compile(r"(`+)(?!`).+?\1", re.DOTALL)
 _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 #: Where a piece of text ends whatever its last sign: at an empty line, an item, a heading, a row or a cell.
@@ -52,6 +54,7 @@ def sentences_of(text: str, page: str = "") -> Iterator[Sentence]:
     """All sentences of a text in Markdown, in order."""
     for left_out in (_MADE, _FENCE):
         text = left_out.sub(lambda match: "\n" * match[0].count("\n"), text)
+    text = _COMMENT.sub("", text)
     text = _CODE.sub(lambda match: "\n" * match[0].count("\n") + CODE, text)
     text = _LINK.sub(lambda match: match[1], text)
     at = 0

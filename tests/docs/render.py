@@ -9,13 +9,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figures import MEASURED, kept_machine, kept_table, recorded
+from benchmarks.figures import MEASURED, kept_figure, kept_machine, kept_table, recorded
 from jobs.common.spark.schema import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from tests.docs.messages_page import MESSAGES_PAGE, listed
 from tests.docs.package_graph import PICTURE, package_imports, picture
-from tests.docs.pages import CATALOG_PAGE, PROJECT, read
+from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 
 BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not edit. -->\n"
 END: Final = "<!-- End of what is made. -->\n"
@@ -25,6 +25,8 @@ _MEASURED: Final = re.compile(
     r".*?(?P<end><!-- End of what was measured\. -->\n)",
     re.DOTALL,
 )
+#: Around one kept figure in a sentence: `<!-- = job; job: fold -->0.07 s<!-- . -->` (`benchmarks.figures.kept_figure`).
+FIGURE: Final = re.compile(r"(<!-- = (?P<benchmark>[\w-]+); (?P<words>[^|`\n]+?) -->).*?(?P<end><!-- \. -->)")
 START_PAGE: Final = "docs/start.md"
 PERFORMANCE_PAGE: Final = "docs/performance.md"
 ARCHITECTURE_PAGE: Final = "docs/architecture.md"
@@ -45,7 +47,7 @@ _TREE_WIDTH: Final = 40
 
 def rendered(name: str) -> str:
     """The page of that name, with what stands between its markers made again."""
-    text = _MEASURED.sub(_with_table, read(name))
+    text = with_what_is_kept(read(name))
     if name not in RENDERED:
         return text
     before, _, rest = text.partition(BEGIN)
@@ -56,8 +58,28 @@ def rendered(name: str) -> str:
 
 def pages_made() -> set[str]:
     """The names of the pages of which a part is made."""
-    pages = {str(path.relative_to(PROJECT)) for path in PROJECT.glob("docs/*.md")}
-    return {name for name in pages if _MEASURED.search(read(name))} | RENDERED.keys()
+    made = {name for name in PAGES if _MEASURED.search(read(name)) or FIGURE.search(read(name))}
+    return made | RENDERED.keys()
+
+
+def with_what_is_kept(text: str) -> str:
+    """A page with the tables and figures that are kept of benchmarks between their markers.
+
+    Raises:
+        KeyError: a marker asks for what is not kept.
+    """
+    return FIGURE.sub(_with_figure, _MEASURED.sub(_with_table, text))
+
+
+def without_what_is_kept(text: str) -> str:
+    """A page without them; its lines keep their numbers."""
+    for kept in (_MEASURED, FIGURE):
+        text = kept.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return text
+
+
+def _with_figure(found: re.Match[str]) -> str:
+    return f"{found[1]}{kept_figure(found['benchmark'], found['words'].split('; '))}{found['end']}"
 
 
 def _with_table(found: re.Match[str]) -> str:

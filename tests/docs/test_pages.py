@@ -10,7 +10,7 @@ import re
 import pytest
 
 import kidxlib.build.segments
-from benchmarks.figures import MEASURED
+from benchmarks.figures import MEASURED, recorded
 from jobs.common.catalog.commit_retry import ATTEMPTS
 from kidxlib.audit import copies
 from kidxlib.build.summary import PROBLEMS_KEPT
@@ -29,7 +29,8 @@ from kidxlib.storage.store import client
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.progress import LINE_SECONDS
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, SQL_PAGE, read
-from tests.docs.render import pages_made, rendered
+from tests.docs.prose import sentences_of
+from tests.docs.render import FIGURE, pages_made, rendered, with_what_is_kept, without_what_is_kept
 from tests.kidxlib.audit.logs.test_records import CASES
 from tests.support.damages import all_files
 from tests.support.logs.golden import SAMPLES
@@ -57,6 +58,81 @@ def test_all_that_is_kept_of_benchmarks_is_shown() -> None:
         for table in json.loads(path.read_text())["tables"]
     }
     assert kept <= shown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_kept_figures_stand_within_a_line(page: str) -> None:
+    """A line that begins with a comment is no part of its paragraph in Markdown."""
+    text = read(page)
+    assert text.count("<!-- = ") == text.count("<!-- . -->") == len(FIGURE.findall(text))
+    assert not re.search(r"^\s*<!-- = ", text, re.MULTILINE)
+
+
+def test_a_kept_figure_is_a_target_or_a_cell() -> None:
+    told = json.loads((MEASURED / "runs.json").read_text())["tables"][0]
+    (front, *cells), columns = told["rows"][1], told["columns"]
+    page = f"It takes <!-- = runs; seconds; {front}; {columns[1]} -->9,999<!-- . --> s."
+    assert cells[0] in with_what_is_kept(page) and "9,999" not in with_what_is_kept(page)
+    stage = [target for target in recorded(MEASURED, "job") if target.name == "job: scan stage"]
+    for target in stage:
+        page = f"<!-- = job; job: scan stage; {target.unit} --><!-- . -->"
+        assert f">{target.shown}<" in with_what_is_kept(page)
+    assert len(stage) == 2
+    for words in ("job; job: scan stage", "job; job: of another name", "runs; seconds; another row; now, Spark"):
+        with pytest.raises(KeyError, match="kept figures are called"):
+            with_what_is_kept(f"<!-- = {words} --><!-- . -->")
+
+
+#: A number with a unit in which something is measured.
+_MEASUREMENT = re.compile(
+    r"[\d.,–]*\d ?(?:ns|µs|ms|s|seconds?|minutes?|min|hours?|h|[kMGT]i?B/s|[kMG]i?B a second|M/s|×|%|times as)(?![\w/])"
+)
+#: Sections in which they may be typed, and why.
+_SECTIONS_TYPED = {
+    ("docs/performance.md", "Profiles"): "no benchmark repeats them: each has its date and machine",
+    ("docs/performance.md", "What was tried, and did not help"): "no benchmark repeats them, either",
+    ("docs/performance.md", "What breaks at 100 million segments and 1 PB"): "calculated",
+    ("docs/sizing.md", "Three fleets"): "calculated",
+}
+#: Sentences that may have one, by words of theirs, and why.
+_TYPED = {
+    ("docs/performance.md", "With 1 % new"): "the name of a case",
+    ("docs/performance.md", "waits 400 ms before it answers"): "what the benchmark sets",
+    ("docs/performance.md", "Its target, 0.2 ms a segment"): "what is required",
+    ("docs/performance.md", "It is to be 5 times as fast"): "what is required",
+    ("docs/performance.md", "`kidxlib.count` 20 times as fast"): "what is required",
+    ("docs/performance.md", "is to give 0.8 times as many"): "what is required",
+    ("docs/recover.md", "(9 s by default"): "Kafka's default",
+    ("docs/sizing.md", "(0.5 %)"): "of the format",
+}
+
+
+@pytest.mark.parametrize("page", ["docs/performance.md", "docs/lookup.md", "docs/recover.md", "docs/sizing.md"])
+def test_measurements_are_those_that_are_kept(page: str) -> None:
+    """Typed ones become stale. They come from what is kept (`render.FIGURE`), or stand in the lists above."""
+    typed, used = [], set[tuple[str, str]]()
+    section = ""
+    headings = set(_HEADING.findall(read(page)))
+    for sentence in sentences_of(without_what_is_kept(read(page)), page):
+        section = sentence.text if sentence.text in headings else section
+        if not _MEASUREMENT.search(sentence.text):
+            continue
+        allowed = {(page, section)} & _SECTIONS_TYPED.keys() or {
+            key for key in _TYPED if key[0] == page and key[1].replace("`kidxlib.count`", "§") in sentence.text
+        }
+        used |= allowed
+        if not allowed:
+            typed.append(str(sentence))
+    assert not typed, "\n".join(typed)
+    assert used == {key for key in [*_TYPED, *_SECTIONS_TYPED] if key[0] == page}, "some are needed no longer"
+
+
+@pytest.mark.parametrize(
+    "text", ["takes 5 s", "is 1.5 × as fast", "a rate of 1,000 MB/s.", "3 % of", "reads 3.3 GB a second"]
+)
+def test_a_measurement_is_found(text: str) -> None:
+    assert _MEASUREMENT.search(text)
+    assert not _MEASUREMENT.search("segments of 1 GiB, 3 sources, 16 KiB and 2 shards")
 
 
 def test_pages_name_every_table_where_they_name_them() -> None:
