@@ -14,7 +14,7 @@ from benchmarks.figures import Table, Target, record
 from benchmarks.links import SEGMENT_BYTES, content_file, write_log_dir
 from benchmarks.submit import JobRun, places, run_job
 from kidxlib.errors import UsageError
-from kidxlib.terminal.console import note, print_line
+from kidxlib.terminal.console import note
 from tests.support.page_cache import held_in_memory
 
 GB: Final = 10**9
@@ -78,7 +78,6 @@ def growth(segments: Sequence[int], gigabytes: Sequence[int], directory: Path) -
         segments=[asdict(each) for each in by_segments],
         bytes=[asdict(each) for each in by_bytes],
     )
-    print_line("the picture: python -m benchmarks.run pictures")
 
 
 def _builds(place: Path, segment_bytes: int, segments: int, names: Sequence[str]) -> dict[str, JobRun]:
