@@ -84,6 +84,11 @@ def audit_time_index(
 def _wrong_largest(found: int, expected: int) -> str:
     if found < 0:
         return "retention and searches by time take the age of the file for the largest timestamp"
+    if expected < 0:
+        return (
+            f"no batch has a timestamp: retention takes {found} for the largest one, and searches for times up to it "
+            "end in the segment with nothing"
+        )
     if found < expected:
         return (
             f"retention deletes the segment {expected - found:,} ms too early, and searches for times {found + 1} to "

@@ -60,19 +60,24 @@ def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
 
 def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a log that was longer when its index was written. After an unclean stop the last log may be so,
-    because the index may have been flushed before the log. If nothing is missing up to the next segment, the index is
-    wrong.
+    because the index may have been flushed before the log: torn, between two batches. If nothing is missing up to the
+    next segment, the index is wrong.
     """
     entry = log.index_end
     if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
         return
-    if stop.clean_shutdown if following is None else entry.offset < following:
-        yield Finding(
-            file=segment_files.LOG_SUFFIX,
-            verdict=Verdict.BROKEN,
-            reason="shorter-than-its-index",
-            position=recovery.log_bytes,
-            detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
-            f"an entry for offset {entry.offset} at byte {entry.position}",
-            consequence=f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing",
-        )
+    if following is not None and entry.offset >= following:
+        return
+    is_torn = following is None and not stop.clean_shutdown
+    missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
+    yield Finding(
+        file=segment_files.LOG_SUFFIX,
+        verdict=Verdict.TORN if is_torn else Verdict.BROKEN,
+        reason="shorter-than-its-index",
+        position=recovery.log_bytes,
+        detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
+        f"an entry for offset {entry.offset} at byte {entry.position}",
+        consequence=f"{missing}, and a broker that starts goes on without them: look for them on another replica"
+        if is_torn
+        else missing,
+    )

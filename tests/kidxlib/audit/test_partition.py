@@ -91,7 +91,7 @@ def of_damages(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[in
 def test_each_damage_has_its_verdict(number: int, damage: Damage, of_damages: dict[int, list[FileFinding]]) -> None:
     """The file that is not as recovery writes it is reported with verdict and reason, and no other file is."""
     files = of_damages[number]
-    assert problems_of(files) == {damage.file: (damage.verdict, damage.reason)}
+    assert problems_of(files) == damage.problems
     assert all(row.consequence for row in files if row.reason is not None)
 
 

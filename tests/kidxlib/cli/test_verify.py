@@ -734,6 +734,23 @@ def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> Non
         assert f"broken, and no repair of index files mends it: {_log(log_dir, _LARGE)}; " in ended.stderr
 
 
+@pytest.mark.parametrize(("kept", "end"), [(466_975, 19_840), (0, 13_697)], ids=["between two batches", "nothing"])
+def test_a_last_log_that_ends_before_its_index_is_torn(
+    kept: int, end: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there is whole, and nothing but the index tells that it was more."""
+    shutil.copytree(golden.SAMPLES / "plain-zstd-0", tmp_path / "plain-zstd-0")
+    assert CliRunner().invoke(kidx, ["build", str(tmp_path), "--in-place"]).exit_code == ExitCode.OK
+    os.truncate(tmp_path / "plain-zstd-0" / segment_files.segment_file(13_697, segment_files.LOG_SUFFIX), kept)
+    summary = summarised(tmp_path)
+    assert (summary.logs(Verdict.TORN), summary.fails(Verdict.TORN)) == (1, True)
+    show_summary("", summary, [])
+    out = capsys.readouterr().out
+    assert f"torn: plain-zstd-0 13697 .log: shorter-than-its-index at byte {kept}: " in out
+    missing = f"  offsets from {end} up to 19999 or above are missing, and a broker that starts goes on without them"
+    assert f"{missing}: look for them on another replica" in out
+
+
 def test_an_archive_without_indexes_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A start rebuilds what a log tells; that a segment was recovered for want of its index keeps those after it."""
     shutil.copytree(golden.SAMPLES / "txn-mixed-0", tmp_path / "txn-mixed-0")

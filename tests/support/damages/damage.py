@@ -33,7 +33,8 @@ class Damage:
         name: what is special about it.
         file: its name in the partition's directory.
         content: of the file now, from what it was and the partition's directory; None removes it.
-        verdict, reason: what is to be said of it, and of no other file anything.
+        verdict, reason: what is to be said of it.
+        log: verdict and reason of a log, where something is to be said of that too; of no other file anything.
     """
 
     name: str
@@ -41,6 +42,13 @@ class Damage:
     content: Callable[[bytes, Path], bytes | None]
     verdict: str
     reason: str
+    log: tuple[str, str] | None = None
+
+    @property
+    def problems(self) -> dict[str, tuple[str, str]]:
+        """What is to be said, by the names of files."""
+        log = segment_files.segment_file(int(self.file[:20]), segment_files.LOG_SUFFIX) if self.log else ""
+        return {self.file: (self.verdict, self.reason), **({log: self.log} if self.log else {})}
 
 
 def file_name(base_offset: int, suffix: str) -> str:

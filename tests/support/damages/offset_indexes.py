@@ -107,6 +107,7 @@ OFFSET_INDEXES: Final = [
         _past_the_end(ACTIVE, 10**6),
         "broken",
         "wrong-log-end-offset",
+        log=("torn", "shorter-than-its-index"),  # one of the two is wrong
     ),
     Damage("position amid a batch", LARGE_INDEX, _offsets(add_to_field(50, "position", 1)), "broken", "misses-batches"),
     Damage(
