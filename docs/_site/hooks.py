@@ -34,6 +34,24 @@ _MOVED: Final = {
     "../SECURITY.md": "security.md",
     "../tests/README.md": "contributing.md",
 }
+#: Pages that show a command at work.
+_SHOWN_AT_WORK: Final = {
+    "accept": "At work: [Damage that stays](operations.md#damage-that-stays).",
+    "build": "At work: [The commands](start.md), [Run it every day](operations.md).",
+    "compact": "At work: [Free disk space](compaction.md).",
+    "doctor": "At work: [What is installed, and what works here](operations.md#what-is-installed-and-what-works-here).",
+    "dump": "At work: [What files hold](dump.md).",
+    "export": "At work: [Read records without a broker](read.md).",
+    "forget-source": "At work: [Run it every day](operations.md).",
+    "recover": "At work: [A broker will not start](recover.md).",
+    "report": "At work: [See a whole fleet](report.md).",
+    "retention": "At work: [Which segments will retention delete?](retention.md), with the keys of "
+    "[policies](retention.md#policies).",
+    "seek": "At work: [Find the record at a time](seek.md).",
+    "tables": "At work: [Free disk space](compaction.md#tables).",
+    "verify": "At work: [Are these files right?](audit.md), [Is my backup whole?](backup.md), [Is the bucket of tiered "
+    "storage right?](tiered.md).",
+}
 #: The beginning of a block: its language, and words for tests, as `exit=3`.
 _FENCE: Final = re.compile(r"^```([a-z]+) [^\n`]+$", re.MULTILINE)
 _LINK: Final = re.compile(r"(?<=\]\()(?P<target>[^)\s]+)(?=\))")
@@ -102,7 +120,7 @@ def _commands() -> str:
         command = kidx.get_command(context, name)
         assert command is not None
         of_command = Context(command, parent=context, info_name=name, max_content_width=_WIDTH, terminal_width=_WIDTH)
-        parts.append(f"## kidx {name}\n\n```text\n{command.get_help(of_command)}\n```\n")
+        parts.append(f"## kidx {name}\n\n```text\n{command.get_help(of_command)}\n```\n\n{_SHOWN_AT_WORK[name]}\n")
     return "\n".join(parts)
 
 

@@ -21,6 +21,7 @@ from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.store.at_once import in_order
 from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.text.counted import counted
 
 
 def find_segments(
@@ -170,8 +171,7 @@ def _topic_id(partition: ListedPartition, warnings: list[str]) -> str | None:
 def _nothing_found(sources: Iterable[Source], topics: re.Pattern[str], plan: Plan) -> str:
     where = ", ".join(str(source.path) for source in sources)
     if plan.partitions:
-        return (
-            f"{where}: no segment in {len(plan.partitions)} partition directories; expected files named <20 digits>.log"
-        )
+        directories = counted(len(plan.partitions), "partition directory", "partition directories")
+        return f"{where}: no segment in {directories}; expected files named <20 digits>.log"
     of_topics = "" if topics.pattern == ".*" else f" of a topic that matches {topics.pattern}"
     return f"{where}: no partition directory{of_topics}; expected directories named <topic>-<partition>"

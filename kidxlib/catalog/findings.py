@@ -14,7 +14,9 @@ _FILE_OFFSET: Final = "the offset in the file's name; of the leader epochs the f
 
 @row
 class FindingRow(Row):
-    """What each run of verify_index found: a row for each log, index file and auxiliary file that it checked."""
+    """What each audit found (`kidx verify`, `verify_index`): a row for each log, index file and auxiliary file that it
+    checked.
+    """
 
     audit_id: str = column("id of the run")
     source: str = column(SOURCE)

@@ -93,6 +93,9 @@ class CheckedIndexReader:
         if recovered is None:
             try:
                 return self._checked()
+            except FileNotFoundError as error:
+                elsewhere = "--index-dir says where index files are"
+                recovered = self._of_log.make(f"{describe_error(error)} ({elsewhere})")
             except (CorruptIndexError, OSError) as error:
                 recovered = self._of_log.make(describe_error(error))
         return np.frombuffer(recovered.offset_index if self._kind is OffsetIndex else recovered.time_index, np.uint8)

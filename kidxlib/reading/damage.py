@@ -61,7 +61,8 @@ def fail_on(damage: Damage) -> NoReturn:
         DamagedLogError: always.
     """
     raise DamagedLogError(
-        f"{damage}; what stands before it was read. on_damage='skip' (--skip-damage) reads what stands after it"
+        f"{damage}; what stands before it was read. --skip-damage (in Python on_damage='skip') reads what stands after "
+        "it"
     )
 
 

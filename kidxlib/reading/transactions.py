@@ -249,7 +249,7 @@ class TransactionFold:
         if piece.damage is not None and not log.goes_on:
             raise DamagedLogError(
                 f"{log.path}: {piece.damage}; which transactions were aborted cannot be told. "
-                "on_damage='skip' (--skip-damage) leaves out those that are open there"
+                "--skip-damage (in Python on_damage='skip') leaves out those that are open there"
             )
         events = piece.events.copy()
         for producer in sorted(self._in_doubt):

@@ -97,6 +97,9 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
     ]
     print_line(f"index files: {', '.join(looked_in[:SHOWN])}")
     print_table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
+    for failure in list(summary.failures)[:SHOWN]:
+        print_line(f"{StartupAction.FAIL}: {failure}")
+    _print_more(len(summary.failures))
     for file in summary.reported[:SHOWN]:
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
@@ -132,9 +135,6 @@ def _show_start(summary: AuditSummary) -> None:
         ],
         text_columns=1,
     )
-    for failure in list(summary.failures)[:SHOWN]:
-        print_line(f"{StartupAction.FAIL}: {failure}")
-    _print_more(len(summary.failures))
     for segment in summary.lost[:SHOWN]:
         lost = segment.lost_records
         records = "an unknown number of records" if lost is None else f"{lost:,} whole records"

@@ -226,8 +226,8 @@ def test_every_reason_and_warning_of_retention_is_explained() -> None:
 
 def test_every_reason_of_an_audit_is_explained() -> None:
     """Those that the tables of damages ask for."""
-    page = read("docs/audit.md")
-    reasons = set(re.findall(r"`([a-z-]+)`", page[page.index("## Reasons") :]))
+    page = read("docs/reasons.md")
+    reasons = set(re.findall(r"`([a-z-]+)`", page[page.index("## Of an audit") : page.index("## Of other commands")]))
     reported = {damage.reason for damage in all_files.DAMAGES} | {
         case.reason for case in CASES if case.reason is not None
     }

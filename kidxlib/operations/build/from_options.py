@@ -75,7 +75,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
     sources = chosen_sources(options.sources, sample=options.sample, options=named, settings=build, remote=remote)
     if not options.sources and not options.sample and context.catalog is not None:
         ensure_sample_alone(context.catalog)
-    index_dir = None if options.in_place else index_dir_to_write("--index-dir", options.index_dir or build.index_dir)
+    index_dir = None if options.in_place else _index_dir(options, build)
     ensure_no_overlap(index_dir, context.catalog, sources)
     if context.catalog is not None:
         ensure_usable(context.catalog)
@@ -126,6 +126,16 @@ def _ensure_text(sources: Iterable[Source], index_dir: Location | None) -> None:
 def _optimize(tables: TablesSettings) -> OptimizeLimits | None:
     limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)
     return limits if tables.optimize else None
+
+
+def _index_dir(options: BuildOptions, build: BuildSettings) -> Location:
+    """
+    Raises:
+        UsageError: it cannot be written, or no option and no settings file names one.
+    """
+    if options.index_dir is None and not options.settings_file.exists():  # of a wheel there is none
+        raise UsageError("give --index-dir DIR to write there, or --in-place to write beside the segments")
+    return index_dir_to_write("--index-dir", options.index_dir or build.index_dir)
 
 
 def _auxiliary_files(options: BuildOptions, build: BuildSettings) -> AuxiliaryFiles:

@@ -67,7 +67,9 @@ def test_without_indexes_the_log_is_scanned(log_dir: Path) -> None:
     ended = run_here(seek, log_dir, "--topic", "txn-mixed", "--partition", "0", "--offset", "1500", "--json")
     assert ended.code == 3
     [answer] = ended.json["answers"]
-    remark = ".index: No such file or directory; answered from a scan of the log"
+    remark = (
+        ".index: No such file or directory (--index-dir says where index files are); answered from a scan of the log"
+    )
     check_offset(_indexed(log_dir), 1500, answer, [remark])
     assert remark in answer["note"]
 
