@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -189,8 +190,10 @@ def test_partitions_that_their_topic_ids_do_not_fit_are_not_served(tmp_path: Pat
 
 
 def _hold_directory(kafka: Kafka, directory: Path, name: str, content: bytes) -> None:
-    """Let Kafka load a directory with a sound log and this file."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Let Kafka load such a directory with a sound log and this file: a new one, as the log of the one before may still
+    flush its epochs (`LeaderEpochFileCache`), and would put them in the place of this file.
+    """
+    directory = Path(tempfile.mkdtemp(dir=directory.parent)) / directory.name
     write_random_log(directory, random.Random(1))
     (directory / name).write_bytes(content)
     reported = _reported(partition_files.failures_in_directory(directory))
