@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +23,7 @@ _STATUS: Final = {
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.TERMINATED: "interrupted",
 }
+_TO_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 #: Where the JSON line goes without a file.
 STANDARD_ERROR: Final = "-"
 #: How the name of its file ends that stands in no other directory. That distinguishes a word after the option from one
@@ -56,7 +58,8 @@ def write_json_line(where: str, job: str, began_at: datetime, seconds: float, re
         click.echo(json.dumps(line), err=True)
         return
     try:
-        with open(where, "a", encoding="utf-8") as file:
+        # A pipe that nobody reads is no place: to open it otherwise would wait for a reader for good.
+        with open(os.open(where, _TO_APPEND, 0o666), "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
     except OSError as failed:
         warn(f"--json-line {where}: not written: {failed.strerror}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -209,6 +210,22 @@ def test_a_file_for_lines_of_json_that_cannot_be_written_is_refused_at_once(name
     assert ended.code == ExitCode.USAGE
     [error] = ended.err.splitlines()
     assert f"--json-line {tmp_path / name}" in error
+
+
+def test_a_pipe_that_nobody_reads_does_not_keep_a_run_from_its_end(tmp_path: Path) -> None:
+    @click.command
+    @reports_run
+    def a_job() -> RunResult:
+        return RunResult(code=ExitCode.OK, counts={}, bytes=0)
+
+    os.mkfifo(tmp_path / "fifo")
+    ended = run_here(a_job, "--json-line", tmp_path / "fifo")
+    assert ended.code == ExitCode.OK
+    assert f"--json-line {tmp_path / 'fifo'}: not written: No such device or address" in ended.err
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    with open(reader, "rb") as file:
+        assert run_here(a_job, "--json-line", tmp_path / "fifo").code == ExitCode.OK
+        assert json.loads(file.read())["exit_code"] == 0
 
 
 def test_a_word_after_json_line_that_is_no_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
