@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -103,6 +104,11 @@ class _Copy:
     def read(self) -> Replica:
         files = files_in(self.directory)
         latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files)), default=None)
+        if latest is None and all(segment_files.parse_segment_log(name) is None for name in files):
+            raise ClusterMetadataError(
+                f"{self.directory}: neither a .log nor a snapshot is in it; expected {METADATA_DIRECTORY}, or a log dir "
+                "that has it"
+            )
         snapshot: list[MetadataBatch] = []
         snapshot_ms = None
         if latest is not None:
@@ -140,7 +146,7 @@ class _Copy:
                 f"{self.directory}: its log begins at offset {bases[0]}, and {before}; copy the directory again"
             )
         end = start
-        for base, next_base in zip(bases, [*bases[1:], None], strict=True):
+        for base, next_base in zip_longest(bases, bases[1:]):
             if next_base is not None and next_base <= start:
                 continue
             if base > end:  # the log before ended in a torn batch

@@ -124,6 +124,7 @@ def test_segments_follow_one_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("logs", "snapshots", "message"),
     [
+        ({}, {}, "neither a .log nor a snapshot is in it; expected __cluster_metadata-0"),
         ({5: data(5, [topic("t", _A)])}, {}, "its log begins at offset 5, and there is no snapshot"),
         ({5: b""}, {(3, 1): snapshot([], 0)}, "begins at offset 5, and the latest snapshot ends at 3"),
         ({}, {(3, 1): snapshot([topic("t", _A)], 0)[:-1]}, "no whole snapshot"),
