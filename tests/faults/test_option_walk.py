@@ -31,8 +31,8 @@ from tests.conftest import Say
 from tests.faults.trees import small_log, write_log
 from tests.support.spark.jobs import Ended
 
-_WALKS: Final = 100
-_MANY_WALKS: Final = 2_000
+_WALKS: Final = 500
+_MANY_WALKS: Final = 20_000
 _WOULD_START: Final = "Spark would start"
 
 #: What may stand in the place of any value.

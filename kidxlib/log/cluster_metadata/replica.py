@@ -106,8 +106,8 @@ class _Copy:
         latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files)), default=None)
         if latest is None and all(segment_files.parse_segment_log(name) is None for name in files):
             raise ClusterMetadataError(
-                f"{self.directory}: neither a .log nor a snapshot is in it; expected {METADATA_DIRECTORY}, or a log dir "
-                "that has it"
+                f"{self.directory}: neither a .log nor a snapshot is in it; expected {METADATA_DIRECTORY}, or a log "
+                "dir that has it"
             )
         snapshot: list[MetadataBatch] = []
         snapshot_ms = None
