@@ -7,10 +7,13 @@ import os
 import stat
 from bisect import bisect_left
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from kidxlib.storage.location import Location
 from kidxlib.storage.store.s3 import ObjectPath
+
+#: Bytes of the largest index that a topic may ask for (`segment.index.bytes`).
+_BYTES_MAX: Final = 2**31 - 1
 
 
 def lines_of(path: Location) -> list[str]:
@@ -21,11 +24,13 @@ def small_file(path: Location) -> bytes:
     """The content of a small regular file or object; never waits on a pipe.
 
     Raises:
-        OSError: it cannot be read, or is not a regular file.
+        OSError: it cannot be read, is not a regular file, or larger than any that Kafka writes.
     """
     if isinstance(path, ObjectPath):
         return path.read_bytes()
     with _opened(path) as file:
+        if os.fstat(file.fileno()).st_size > _BYTES_MAX:
+            raise OSError(errno.EFBIG, f"larger than {_BYTES_MAX:,} bytes", str(path))
         return file.read()
 
 

@@ -32,6 +32,13 @@ def test_lines_are_those_of_bytes_that_are_no_text_too(tmp_path: Path) -> None:
     assert lines_of(tmp_path / "file") == ["0", "\ufffd 1", "2"]
 
 
+def test_a_file_larger_than_any_of_kafka_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="larger than 2,147,483,647 bytes"):
+        small_file(tmp_path / "file")
+
+
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     before = set(os.listdir("/proc/self/fd"))
