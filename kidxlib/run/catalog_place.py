@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
 from kidxlib.errors import UsageError
+from kidxlib.storage.location import ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
 from kidxlib.tables.commit_lock import LOCK_FILE
@@ -46,9 +47,10 @@ def ensure_usable(path: str) -> None:
     """Say before Spark is started that a build cannot have its catalog there.
 
     Raises:
-        UsageError: there is none, and none may be made: something else than a directory stands there, it cannot be
-            written, it holds something else, or it is in a log dir or among index files.
+        UsageError: its name is no text; or there is none, and none may be made: something else than a directory stands
+            there, it cannot be written, it holds something else, or it is in a log dir or among index files.
     """
+    ensure_text("--catalog ", path)
     if is_object(path):
         _ensure_free_in_store(path)
     if "://" in path:

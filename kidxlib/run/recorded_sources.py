@@ -10,6 +10,7 @@ from kidxlib.build.source import Source
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import is_name
+from kidxlib.storage.location import as_text
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
 
@@ -63,7 +64,7 @@ def warn_of_other_names(sources: Iterable[Source], catalog: str | None) -> None:
 
 def _paths_in(catalog: str | None) -> Mapping[str, str]:
     """The paths of a catalog's sources; none where it cannot be read: whoever reads its segments says why."""
-    if catalog is None or ("://" in catalog and not is_object(catalog)):
+    if catalog is None or as_text(catalog) != catalog or ("://" in catalog and not is_object(catalog)):
         return {}
     # Nobody else waits for what this imports.
     from kidxlib.tables.delta_tables import DeltaTables

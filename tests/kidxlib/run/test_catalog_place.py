@@ -95,3 +95,8 @@ def test_only_a_build_makes_a_catalog(job: click.Command, place: str, root: Path
 
 def test_a_catalog_in_a_store_is_not_looked_for_before_spark() -> None:
     ensure_catalog_exists("s3a://bucket/catalog")
+
+
+def test_a_catalog_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\\xff: its name has bytes that are not UTF-8, which no table holds"):
+        ensure_usable(f"{tmp_path}/\udcff")
