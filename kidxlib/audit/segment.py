@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.offset_index import audit_offset_index
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index
@@ -20,6 +23,7 @@ from kidxlib.build.tasks import ScanTask
 from kidxlib.errors import LogChangedError
 from kidxlib.format import segment_files
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.index.preallocated import without_room
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition import ScannedSegment
 from kidxlib.recovery.segment import RecoveredSegment
@@ -134,7 +138,7 @@ def _indexes(
         findings.append(finding)
         if offset_index is not None:
             index = OffsetIndex.from_bytes(offset_index, segment.base_offset)
-            index_end = index.last_entry if len(index) else None
+            index_end = _last_entry(offset_index, segment.base_offset)
             if finding.verdict is not Verdict.BROKEN:
                 right = index
     if isinstance(time_index, OSError):
@@ -152,6 +156,12 @@ def _indexes(
             )
         )
     return findings, index_end
+
+
+def _last_entry(content: NDArray[np.uint8], base_offset: int) -> OffsetPosition | None:
+    """That before the room which a killed broker leaves after the entries; None where there is no entry."""
+    entries = OffsetIndex.from_bytes(without_room(content.tobytes(), OffsetIndex.entry_bytes), base_offset)
+    return entries.last_entry if len(entries) else None
 
 
 def _of_unreadable(end: ScanEnd) -> Finding:

@@ -19,6 +19,7 @@ from kidxlib.audit.index_files.offset_index import audit_offset_index
 from kidxlib.audit.index_files.time_index import audit_time_index
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.preallocated import without_room
 from kidxlib.index.time import TimeIndex
 from kidxlib.records.header_walk import batches
 from kidxlib.recovery.segment import RecoveredSegment
@@ -60,7 +61,7 @@ def trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: i
     Raises:
         OSError, LogChangedError: the log cannot be read.
     """
-    trimmed = _without_zeros(content, OffsetIndex.entry_bytes)
+    trimmed = without_room(content, OffsetIndex.entry_bytes)
     finding = audit_offset_index(log, recovered, base_offset, np.frombuffer(trimmed, np.uint8), active=False)
     return _unless_wrong(finding, len(content) % OffsetIndex.entry_bytes, trimmed)
 
@@ -79,7 +80,7 @@ def trim_time_index(log: LogBytes, recovered: RecoveredSegment, offset_index: Of
         OSError, LogChangedError: the log cannot be read.
     """
     facts, base_offset = recovered.facts, offset_index.base_offset
-    entries = _without_zeros(content, TimeIndex.entry_bytes)
+    entries = without_room(content, TimeIndex.entry_bytes)
     first = next(batches(log), None)
     if not entries and first is not None and first.max_timestamp == 0 < facts.max_timestamp_ms:
         return Trimmed(TIME_INDEX_SUFFIX, None, "zero-timestamp")
@@ -97,11 +98,6 @@ _ENTRY_BYTES: Final = {
     OFFSET_INDEX_SUFFIX: OffsetIndex.entry_bytes,
     TIME_INDEX_SUFFIX: TimeIndex.entry_bytes,
 }
-
-
-def _without_zeros(content: bytes, entry_bytes: int) -> bytes:
-    used = len(content.rstrip(b"\0"))
-    return content[: -(-used // entry_bytes) * entry_bytes]
 
 
 def _unless_wrong(finding: Finding, bytes_over: int, trimmed: bytes) -> Trimmed:

@@ -54,7 +54,8 @@ class AuditedLog:
     Attributes:
         finding: None of one that was deleted since it was listed.
         recovery: None where it could not be read.
-        index_end: the last entry of its `.index` as it was found; None where there is none.
+        index_end: the last entry of its `.index` as it was found, before the room that a broker keeps; None where there
+            is none.
     """
 
     base_offset: int

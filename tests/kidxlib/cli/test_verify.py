@@ -734,14 +734,32 @@ def test_a_repair_does_not_pass_a_broken_log(sound: Path, tmp_path: Path) -> Non
         assert f"broken, and no repair of index files mends it: {_log(log_dir, _LARGE)}; " in ended.stderr
 
 
-@pytest.mark.parametrize(("kept", "end"), [(466_975, 19_840), (0, 13_697)], ids=["between two batches", "nothing"])
-def test_a_last_log_that_ends_before_its_index_is_torn(
-    kept: int, end: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What is there is whole, and nothing but the index tells that it was more."""
+def test_a_log_that_a_broker_has_begun_is_whole(tmp_path: Path) -> None:
+    """It has room for its indexes, and nothing in them: so a kill leaves each partition that had no record since."""
     shutil.copytree(golden.SAMPLES / "plain-zstd-0", tmp_path / "plain-zstd-0")
     assert CliRunner().invoke(kidx, ["build", str(tmp_path), "--in-place"]).exit_code == ExitCode.OK
-    os.truncate(tmp_path / "plain-zstd-0" / segment_files.segment_file(13_697, segment_files.LOG_SUFFIX), kept)
+    begun = tmp_path / "plain-zstd-0" / segment_files.segment_file(20_000, segment_files.LOG_SUFFIX)
+    begun.touch()
+    room = {segment_files.OFFSET_INDEX_SUFFIX: 10_485_760, segment_files.TIME_INDEX_SUFFIX: 10_485_756}
+    for suffix, size in room.items():
+        begun.with_suffix(suffix).touch()
+        os.truncate(begun.with_suffix(suffix), size)
+    summary = summarised(tmp_path)
+    assert (summary.logs(Verdict.WHOLE), summary.fails(Verdict.TORN)) == (3, False)
+
+
+@pytest.mark.parametrize("room", [0, 8_000], ids=["trimmed", "with room"])
+@pytest.mark.parametrize(("kept", "end"), [(466_975, 19_840), (0, 13_697)], ids=["between two batches", "nothing"])
+def test_a_last_log_that_ends_before_its_index_is_torn(
+    kept: int, end: int, room: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there is whole, and nothing but the index tells that it was more; a kill leaves the index untrimmed."""
+    shutil.copytree(golden.SAMPLES / "plain-zstd-0", tmp_path / "plain-zstd-0")
+    assert CliRunner().invoke(kidx, ["build", str(tmp_path), "--in-place"]).exit_code == ExitCode.OK
+    log = tmp_path / "plain-zstd-0" / segment_files.segment_file(13_697, segment_files.LOG_SUFFIX)
+    os.truncate(log, kept)
+    index = log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX)
+    os.truncate(index, index.stat().st_size + room)
     summary = summarised(tmp_path)
     assert (summary.logs(Verdict.TORN), summary.fails(Verdict.TORN)) == (1, True)
     show_summary("", summary, [])
