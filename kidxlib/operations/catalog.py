@@ -115,15 +115,6 @@ class TablesCatalog:
         rows = self.tables.counts(SEGMENTS, names, [others, PRESENT])
         return {row["index_directory"]: row["source"] for row in rows.to_pylist()}
 
-    def last_index_dirs(self) -> dict[str, str | None]:
-        """Where the last build of each source wrote index files; None for beside the logs."""
-        builds = self.tables.read(BUILDS, ["started_at", "sources", "options"]).sort_by("started_at")
-        written: dict[str, str | None] = {}
-        for row in builds.to_pylist():
-            index_dir = dict(row["options"]).get("index_dir")
-            written |= {name: index_dir for name, _ in row["sources"]}
-        return written
-
     def last_rate(self) -> float | None:
         """Bytes a second at which the last build that read anything did so; None where none did."""
         rows = self.tables.read(BUILDS, ["started_at", "log_bytes", "scan_seconds"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kidxlib.build.source import Source
@@ -21,10 +22,31 @@ if TYPE_CHECKING:
 _NAMED = 3
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedSource:
+    """What the last build that read a source was given.
+
+    Attributes:
+        index_dir: where it wrote index files; None for beside the logs.
+    """
+
+    path: str
+    index_dir: str | None
+
+
+def recorded_sources(tables: TablesToRead) -> dict[str, RecordedSource]:
+    """Each source that a build of this catalog has read, by name."""
+    builds = tables.read(BUILDS, ["started_at", "sources", "options"]).sort_by("started_at")
+    return {
+        name: RecordedSource(path, dict(build["options"] or ()).get("index_dir"))
+        for build in builds.to_pylist()
+        for name, path in build["sources"]
+    }
+
+
 def source_paths(tables: TablesToRead) -> dict[str, str]:
     """The path of each source, as the last build that read it was given it."""
-    builds = tables.read(BUILDS, ["started_at", "sources"]).sort_by("started_at")
-    return {name: path for build in builds.to_pylist() for name, path in build["sources"]}
+    return {name: source.path for name, source in recorded_sources(tables).items()}
 
 
 def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
@@ -50,9 +72,12 @@ def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
         raise UsageError(expected)
 
 
-def warn_of_other_names(sources: Iterable[Source], catalog: str | None) -> None:
-    """Say where a source is about to be recorded a second time, under another name."""
-    known = _paths_in(catalog)
+def warn_of_other_names(sources: Iterable[Source], known: Mapping[str, str]) -> None:
+    """Say where a source is about to be recorded a second time, under another name.
+
+    Args:
+        known: the paths of the catalog's sources, by their names.
+    """
     for source in sources:
         names = sorted(name for name, path in known.items() if path == str(source.path))
         if names and source.name not in known:

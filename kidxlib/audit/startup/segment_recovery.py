@@ -36,11 +36,9 @@ def recover_segment(
     is_whole = segment.kept_bytes == segment.log_bytes
     recovery = (_read_already(state, segment) if is_whole else None) or _read(state, segment)
     # A second time there is nothing left to be truncated: the first time says why.
-    is_first = segment.base_offset not in state.recoveries
-    state.recoveries.setdefault(segment.base_offset, recovery)
+    if is_first := segment.base_offset not in state.recoveries:
+        state.recoveries[segment.base_offset], segment.detail = recovery, why
     segment.read_bytes += segment.kept_bytes
-    if is_first:
-        segment.detail = why
     end = recovery.end
     if end.status is Status.QUARANTINED:
         _quarantined(segment, end, loading)

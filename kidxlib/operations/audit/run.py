@@ -22,6 +22,7 @@ from kidxlib.operations.audit.request import AuditRequest
 from kidxlib.operations.audit.summary import summarise
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.progress import begin_phase
@@ -70,6 +71,8 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
     audit_id = request.audit_id
     with open_backend() as backend:
         catalog = backend.catalog if request.context.has_catalog else None
+        if catalog is not None:
+            warn_of_other_names(request.sources, source_paths(catalog.tables))
         planned = _planned(request, plan, catalog)
         found = find(backend.engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
         if catalog is not None and audit_id is not None:

@@ -10,7 +10,7 @@ from kidxlib.catalog.tables import LAYOUT_VERSION
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.planning.comparison import find_changes
 from kidxlib.operations.build.planning.cost import cost_of
-from kidxlib.operations.build.planning.index_place import ensure_same_place
+from kidxlib.operations.build.planning.recorded import ensure_as_recorded
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import catalog_damage, exit_code, lost_counts
 from kidxlib.operations.build.request import BuildRequest
@@ -23,7 +23,7 @@ from kidxlib.text.counted import counted
 def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) -> RunResult:
     """Compare, and print what a build would do."""
     catalog = backend.catalog
-    ensure_same_place(request, catalog)
+    ensure_as_recorded(request, catalog)
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
     current = (catalog.oldest_version() or 0) >= LAYOUT_VERSION

@@ -18,7 +18,7 @@ from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from kidxlib.run.recorded_sources import ensure_directories, warn_of_other_names
+from kidxlib.run.recorded_sources import ensure_directories
 from kidxlib.run.settings import BuildSettings, TablesSettings, read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone
 from kidxlib.run.topic_options import recover_options
@@ -79,7 +79,6 @@ def build_request(options: BuildOptions) -> BuildRequest:
     ensure_no_overlap(index_dir, context.catalog, sources)
     if context.catalog is not None:
         ensure_usable(context.catalog)
-        warn_of_other_names(sources, context.catalog)
     _ensure_text(sources, index_dir)
     verify_crc = build.verify_crc if options.verify_crc is None else options.verify_crc
     known = read_known_topics(options.metadata, sources)

@@ -17,8 +17,8 @@ from kidxlib.operations.build.held_log_dirs import ensure_locks_cover_workers, h
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.partition_rows import record_partitions
 from kidxlib.operations.build.planning.comparison import find_changes
-from kidxlib.operations.build.planning.index_place import ensure_same_place
 from kidxlib.operations.build.planning.listed_plan import listed_plan
+from kidxlib.operations.build.planning.recorded import ensure_as_recorded
 from kidxlib.operations.build.recording.record import found_columns, request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import Built, build_as_json, catalog_damage, print_report, result_of
@@ -65,7 +65,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, mainten
         catalog = backend.catalog
         ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
         is_new = not catalog.has_segments()
-        ensure_same_place(request, catalog)
+        ensure_as_recorded(request, catalog)
         if request.repair:
             plan = repairs_of_last_audits(catalog, plan, request.sources)
         begin_phase("comparing with the catalog")

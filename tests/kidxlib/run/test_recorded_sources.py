@@ -65,10 +65,11 @@ def test_a_second_name_of_a_directory_is_told(
 ) -> None:
     new = tmp_path / "new"
     known = [Source("b1", new), Source("b2", new), Source("old", tmp_path / "old"), Source("x", tmp_path)]
-    warn_of_other_names(known, str(catalog))
-    warn_of_other_names([Source("again", new)], None)
+    paths = source_paths(DeltaTables(str(catalog)))
+    warn_of_other_names(known, paths)
+    warn_of_other_names([Source("again", new)], {})
     assert capsys.readouterr().err == ""
-    warn_of_other_names([Source("again", new)], str(catalog))
+    warn_of_other_names([Source("again", new)], paths)
     assert capsys.readouterr().err == (
         f"warning: {new}: the catalog has it as source b1, and this run records it as another one, again; "
         f"to go on with b1, give --source b1={new}\n"

@@ -47,8 +47,10 @@ class Damage:
     @property
     def problems(self) -> dict[str, tuple[str, str]]:
         """What is to be said, by the names of files."""
-        log = segment_files.segment_file(int(self.file[:20]), segment_files.LOG_SUFFIX) if self.log else ""
-        return {self.file: (self.verdict, self.reason), **({log: self.log} if self.log else {})}
+        found = {self.file: (self.verdict, self.reason)}
+        if self.log is not None:
+            found[file_name(int(self.file[:20]), segment_files.LOG_SUFFIX)] = self.log
+        return found
 
 
 def file_name(base_offset: int, suffix: str) -> str:
