@@ -4,7 +4,8 @@
 # no network.
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
-#   ./setup.sh job      the same for a job that waits: where .venv is new, the archive is left to the next one
+#   ./setup.sh job      the same for a job that waits: where .venv is new, the archive is left to the next one, and what
+#                       the job would compile first is compiled meanwhile
 #   ./setup.sh kafka    these, the jars of Kafka, of Spark's Kafka source and Avro, for tests and benchmarks that compare
 #                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
@@ -52,7 +53,8 @@ one_at_a_time() {
 # ---- Python ----
 
 DEV_LOCK=requirements-dev.lock
-is_new= # whether packages were installed
+a_job_waits= # which compiles the library's loops, if this does not
+loops=       # the process that compiles them
 
 # Every candidate is really started: a name on PATH may be a version manager's stub for a version that is not installed,
 # and Debian's python3 comes without the venv module's ensurepip.
@@ -83,27 +85,36 @@ install_packages() { # VENV LOCK
     uv --quiet pip install --python "$1/bin/python" --require-hashes -r "$2" >>"$1/setup.log" 2>&1 && return
     say "uv failed, so pip installs the packages; what uv said is in $1/setup.log"
   fi
-  # pyspark comes as sources, and is as large as all others together: one pip makes a wheel of it, and another installs
-  # the rest meanwhile. A lock file names all packages, so none has to look for what others need.
-  local install=(install --no-compile --no-deps --require-hashes) pyspark=
-  by_name '^pyspark==' "$2" >"$1/pyspark.lock"
-  by_name '^pyspark==' "$2" others >"$1/others.lock"
-  if [[ -s $1/pyspark.lock ]]; then
-    pip "$1" "${install[@]}" -r "$1/pyspark.lock" &
-    pyspark=$!
-  fi
-  pip "$1" "${install[@]}" -r "$1/others.lock"
-  [[ -z $pyspark ]] || wait "$pyspark"
-}
-
-# The requirements of a lock file whose names match, or all others. A requirement goes on in lines that are indented.
-by_name() { # REGEX LOCK [others]
-  awk -v name="$1" -v others="${3:+1}" '/^[^ ]/ { is = $0 ~ name } (others ? !is : is)' "$2"
+  # pip unpacks on one core, so three install a share each: one makes a wheel of pyspark, which comes as sources and is as
+  # large as all others together. A lock file names all packages, so none has to look for what others need.
+  local share pips=()
+  for share in 0 1 2; do
+    awk -v share="$share" '/^[^ ]/ { its = /^pyspark==/ ? 0 : 1 + others++ % 2 } its == share' "$2" >"$1/share-$share.lock"
+    [[ -s $1/share-$share.lock ]] || continue
+    pip "$1" install --no-compile --no-deps --require-hashes -r "$1/share-$share.lock" &
+    pips+=($!)
+  done
+  for share in "${pips[@]}"; do
+    wait "$share"
+  done
 }
 
 # pip compiles on one core, and uv does not at all. A package may bring files for other Pythons, which do not compile.
+# Nobody needs its tests.
 compile_packages() { # VENV
-  "$1/bin/python" -I -m compileall -qq -j 0 "$1/lib" >>"$1/setup.log" 2>&1 || true
+  "$1/bin/python" -I -m compileall -qq -j 0 -x '/tests/' "$1/lib" >>"$1/setup.log" 2>&1 || true
+}
+
+# A build of the sample leaves the library's loops compiled for this processor, on one core and in ten seconds, which the
+# rest of the set-up uses otherwise. Where it fails, the job that waits fails for the same reason and says so.
+compile_loops() {
+  local directory=.jars/loops.made
+  rm -rf "$directory"
+  # before the project has its entry in .venv
+  local kidx='import sys; sys.path.insert(0, "."); from kidxlib.cli.main import main; main()'
+  .venv/bin/python -I -c "$kidx" build --source samples/kafka-logs --index-dir "$directory/index" \
+    --catalog "$directory/catalog" >>.venv/setup.log 2>&1 || true
+  rm -rf "$directory"
 }
 
 # What an environment was built from. The directory counts too: scripts in it and the project's own entry there name it.
@@ -132,8 +143,12 @@ set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions
   fi
   rm -f "$1/packages.stamp"
   install_packages "$1" "$2"
+  if [[ -n $a_job_waits ]]; then
+    say "compiling the library's loops for this processor …"
+    compile_loops &
+    loops=$!
+  fi
   compile_packages "$1"
-  is_new=yes
   packages_key "$2" >"$1/packages.stamp"
 }
 
@@ -344,6 +359,7 @@ case ${1-} in
       set_up_chromium &
       chromium=$!
     fi
+    [[ ${1-} != job ]] || a_job_waits=yes
     set_up_venv "$([[ -z ${1-} || $1 == job ]] || echo dev)"
     set_up_jars delta Delta
     if [[ ${1-} == kafka || ${1-} == test ]]; then
@@ -353,8 +369,8 @@ case ${1-} in
       set_up_jars spark-kafka "Spark's Kafka and Avro"
       [[ $1 == test ]] || set_up_versitygw
     fi
-    if [[ ${1-} == job && -n $is_new ]]; then
-      say "the first job compiles its loops for this processor (half a minute) …"
+    if [[ -n $loops ]]; then
+      wait "$loops"
     elif [[ -z ${KIDX_CLASS_ARCHIVE:-} ]]; then
       set_up_class_archive
     fi
