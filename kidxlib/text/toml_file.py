@@ -27,6 +27,8 @@ from kidxlib.errors import UsageError
 
 #: Of a file that people write.
 _BYTES_MAX: Final = 64 * 1024 * 1024
+#: Characters of a value in a message: Python 3.13 writes values that are nested thousands deep.
+_SHOWN_MAX: Final = 1_000
 LONG_MAX: Final = 2**63 - 1
 
 
@@ -150,11 +152,14 @@ def _place(parts: tuple[str | int, ...]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value in a message, as far as Python writes it."""
+    """A value in a message that stays one line to read."""
     try:
-        return repr(value)
+        text = repr(value)
     except (RecursionError, ValueError):  # of a hexadecimal number of too many digits
         return "…"
+    if len(text) <= _SHOWN_MAX:
+        return text
+    return f"{text[:_SHOWN_MAX]}…" if isinstance(value, str) else "…"
 
 
 def read_text(path: Path, what: str = "policies") -> str:

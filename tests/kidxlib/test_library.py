@@ -10,7 +10,7 @@ import sys
 import tomllib
 from dataclasses import fields, is_dataclass
 from importlib import metadata
-from inspect import getsource, isfunction, ismethod
+from inspect import cleandoc, getsource, isfunction, ismethod
 from pathlib import Path
 from typing import Final, assert_type, get_args, get_type_hints
 
@@ -101,8 +101,8 @@ def test_each_field_is_documented(kind: type) -> None:
     """docs/library.md calls a field stable that its class's docstring lists: every one of a class that callers get."""
     listed: set[str] = set()
     for base in kind.__mro__:
-        attributes = (base.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
-        for names in re.findall(r"^ {8}(\w+(?:, \w+)*): ", attributes, re.MULTILINE):
+        attributes = cleandoc(base.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+        for names in re.findall(r"^ {4}(\w+(?:, \w+)*): ", attributes, re.MULTILINE):
             listed |= set(names.split(", "))
     if is_dataclass(kind):
         fields_of_it = {field.name for field in fields(kind)}
