@@ -31,7 +31,7 @@ from tests.conftest import Say
 from tests.faults.trees import small_log, write_log
 from tests.support.spark.jobs import Ended
 
-_WALKS: Final = 100
+_WALKS: Final = 500
 _MANY_WALKS: Final = 20_000
 _WOULD_START: Final = "Spark would start"
 
