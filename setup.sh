@@ -87,15 +87,15 @@ install_packages() { # VENV LOCK
   fi
   # pip unpacks on one core, so three install a share each: one makes a wheel of pyspark, which comes as sources and is as
   # large as all others together. A lock file names all packages, so none has to look for what others need.
-  local share pips=()
+  local share pid pids=()
   for share in 0 1 2; do
     awk -v share="$share" '/^[^ ]/ { its = /^pyspark==/ ? 0 : 1 + others++ % 2 } its == share' "$2" >"$1/share-$share.lock"
     [[ -s $1/share-$share.lock ]] || continue
     pip "$1" install --no-compile --no-deps --require-hashes -r "$1/share-$share.lock" &
-    pips+=($!)
+    pids+=($!)
   done
-  for share in "${pips[@]}"; do
-    wait "$share"
+  for pid in "${pids[@]}"; do
+    wait "$pid"
   done
 }
 
@@ -106,7 +106,7 @@ compile_packages() { # VENV
 }
 
 # A build of the sample leaves the library's loops compiled for this processor, on one core and in ten seconds, which the
-# rest of the set-up uses otherwise. Where it fails, the job that waits fails for the same reason and says so.
+# rest of the set-up leaves free for the most part. Where it fails, the job that waits compiles them, or says why it cannot.
 compile_loops() {
   local directory=.jars/loops.made
   rm -rf "$directory"
