@@ -5,7 +5,7 @@
 #
 #   ./setup.sh          .venv, Delta's jars, and the archive of Java classes that lets Spark start sooner
 #   ./setup.sh job      the same for a job that waits: where .venv is new, the archive is left to the next one, and what
-#                       the job would compile first is compiled meanwhile
+#                       the job would compile first is compiled while Spark starts
 #   ./setup.sh kafka    these, the jars of Kafka, of Spark's Kafka source and Avro, for tests and benchmarks that compare
 #                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
@@ -17,7 +17,7 @@
 #   ./setup.sh lock     rewrite requirements*.lock from pyproject.toml
 #
 # KIDX_PYTHON names the Python to build both with, JAVA_HOME the Java to use; else both are looked for on PATH. Where uv is
-# on PATH it installs the packages, in less time than pip.
+# on PATH it installs the packages, in a fraction of pip's time.
 set -euo pipefail
 CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")" # called through a link, too
 
@@ -53,8 +53,8 @@ one_at_a_time() {
 # ---- Python ----
 
 DEV_LOCK=requirements-dev.lock
-a_job_waits= # which compiles the library's loops, if this does not
-loops=       # the process that compiles them
+a_job_waits= # so that it should wait for what it needs alone
+is_new=      # one of the environments was made just now
 
 # Every candidate is really started: a name on PATH may be a version manager's stub for a version that is not installed,
 # and Debian's python3 comes without the venv module's ensurepip.
@@ -79,12 +79,23 @@ pip() { # VENV ARGUMENT ...
   fail 1 "pip failed; above is the end of $1/setup.log"
 }
 
-# The packages of a lock file. uv has settings of its own, so where it fails pip tries.
-install_packages() { # VENV LOCK
-  if type -P uv >/dev/null; then
-    uv --quiet pip install --python "$1/bin/python" --require-hashes -r "$2" >>"$1/setup.log" 2>&1 && return
-    say "uv failed, so pip installs the packages; what uv said is in $1/setup.log"
+has_uv() { type -P uv >/dev/null; }
+
+# uv, where it is there, installs in a fraction of pip's time. Its cache alone first: else it asks for each package whether it
+# is still the same, and where no answer says how long that holds it builds pyspark, which comes as sources, anew. uv has
+# settings of its own, so where it fails pip is to try.
+by_uv() { # VENV ARGUMENT ...
+  if has_uv; then
+    uv --offline --quiet pip install --python "$1/bin/python" "${@:2}" >>"$1/setup.log" 2>&1 && return
+    uv --quiet pip install --python "$1/bin/python" "${@:2}" >>"$1/setup.log" 2>&1 && return
+    say "uv failed, so pip installs; what uv said is in $1/setup.log"
   fi
+  [[ -x $1/bin/pip ]] || "$1/bin/python" -I -m ensurepip >>"$1/setup.log" 2>&1 # it was made for uv
+  return 1
+}
+
+install_packages() { # VENV LOCK
+  by_uv "$1" --require-hashes -r "$2" && return
   # pip unpacks on one core, so three install a share each: one makes a wheel of pyspark, which comes as sources and is as
   # large as all others together. A lock file names all packages, so none has to look for what others need.
   local share pid pids=()
@@ -102,19 +113,33 @@ install_packages() { # VENV LOCK
 # pip compiles on one core, and uv does not at all. A package may bring files for other Pythons, which do not compile.
 # Nobody needs its tests.
 compile_packages() { # VENV
-  "$1/bin/python" -I -m compileall -qq -j 0 -x '/tests/' "$1/lib" >>"$1/setup.log" 2>&1 || true
+  nice "$1/bin/python" -I -m compileall -qq -j 0 -x '/tests/' "$1/lib" >>"$1/setup.log" 2>&1 || true
 }
 
-# A build of the sample leaves the library's loops compiled for this processor, on one core and in ten seconds, which the
-# rest of the set-up leaves free for the most part. Where it fails, the job that waits compiles them, or says why it cannot.
+# A build of the sample leaves the library's loops compiled for this processor, on one core and in ten seconds. Where it
+# fails, the job that waits compiles them, or says why it cannot.
 compile_loops() {
   local directory=.jars/loops.made
   rm -rf "$directory"
   # before the project has its entry in .venv
   local kidx='import sys; sys.path.insert(0, "."); from kidxlib.cli.main import main; main()'
   .venv/bin/python -I -c "$kidx" build --source samples/kafka-logs --index-dir "$directory/index" \
-    --catalog "$directory/catalog" >>.venv/setup.log 2>&1 || true
+    --catalog "$directory/catalog" || true
   rm -rf "$directory"
+}
+
+# Goes on when this script has ended, beside Spark's start: the job waits for the loops (jobs/common/spark/loops.py) by the
+# lock, which this process has before the script ends, and for nothing else.
+compile_meanwhile() { # VENV
+  say "compiling the library's loops for this processor …"
+  exec 8>.jars/loops.lock
+  flock 8
+  {
+    compile_loops
+    exec 8>&-
+    compile_packages "$1"
+  } >>"$1/setup.log" 2>&1 &
+  exec 8>&-
 }
 
 # What an environment was built from. The directory counts too: scripts in it and the project's own entry there name it.
@@ -139,16 +164,20 @@ set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions
     # The stamps go first, so that a half-removed one does not look finished.
     rm -f "$1"/*.stamp
     rm -rf "$1"
-    "$python" -I -m venv "$1"
+    if has_uv; then
+      "$python" -I -m venv --without-pip "$1" # which takes seconds
+    else
+      "$python" -I -m venv "$1"
+    fi
   fi
   rm -f "$1/packages.stamp"
   install_packages "$1" "$2"
-  if [[ -n $a_job_waits ]]; then
-    say "compiling the library's loops for this processor …"
-    compile_loops &
-    loops=$!
+  is_new=yes
+  if [[ -n $a_job_waits ]] && command -v flock >/dev/null; then
+    compile_meanwhile "$1"
+  else
+    compile_packages "$1"
   fi
-  compile_packages "$1"
   packages_key "$2" >"$1/packages.stamp"
 }
 
@@ -162,7 +191,8 @@ set_up_venv() { # [dev]
   stamped .venv project "$(project_key)" && return
   one_at_a_time
   stamped .venv project "$(project_key)" && return
-  pip .venv install --no-deps --no-build-isolation -e .
+  local project=(--no-deps --no-build-isolation -e .)
+  by_uv .venv "${project[@]}" || pip .venv install "${project[@]}"
   project_key >.venv/project.stamp
 }
 
@@ -369,11 +399,7 @@ case ${1-} in
       set_up_jars spark-kafka "Spark's Kafka and Avro"
       [[ $1 == test ]] || set_up_versitygw
     fi
-    if [[ -n $loops ]]; then
-      wait "$loops"
-    elif [[ -z ${KIDX_CLASS_ARCHIVE:-} ]]; then
-      set_up_class_archive
-    fi
+    [[ -n ${KIDX_CLASS_ARCHIVE:-} || (-n $a_job_waits && -n $is_new) ]] || set_up_class_archive
     if [[ ${1-} == test ]]; then
       wait "$airflow"
       wait "$versitygw"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -21,32 +22,51 @@ _FIRST_COMMAND = "build_index"
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
 def set_up(rounds: int, directory: Path) -> None:
-    """Clone the repository and run the README's first command: where pip has downloaded nothing yet, and where it has.
+    """Clone the repository and run the README's first command: where nothing is downloaded yet, and where packages are.
 
-    It sets up what it needs, and builds the sample. The command after it makes the archive of Spark's classes.
+    It sets up what it needs, with pip, and with uv if that is on PATH, and builds the sample. The command after it makes
+    the archive of Spark's classes.
     """
     place = directory.resolve() / "set-up"
-    seconds: dict[str, list[float]] = {name: [] for name in ("cold", "warm", "second")}
+    uv = shutil.which("uv")
+    names = ["pip", "uv"] if uv else ["pip"]
+    seconds: dict[tuple[str, str], list[float]] = {
+        (name, part): [] for name in names for part in ("cold", "warm", "second")
+    }
     for number in range(rounds):
         shutil.rmtree(place, ignore_errors=True)
-        for name in ("cold", "warm"):
-            note(f"round {number + 1} of {rounds}: pip's cache is {name} …")
-            checkout = place / name
-            subprocess.run(("git", "clone", "--quiet", PROJECT, checkout), check=True)
-            seconds[name].append(_run(checkout, place / "pip"))
-        seconds["second"].append(_run(place / "warm", place / "pip"))
+        for name in names:
+            environment = _environment(place / name / "cache", uv if name == "uv" else None)
+            for part in ("cold", "warm"):
+                note(f"round {number + 1} of {rounds}: {name}, whose cache is {part} …")
+                checkout = place / name / part
+                subprocess.run(("git", "clone", "--quiet", PROJECT, checkout), check=True)
+                seconds[name, part].append(_run(checkout, environment))
+            seconds[name, "second"].append(_run(place / name / "warm", environment))
     shutil.rmtree(place)
-    targets = [
-        Target(name="first command, nothing downloaded", unit="s", values=seconds["cold"], at_most=90),
-        Target(name="first command, packages downloaded before", unit="s", values=seconds["warm"], at_most=30),
-        Target(name="second command, which makes the archive of classes", unit="s", values=seconds["second"]),
-    ]
+    targets = []
+    for name in names:
+        targets += [
+            Target(name=f"{name}: nothing downloaded", unit="s", values=seconds[name, "cold"], at_most=90),
+            Target(name=f"{name}: packages downloaded before", unit="s", values=seconds[name, "warm"], at_most=30),
+            Target(name=f"{name}: the second command", unit="s", values=seconds[name, "second"]),
+        ]
     record(directory, "set_up", targets)
 
 
-def _run(checkout: Path, pip_cache: Path) -> float:
-    """Seconds of the command."""
-    environment = {**clean_environment(), "PIP_CACHE_DIR": str(pip_cache)}
+def _environment(cache: Path, uv: str | None) -> dict[str, str]:
+    """An environment with a cache of its own, and uv on its PATH only where it is wanted."""
+    environment = clean_environment()
+    path = [entry for entry in environment["PATH"].split(os.pathsep) if not Path(entry, "uv").exists()]
+    if uv is not None:
+        (cache / "bin").mkdir(parents=True)
+        (cache / "bin/uv").symlink_to(uv)
+        path.append(str(cache / "bin"))
+    return {**environment, "PATH": os.pathsep.join(path), "PIP_CACHE_DIR": str(cache), "UV_CACHE_DIR": str(cache / "uv")}
+
+
+def _run(checkout: Path, environment: dict[str, str]) -> float:
+    """Seconds of the first command."""
     shutil.rmtree(checkout / "var", ignore_errors=True)
     start = time.perf_counter()
     subprocess.run((checkout / "spark-submit.sh", _FIRST_COMMAND), check=True, env=environment, capture_output=True)

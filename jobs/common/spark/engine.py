@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.common.spark.counters import Counters
 from jobs.common.spark.job_session import JobSession
 from jobs.common.spark.local_rows import one_a_task
+from jobs.common.spark.loops import wait_for_loops
 from jobs.common.spark.masters import is_local, is_local_master, named_master
 from jobs.common.spark.schema import spark_schema
 from jobs.common.spark.source_access import ensure_seen
@@ -105,6 +106,7 @@ class SparkEngine:
         if not self._session.is_started and work.is_small and not work.directories:
             return run_in_process(work, self._scratch / work.name, iter, _ignore)
         self._counters.begin_wave()
+        wait_for_loops()
         with self._described(work.name):
             return self._run_into_files(work) if self._is_of_file_system else self._run_into_rows(work)
 

@@ -76,7 +76,8 @@ def _range_of(facts, digests, offset):
         wider = np.zeros(DIGESTS, np.uint64)
         for narrow in range(facts.first_range, facts.last_range + 1):
             wider[(narrow >> 1) & (DIGESTS - 1)] += digests[narrow & (DIGESTS - 1)]
-        digests[:] = wider
+        for slot in range(DIGESTS):  # to assign the whole array would take two seconds to compile
+            digests[slot] = wider[slot]
         facts.first_range >>= 1
         facts.last_range >>= 1
         facts.range_shift += 1
