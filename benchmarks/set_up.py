@@ -24,8 +24,8 @@ _FIRST_COMMAND = "build_index"
 def set_up(rounds: int, directory: Path) -> None:
     """Clone the repository and run the README's first command: where nothing is downloaded yet, and where packages are.
 
-    It sets up what it needs, with pip, and with uv if that is on PATH, and builds the sample. The command after it makes
-    the archive of Spark's classes.
+    It sets up what it needs, with pip, and with uv if that is on PATH, and builds the sample. The command after it
+    makes the archive of Spark's classes.
     """
     place = directory.resolve() / "set-up"
     uv = shutil.which("uv")
@@ -62,7 +62,8 @@ def _environment(cache: Path, uv: str | None) -> dict[str, str]:
         (cache / "bin").mkdir(parents=True)
         (cache / "bin/uv").symlink_to(uv)
         path.append(str(cache / "bin"))
-    return {**environment, "PATH": os.pathsep.join(path), "PIP_CACHE_DIR": str(cache), "UV_CACHE_DIR": str(cache / "uv")}
+    caches = {"PIP_CACHE_DIR": str(cache), "UV_CACHE_DIR": str(cache / "uv")}
+    return {**environment, **caches, "PATH": os.pathsep.join(path)}
 
 
 def _run(checkout: Path, environment: dict[str, str]) -> float:

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-#: pyspark's daemon prints one where Java closes the socket of a worker that it has just asked for. It writes line by line,
-#: so a worker that a test kills meanwhile leaves the first lines, and none with the error's name.
+#: pyspark's daemon prints one where Java closes the socket of a worker that it has just asked for. It writes line by
+#: line, so a worker that a test kills meanwhile leaves the first lines, and none with the error's name.
 _OF_A_WORKER_THAT_JAVA_LEFT = re.compile(
     r"Traceback \(most recent call last\):\n(?: .*\n)*+"
     r"(?:EOFError\n|(?:BrokenPipe|ConnectionReset)Error: .*\n|(?!\S+(?:Error|Exception|Exit|Interrupt)\b))"
