@@ -116,7 +116,7 @@ compile_packages() { # VENV
   nice "$1/bin/python" -I -m compileall -qq -j 0 -x '/tests/' "$1/lib" >>"$1/setup.log" 2>&1 || true
 }
 
-# A build of the sample leaves the library's loops compiled for this processor, on one core and in ten seconds. Where it
+# A build of the sample leaves the library's loops compiled for this processor, on one core and in eight seconds. Where it
 # fails, the job that waits compiles them, or says why it cannot.
 compile_loops() {
   local directory=.jars/loops.made

@@ -17,7 +17,7 @@ _DEADLINE_SECONDS: Final = 60.0
 
 def test_a_job_waits_as_long_as_loops_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / "loops.lock"
-    monkeypatch.setattr(loops, "_LOCK", str(lock))
+    monkeypatch.setattr(loops, "_LOCK", lock)
     loops.wait_for_loops()  # there is none
 
     lock.touch()
