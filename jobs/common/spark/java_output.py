@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import threading
 from typing import Final
 
 STDERR: Final = 2
 #: What a JVM prints has ended once it has exited, and by then there is little of it left in the pipe.
 _DRAIN_SECONDS: Final = 10.0
+_READ_BYTES: Final = 65_536
 _THROWN: Final = re.compile(r'Exception in thread "[^"]*" (?:(?P<thrown>[\w.$]+): )?(?P<message>.+)')
 _LOGGED: Final = re.compile(r"\d\d:\d\d:\d\d (?P<level>[A-Z]+) \w+: (?P<message>.+)")
 #: From there on, all of spark-submit's options.
@@ -26,40 +28,58 @@ class JavaOutput(threading.Thread):
     def __init__(self, reader: int) -> None:
         super().__init__(name="what Java prints", daemon=True)
         self._reader = reader
+        #: Who has it reads from the pipe, and does with it what is to be done.
         self._lock = threading.Lock()
-        self._held: list[bytes] | None = []
+        self._held: bytearray | None = bytearray()
+        self._has_ended = False
 
     def run(self) -> None:
-        with open(self._reader, "rb") as lines:
-            for line in lines:
-                with self._lock:
-                    if self._held is None:
-                        write_stderr(line)
-                    else:
-                        self._held.append(line)
+        while not self._has_ended:
+            _is_readable(self._reader, None)
+            with self._lock:
+                if _is_readable(self._reader, 0):  # nobody has read it meanwhile
+                    self._read()
+        os.close(self._reader)
 
     def pass_on(self) -> None:
         with self._lock:
-            for line in self._held or ():
-                write_stderr(line)
+            write_stderr(bytes(self._held or b""))
             self._held = None
 
     def reason(self) -> str:
         """Why a JVM that has exited did not start; nothing else of what it printed is kept."""
         self.join(_DRAIN_SECONDS)
         with self._lock:
-            lines = [line.decode(errors="replace").rstrip() for line in self._held or ()]
-        self.forget()
-        return _reason(lines)
+            lines = (self._held or b"").decode(errors="replace").splitlines()
+            self._held = bytearray()
+        return _reason([line.rstrip() for line in lines])
 
     def forget(self) -> None:
+        """Drop what the JVM has printed until now, and what of it is still in the pipe."""
         with self._lock:
-            self._held = []
+            while not self._has_ended and _is_readable(self._reader, 0):
+                self._read()
+            self._held = bytearray()
+
+    def _read(self) -> None:
+        output = os.read(self._reader, _READ_BYTES)
+        self._has_ended = not output
+        if self._held is None:
+            write_stderr(output)
+        else:
+            self._held += output
 
 
-def write_stderr(line: bytes) -> None:
-    with contextlib.suppress(OSError):  # who would read it has gone
-        os.write(STDERR, line)
+def write_stderr(output: bytes) -> None:
+    with contextlib.suppress(OSError), open(STDERR, "wb", closefd=False) as stderr:  # who would read it may have gone
+        stderr.write(output)
+
+
+def _is_readable(descriptor: int, milliseconds: int | None) -> bool:
+    """Whether something can be read, or there will be nothing more, at the latest after a time; None waits for it."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(milliseconds))
 
 
 def _reason(lines: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from jobs.common.spark.java_output import _reason
+from jobs.common.spark.java_output import JavaOutput, _reason
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.spark.jobs import PROJECT, clean_environment, run_submit
 
@@ -75,6 +76,21 @@ def test_of_what_java_prints_the_reason_is_taken() -> None:
     ) == ("Error occurred during initialization of VM; Too small maximum heap")
     assert _reason(["10:11:12 WARN Utils: hm", "10:11:12 ERROR Disk: full", "10:11:13 ERROR Disk: full"]) == "full"
     assert "java -version" in _reason([])
+
+
+def test_what_java_has_printed_is_forgotten_though_nobody_has_read_it_yet(capfd: pytest.CaptureFixture[str]) -> None:
+    """Spark logs an error just before it throws it."""
+    for _ in range(100):
+        reader, writer = os.pipe()
+        printed = JavaOutput(reader)
+        printed.start()
+        with open(writer, "wb", buffering=0) as java:
+            java.write(b"10:11:12 ERROR SparkContext: Error initializing SparkContext.\n")
+            printed.forget()
+            printed.pass_on()
+            java.write(b"10:11:13 WARN later\n")
+        printed.join()
+    assert capfd.readouterr() == ("", "10:11:13 WARN later\n" * 100)
 
 
 #: Ends, as Spark's JVM does, when its standard input is closed; what it writes then takes a moment.
