@@ -119,9 +119,10 @@ def test_rows_come_in_the_order_of_their_units(row_bytes: int | None, tmp_path: 
     assert many == [number for of_item in one for number in range(of_item)]
 
 
-def test_a_full_disk_is_one_line(workers: Workers, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with (
         mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=64k") as disk,
+        Workers(2) as workers,  # of its own: they end, with what others of them still write, before the disk goes
         pytest.raises(KidxError, match=f"^{disk}.*No space left on device"),
     ):
         _run(workers, disk, _count)
