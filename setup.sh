@@ -165,7 +165,7 @@ set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions
     rm -f "$1"/*.stamp
     rm -rf "$1"
     if has_uv; then
-      "$python" -I -m venv --without-pip "$1" # which takes seconds
+      "$python" -I -m venv --without-pip "$1" # to install pip takes seconds
     else
       "$python" -I -m venv "$1"
     fi

@@ -67,7 +67,7 @@ def _environment(cache: Path, uv: str | None) -> dict[str, str]:
 
 
 def _run(checkout: Path, environment: dict[str, str]) -> float:
-    """Seconds of the first command."""
+    """Seconds of the README's first command, the first time or again."""
     shutil.rmtree(checkout / "var", ignore_errors=True)
     start = time.perf_counter()
     subprocess.run((checkout / "spark-submit.sh", _FIRST_COMMAND), check=True, env=environment, capture_output=True)

@@ -30,8 +30,8 @@ class JavaOutput(threading.Thread):
         self._reader = reader
         #: Who has it reads from the pipe, and does with it what is to be done.
         self._lock = threading.Lock()
-        self._held: bytearray | None = bytearray()
-        self._has_ended = False
+        self._held = bytearray()
+        self._is_passed_on = self._has_ended = False
 
     def run(self) -> None:
         while not self._has_ended:
@@ -39,19 +39,20 @@ class JavaOutput(threading.Thread):
             with self._lock:
                 if _is_readable(self._reader, 0):  # nobody has read it meanwhile
                     self._read()
+                    self._write_lines()
         os.close(self._reader)
 
     def pass_on(self) -> None:
         with self._lock:
-            write_stderr(bytes(self._held or b""))
-            self._held = None
+            self._is_passed_on = True
+            self._write_lines()
 
     def reason(self) -> str:
         """Why a JVM that has exited did not start; nothing else of what it printed is kept."""
         self.join(_DRAIN_SECONDS)
         with self._lock:
-            lines = (self._held or b"").decode(errors="replace").splitlines()
-            self._held = bytearray()
+            lines = self._held.decode(errors="replace").splitlines()
+            self._held.clear()
         return _reason([line.rstrip() for line in lines])
 
     def forget(self) -> None:
@@ -59,15 +60,19 @@ class JavaOutput(threading.Thread):
         with self._lock:
             while not self._has_ended and _is_readable(self._reader, 0):
                 self._read()
-            self._held = bytearray()
+            self._held.clear()
 
     def _read(self) -> None:
         output = os.read(self._reader, _READ_BYTES)
         self._has_ended = not output
-        if self._held is None:
-            write_stderr(output)
-        else:
-            self._held += output
+        self._held += output
+
+    def _write_lines(self) -> None:
+        """Whole ones, as this process writes lines, too."""
+        if self._is_passed_on:
+            end = len(self._held) if self._has_ended else self._held.rfind(b"\n") + 1
+            write_stderr(bytes(self._held[:end]))
+            del self._held[:end]
 
 
 def write_stderr(output: bytes) -> None:

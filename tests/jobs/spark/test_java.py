@@ -88,9 +88,9 @@ def test_what_java_has_printed_is_forgotten_though_nobody_has_read_it_yet(capfd:
             java.write(b"10:11:12 ERROR SparkContext: Error initializing SparkContext.\n")
             printed.forget()
             printed.pass_on()
-            java.write(b"10:11:13 WARN later\n")
+            java.write(b"10:11:13 WARN later\nthe last")
         printed.join()
-    assert capfd.readouterr() == ("", "10:11:13 WARN later\n" * 100)
+    assert capfd.readouterr() == ("", "10:11:13 WARN later\nthe last" * 100)
 
 
 #: Ends, as Spark's JVM does, when its standard input is closed; what it writes then takes a moment.
