@@ -60,6 +60,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--exhaustive", action="store_true", help="many random Hypothesis examples in place of the same few"
     )
+    group.addoption(
+        "--record", action="store_true", help="write down what brokers do (tests/kafka/recordings.py), not compare it"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -159,40 +159,12 @@ def _targets() -> Iterator[str]:
 
 
 def _packages() -> Iterator[str]:
-    """Each package: what it is for, its modules, and the packages in it."""
-    packages = list(package_imports())
-    for parent in ("kidxlib", "jobs", "jobs/common"):
-        yield f"### {parent}"
-        yield ""
-        yield _one_line(_docstring(PROJECT / parent / "__init__.py"))
-        yield ""
-        modules = sorted((PROJECT / parent).glob("*.py"))
-        yield from _modules(parent, [module for module in modules if module.name != "__init__.py"])
-        for package in packages:
-            directory = package.replace(".", "/")
-            if directory.rpartition("/")[0] == parent:
-                yield f"### {directory}"
-                yield ""
-                yield _one_line(_docstring(PROJECT / directory / "__init__.py"))
-                yield ""
-                yield from _modules(directory, sorted((PROJECT / directory).rglob("*.py")))
-
-
-def _modules(directory: str, modules: Iterable[Path]) -> Iterator[str]:
-    own = PROJECT / directory
-    rows = [(_module_name(path.relative_to(own)), path) for path in modules if path != own / "__init__.py"]
-    if not rows:
-        return
-    yield "| module | what it holds |"
+    """Each package and what it is for."""
+    yield "| package | what it is for |"
     yield "|---|---|"
-    for name, path in rows:
-        first = _one_line(_docstring(path).split("\n\n")[0])
-        yield f"| `{name}` | {first.replace('|', '&#124;')} |"
-    yield ""
-
-
-def _module_name(path: Path) -> str:
-    return f"{path.parent}/" if path.name == "__init__.py" else str(path.with_suffix(""))
+    for package in ("kidxlib", "jobs", "jobs.common", *package_imports()):
+        directory = package.replace(".", "/")
+        yield f"| `{directory}` | {_one_line(_docstring(PROJECT / directory / '__init__.py')).replace('|', '&#124;')} |"
 
 
 def _docstring(path: Path) -> str:

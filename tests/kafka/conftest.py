@@ -15,6 +15,7 @@ import py4j.protocol
 import pytest
 
 from tests.conftest import LINES
+from tests.kafka.recordings import Recordings
 from tests.support.kafka.classes import Kafka
 
 _MEMORY: Final = Path("/dev/shm")
@@ -31,6 +32,13 @@ def kafka() -> Iterator[Kafka]:
     """Kafka's classes; started once."""
     with Kafka() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def recordings(request: pytest.FixtureRequest) -> Recordings:
+    """What brokers did; they are started with --exhaustive alone."""
+    exhaustive, record = (bool(request.config.getoption(option)) for option in ("--exhaustive", "--record"))
+    return Recordings(starts_brokers=exhaustive or record, writes=record)
 
 
 @pytest.fixture

@@ -1,0 +1,63 @@
+"""What brokers did with disks, kept as JSON beside this module: each run of the tests compares kidx with it.
+
+`--exhaustive` starts the brokers again and fails where one does something else than what was recorded. `--record`
+writes what they do now. A recording says which Kafka it is of, when it was made and with which seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+_DIRECTORY: Final = Path(__file__).parent / "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Recordings:
+    """How recordings are used in this run.
+
+    Attributes:
+        starts_brokers: brokers are started, and what they do is compared with what was recorded.
+        writes: what they do is recorded in place of being compared.
+    """
+
+    starts_brokers: bool
+    writes: bool
+
+    def of(self, name: str, case: str, observe: Callable[[], Any], *, kafka: str, seed: int) -> Any:
+        """What a broker did in a case.
+
+        Args:
+            name: of the file, without its suffix. One file has many cases of one kind.
+            case: what was done to the disk, in words; a key of the file.
+            observe: starts a broker on the disk and says what it did, as JSON knows it: nothing that differs from run
+                to run, as ports, times and directories do. Called only where brokers are started.
+            kafka: the version that `observe` starts.
+            seed: of whatever is random in the disk.
+
+        Raises:
+            AssertionError: nothing was recorded for the case, or the broker did something else this time.
+        """
+        path = _DIRECTORY / f"{name}.json"
+        recorded: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        if self.writes:
+            recorded[case] = {
+                "kafka": kafka,
+                "seed": seed,
+                "date": datetime.now(UTC).date().isoformat(),
+                "did": observe(),
+            }
+            _DIRECTORY.mkdir(exist_ok=True)
+            path.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+        assert case in recorded, f"{path}: nothing recorded for {case!r}; run the test with --exhaustive --record"
+        found = recorded[case]
+        assert (found["kafka"], found["seed"]) == (kafka, seed), f"{path}: {case!r} is of another Kafka or seed"
+        if self.starts_brokers and not self.writes:
+            assert observe() == found["did"], (
+                f"{path}: {case!r}: Kafka {kafka} does something else since {found['date']}"
+            )
+        return found["did"]
