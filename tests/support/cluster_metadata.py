@@ -38,6 +38,14 @@ def topic(name: str, topic_id: str) -> bytes:
     return change("TopicRecord", name=name, topicId=topic_id)
 
 
+def partition(topic_id: str, number: int, replicas: Sequence[int], directories: Sequence[str]) -> bytes:
+    """A partition that is made; the first replica leads it, and all are in sync."""
+    nobody: dict[str, list[int]] = {"removingReplicas": [], "addingReplicas": []}
+    epochs = {"leader": replicas[0], "leaderEpoch": 0, "partitionEpoch": 0}
+    where = {"partitionId": number, "topicId": topic_id, "replicas": replicas, "directories": directories}
+    return change("PartitionRecord", 1, isr=replicas, **nobody, **epochs, **where)
+
+
 def config(resource: str, name: str, value: str | None, kind: int = TOPIC) -> bytes:
     return change("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=value)
 

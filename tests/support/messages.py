@@ -70,7 +70,7 @@ def _random_value(scope: Scope, field: Field, kind: str, rng: random.Random) -> 
 
 
 def encoded(message: Message, values: Values, version: int) -> bytes:
-    """A message's bytes, as Kafka writes them."""
+    """A message's bytes, as Kafka writes them. Tagged fields that are not among the values have their default."""
     return _encoded_struct(Scope.of(message, version), message.fields, values)
 
 
@@ -82,7 +82,7 @@ def _encoded_struct(scope: Scope, fields: Sequence[Field], values: Values) -> by
     tagged = [
         (field.tag, _encoded(scope, field, values[field.name]))
         for field in present
-        if scope.is_in(field.tagged) and values[field.name] != scope.default(field)
+        if scope.is_in(field.tagged) and values.get(field.name, scope.default(field)) != scope.default(field)
     ]
     in_order = sorted((tag, each) for tag, each in tagged if tag is not None)
     return data + varint(len(in_order)) + b"".join(varint(tag) + varint(len(each)) + each for tag, each in in_order)

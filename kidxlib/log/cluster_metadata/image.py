@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from kidxlib.errors import ClusterMetadataError, UnreadableMessageError
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import MetadataBatch
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
@@ -22,7 +24,30 @@ _BROKER: Final = 4
 
 _CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord")
 _BROKER_CHANGES: Final = ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "UnregisterBrokerRecord")
+_PARTITION_CHANGES: Final = ("PartitionRecord", "PartitionChangeRecord")
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where the replicas of a partition are (`PartitionRegistration`).
+
+    Attributes:
+        replicas: the ids of their nodes; during a reassignment those that come and those that go, too.
+        directories: for each of them the id of the log dir (`directory.id`); empty where metadata of before 3.7 says
+            nothing of them.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[str, ...]
+
+    def changed(self, values: dict[str, Any]) -> Assignment:
+        """As a `PartitionChangeRecord` leaves it: what it does not name stays (`PartitionRegistration.merge`)."""
+        replicas, directories = values.get("replicas"), values.get("directories")
+        return Assignment(
+            self.replicas if replicas is None else tuple(replicas),
+            self.directories if directories is None else tuple(directories),
+        )
 
 
 def is_wanted(record: Record) -> bool:
@@ -32,12 +57,12 @@ def is_wanted(record: Record) -> bool:
 
 @functools.cache
 def _wanted() -> tuple[bytes, ...]:
-    """Frame version and record type of what is read, and of brokers the versions that are known: all are varints of one
-    byte.
+    """Frame version and record type of what is read, and of brokers and partitions the versions that are known: all are
+    varints of one byte.
     """
     messages = messages_of(CLUSTER_METADATA)
     wanted = [bytes([1, messages[name].api_key or 0]) for name in (*_CHANGES, *_TRANSACTION_MARKS)]
-    for message in map(messages.__getitem__, _BROKER_CHANGES):
+    for message in map(messages.__getitem__, (*_BROKER_CHANGES, *_PARTITION_CHANGES)):
         versions = range(message.versions.lowest, message.versions.highest + 1)
         wanted += [bytes([1, message.api_key or 0, version]) for version in versions]
     return tuple(wanted)
@@ -49,6 +74,7 @@ class Image:
     Attributes:
         topics: by name, the id.
         topic_configs: by topic, what was set for it.
+        assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it; by "", what was set for all brokers.
         log_dirs: by node id, the ids of the log dirs that its broker had when it last said so; not there where none has
             an id. What a newer Kafka has written of brokers is passed over.
@@ -59,6 +85,7 @@ class Image:
         self.log_dirs: dict[int, tuple[str, ...]] = {}
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self.assignments: dict[TopicPartition, Assignment] = {}
         self._names: dict[str, str] = {}
         self._open: list[FramedMessage] | None = None
 
@@ -93,6 +120,8 @@ class Image:
             case "TopicRecord":
                 self.topics[values["name"]] = values["topicId"]
                 self._names[values["topicId"]] = values["name"]
+            case "PartitionRecord" | "PartitionChangeRecord":
+                self._assign(values)
             case "RegisterBrokerRecord" | "BrokerRegistrationChangeRecord" | "UnregisterBrokerRecord":
                 self._register(change)
             case "RemoveTopicRecord":
@@ -100,8 +129,20 @@ class Image:
                 if name is not None:
                     self.topics.pop(name, None)
                     self.topic_configs.pop(name, None)
+                    self._forget_partitions(name)
             case _:
                 self._configure(values["resourceType"], values["resourceName"], values["name"], values["value"])
+
+    def _assign(self, values: dict[str, Any]) -> None:
+        name = self._names.get(values["topicId"])
+        if name is not None:
+            partition = TopicPartition(name, values["partitionId"])
+            self.assignments[partition] = self.assignments.get(partition, Assignment((), ())).changed(values)
+
+    def _forget_partitions(self, topic: str) -> None:
+        number = 0  # a topic's partitions are numbered from 0 on, without gaps
+        while self.assignments.pop(TopicPartition(topic, number), None) is not None:
+            number += 1
 
     def _register(self, change: FramedMessage) -> None:
         """Note the log dirs of a broker. A change that names none changes nothing of them (`ClusterDelta`)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kidxlib.log.cluster_metadata.image import Image, is_wanted
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.image import Assignment, Image, is_wanted
 from kidxlib.log.cluster_metadata.replica import Replica, read_replica
 from kidxlib.storage.location import Location
 from kidxlib.text.times import show_time
@@ -38,6 +39,7 @@ class ClusterMetadata:
         end_offset: where the copy ends; what lies from `as_of` on may not be committed.
         topics: by name, the id, as `partition.metadata` has it.
         topic_configs: by topic, what was set for it.
+        assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
     """
@@ -47,6 +49,7 @@ class ClusterMetadata:
     end_offset: int
     topics: Mapping[str, str]
     topic_configs: Mapping[str, Mapping[str, str]]
+    assignments: Mapping[TopicPartition, Assignment]
     broker_configs: Mapping[str, Mapping[str, str]]
     log_dirs: Mapping[int, tuple[str, ...]]
 
@@ -79,6 +82,7 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
         end_offset=replica.end_offset,
         topics=image.topics,
         topic_configs=dict(image.topic_configs),
+        assignments=image.assignments,
         broker_configs=dict(image.broker_configs),
         log_dirs=dict(image.log_dirs),
     )

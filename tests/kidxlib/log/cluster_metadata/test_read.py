@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kidxlib.errors import ClusterMetadataError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.image import Assignment
 from kidxlib.log.cluster_metadata.read import AsOf, read_cluster_metadata
 from tests.support.cluster_metadata import (
     BROKER,
@@ -15,6 +18,7 @@ from tests.support.cluster_metadata import (
     config,
     data,
     leader_change,
+    partition,
     snapshot,
     topic,
     topic_id,
@@ -83,6 +87,28 @@ def test_log_dirs_are_those_that_a_broker_named_last(tmp_path: Path) -> None:
     ]
     write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)})
     assert read_cluster_metadata(tmp_path).log_dirs == {1: (_A, _B), 2: (_B,)}
+
+
+def test_replicas_are_where_the_last_change_has_left_them(tmp_path: Path) -> None:
+    """What a change does not name stays; a topic that goes takes its partitions along."""
+
+    def changed(number: int, **values: Any) -> bytes:
+        return change("PartitionChangeRecord", 1, topicId=_A, partitionId=number, **values)
+
+    values = [
+        *(topic("t", _A), topic("u", _B)),
+        partition(_A, 0, [1], ["A" * 22]),
+        partition(_A, 1, [1, 2], ["A" * 22, _B]),
+        partition(_B, 0, [1], ["A" * 22]),
+        changed(0, leader=1),
+        changed(1, replicas=[2], directories=[_B]),
+        change("RemoveTopicRecord", topicId=_B),
+    ]
+    found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
+    assert found.assignments == {
+        TopicPartition("t", 0): Assignment((1,), ("A" * 22,)),
+        TopicPartition("t", 1): Assignment((2,), (_B,)),
+    }
 
 
 def test_changes_are_made_in_their_order(tmp_path: Path) -> None:
