@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.report.replicas.compare import compare_replicas
-from kidxlib.operations.report.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.replicas.compare import compare_replicas
+from kidxlib.operations.compare.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.records.batch import Batch
 from kidxlib.records.header_walk import batches
 from kidxlib.storage.checkpoints import read_checkpoints

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import DAMAGE
-from kidxlib.operations.report.replicas.verdict import Verdict
+from kidxlib.operations.compare.replicas.verdict import Verdict
 from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
 

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
+from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict, Verdict
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.questions import PARTITION_COUNTS, REMOTE
-from kidxlib.operations.report.replicas.verdict import ReplicaVerdict, Verdict
 from kidxlib.tables.protocol import TablesToRead
 
 
@@ -25,7 +25,7 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
     """
     if not _several_sources(answers):
         return {"verdicts": {}, "partitions": []}  # without what compares them, which takes long to be compiled
-    from kidxlib.operations.report.replicas.compare import compare_replicas
+    from kidxlib.operations.compare.replicas.compare import compare_replicas
 
     buckets = {row["source"] for row in answers[REMOTE]}
     found = [each for each in compare_replicas(tables, compacted=compacted) if each.source not in buckets]

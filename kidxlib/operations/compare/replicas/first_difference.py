@@ -11,7 +11,7 @@ from kidxlib.catalog.columns import Int32
 from kidxlib.catalog.rows import Row, view_of
 from kidxlib.catalog.segments import SegmentRow
 from kidxlib.errors import LogChangedError, MalformedRecordsError
-from kidxlib.operations.report.replicas.verdict import Difference, LogPlace
+from kidxlib.operations.compare.replicas.verdict import Difference, LogPlace
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.opened_log import opened_log

@@ -12,11 +12,11 @@ import pyarrow as pa
 from kidxlib.catalog.conditions import PRESENT
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.operations.report.replicas.copies import Copies
-from kidxlib.operations.report.replicas.first_difference import SegmentToWalk, with_first_offset
-from kidxlib.operations.report.replicas.pairs import Bounds, Pairs, compacted_by
-from kidxlib.operations.report.replicas.ranges import Segments
-from kidxlib.operations.report.replicas.verdict import Difference, EpochDifference, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.replicas.copies import Copies
+from kidxlib.operations.compare.replicas.first_difference import SegmentToWalk, with_first_offset
+from kidxlib.operations.compare.replicas.pairs import Bounds, Pairs, compacted_by
+from kidxlib.operations.compare.replicas.ranges import Segments
+from kidxlib.operations.compare.replicas.verdict import Difference, EpochDifference, ReplicaVerdict, Verdict
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.tables.scope import scope_of
 

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Values
-from kidxlib.operations.report.replicas.compare_kernel import COMPARED, PAIR, compare_pairs
-from kidxlib.operations.report.replicas.copies import Copies
-from kidxlib.operations.report.replicas.ranges import Epochs, Numbers, Ranges, Segments
+from kidxlib.operations.compare.replicas.compare_kernel import COMPARED, PAIR, compare_pairs
+from kidxlib.operations.compare.replicas.copies import Copies
+from kidxlib.operations.compare.replicas.ranges import Epochs, Numbers, Ranges, Segments
 
 BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
 BY_POLICY: Final = "its policy says so"

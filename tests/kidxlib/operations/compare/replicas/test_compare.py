@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.operations.report.replicas import copies as copies_module
-from kidxlib.operations.report.replicas.compare import compare_replicas
-from kidxlib.operations.report.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.replicas import copies as copies_module
+from kidxlib.operations.compare.replicas.compare import compare_replicas
+from kidxlib.operations.compare.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.tables.memory_tables import MemoryTables
