@@ -28,6 +28,7 @@ from typing import Any, Final
 from kidxlib.errors import UsageError
 from kidxlib.retention.described_topic import Block, ConfigEntry, raise_malformed
 from kidxlib.retention.tool_output import BEFORE, HEAD, TOPIC_LINE, blocks
+from kidxlib.text.quoted import quoted
 
 #: By topic, the values that were described, by Kafka's names.
 Described = Mapping[str, Mapping[str, ConfigEntry]]
@@ -87,7 +88,7 @@ def _of_json(path: Path, text: str) -> Described:
 
 def _of_object(path: Path, topic: str, values: object) -> dict[str, ConfigEntry]:
     if not isinstance(values, dict):
-        raise UsageError(f'{path}: {topic}: {values!r}; expected an object, {{"cleanup.policy": "delete", …}}')
+        raise UsageError(f'{path}: {topic}: {quoted(values)}; expected an object, {{"cleanup.policy": "delete", …}}')
     block = Block(0, of_all=True)
     block.entries = {name: ConfigEntry(_text(value), of_topic=True, line=0) for name, value in values.items()}
     return block.configs()
@@ -103,7 +104,7 @@ def _of_properties(path: Path, text: str) -> Described:
             continue
         entry = _PROPERTY.fullmatch(line)
         if entry is None or "\\" in line:
-            raise_malformed(path, number, f"{line!r}; expected KEY=VALUE, without a backslash")
+            raise_malformed(path, number, f"{quoted(line)}; expected KEY=VALUE, without a backslash")
         if entry[1] in block.entries:
             raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
         block.entries[entry[1]] = ConfigEntry(entry[2].rstrip(), of_topic=True, line=number)

@@ -9,6 +9,7 @@ from typing import Final
 
 from kidxlib.retention.described_topic import Block, ConfigEntry, raise_malformed
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS
+from kidxlib.text.quoted import quoted
 
 #: Of the topic itself; what else there is are settings of the broker, or of the release, as the broker described them.
 _OF_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
@@ -50,7 +51,7 @@ def _add(path: Path, number: int, line: str, block: Block) -> None:
         block.entries[entry[1]] = ConfigEntry(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
     elif line.partition("=")[0] in DECIDING_CONFIGS:
         raise_malformed(
-            path, number, f"{line!r}; expected KEY=VALUE sensitive=… synonyms={{…}}, is the output cut off?"
+            path, number, f"{quoted(line)}; expected KEY=VALUE sensitive=… synonyms={{…}}, is the output cut off?"
         )
 
 

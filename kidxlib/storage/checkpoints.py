@@ -15,6 +15,7 @@ from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import lines_of
+from kidxlib.text.quoted import quoted
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 _EPOCH_LINE: Final = "<epoch> <start offset>"
@@ -124,14 +125,14 @@ def _parsed(lines: Sequence[str], path: Location | str, entry: Callable[[str], _
     if not lines:
         return []
     if lines[0] != "0":
-        raise CheckpointError(f"{path}: line 1: version {lines[0]!r}, expected 0")
+        raise CheckpointError(f"{path}: line 1: version {quoted(lines[0])}, expected 0")
     entries = []
     for number, line in enumerate(lines[2:], start=3):
         try:
             entries.append(entry(line))
         except ValueError as error:
-            raise CheckpointError(f"{path}: line {number}: {line!r}, expected {expected}") from error
+            raise CheckpointError(f"{path}: line {number}: {quoted(line)}, expected {expected}") from error
     if len(lines) < 2 or lines[1] != str(len(entries)):
-        announced = lines[1] if len(lines) > 1 else "no"
+        announced = (lines[1] if lines[1].isdecimal() else quoted(lines[1])) if len(lines) > 1 else "no"
         raise CheckpointError(f"{path}: line 2: {announced} entries announced, {len(entries)} found")
     return entries

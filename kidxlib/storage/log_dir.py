@@ -18,6 +18,7 @@ from kidxlib.java import parse_integer
 from kidxlib.storage.java_properties import parse_properties
 from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import lines_of, small_file
+from kidxlib.text.quoted import quoted
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -80,7 +81,7 @@ def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
         return None
     node_id = parse_integer(text.strip(), 32)
     if node_id is None:
-        raise CheckpointError(f"{where}: node.id={text}, expected a number")
+        raise CheckpointError(f"{where}: node.id is {quoted(text)}, expected a number")
     return node_id
 
 

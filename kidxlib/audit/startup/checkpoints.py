@@ -17,6 +17,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location
+from kidxlib.text.quoted import quoted
 
 #: Java's `\s`, which is ASCII's alone.
 _SPACES: Final = re.compile(r"[ \t\n\x0b\f\r]+")
@@ -66,7 +67,7 @@ def read_offsets(log_dir: Location, name: str) -> Offsets:
 def _int(line: str, number: int) -> int:
     value = java.parse_integer(line, INT_BITS)
     if value is None:
-        raise KafkaThrows(f"line {number}: {line!r}, expected a number", Thrown.IO)
+        raise KafkaThrows(f"line {number}: {quoted(line)}, expected a number", Thrown.IO)
     return value
 
 
@@ -92,9 +93,9 @@ def _checkpoint(path: Location, fields: int, entry: Callable[[list[str]], _Entry
     for number, line in enumerate(lines[2:], start=3):
         parts = split(_SPACES, line)
         if len(parts) != fields:
-            raise KafkaThrows(f"line {number}: {line!r}, expected {fields} words", Thrown.IO)
+            raise KafkaThrows(f"line {number}: {quoted(line)}, expected {fields} words", Thrown.IO)
         if (found := entry(parts)) is None:
-            raise KafkaThrows(f"line {number}: {line!r}, expected other numbers", Thrown.OTHER)
+            raise KafkaThrows(f"line {number}: {quoted(line)}, expected other numbers", Thrown.OTHER)
         entries.append(found)
     if len(entries) != expected:
         raise KafkaThrows(f"line 2: {expected} entries announced, {len(entries)} found", Thrown.IO)

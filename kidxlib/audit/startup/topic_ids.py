@@ -13,6 +13,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.small_files import small_file
+from kidxlib.text.quoted import quoted
 
 _COLON: Final = re.compile(r":[ \t\n\x0b\f\r]+")
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
@@ -65,12 +66,12 @@ def read_topic_id(path: Location) -> str:
     lines = read_lines(path)
     version = java.parse_integer(_metadata_field(lines, 1), INT_BITS)
     if version is None or version < 0:
-        raise KafkaThrows(f"line 1: {lines[0]!r}, expected 'version: 0'", Thrown.IO)
+        raise KafkaThrows(f"line 1: {quoted(lines[0])}, expected 'version: 0'", Thrown.IO)
     topic_id = _metadata_field(lines, 2)
     if _TOPIC_ID.fullmatch(topic_id) is None:
-        raise KafkaThrows(f"line 2: {lines[1]!r}, expected a topic id of 22 characters", Thrown.OTHER)
+        raise KafkaThrows(f"line 2: {quoted(lines[1])}, expected a topic id of 22 characters", Thrown.OTHER)
     if base64.urlsafe_b64decode(f"{topic_id[:22]}==") == bytes(_TOPIC_ID_BYTES):
-        raise KafkaThrows(f"line 2: {lines[1]!r}, an id that no topic has", Thrown.IO)
+        raise KafkaThrows(f"line 2: {quoted(lines[1])}, an id that no topic has", Thrown.IO)
     return topic_id[:22]
 
 
@@ -79,5 +80,5 @@ def _metadata_field(lines: list[str], number: int) -> str:
         raise KafkaThrows(f"line {number}: not there, expected 'version: 0' and 'topic_id: <id>'", Thrown.OTHER)
     parts = split(_COLON, lines[number - 1])
     if len(parts) != 2:
-        raise KafkaThrows(f"line {number}: {lines[number - 1]!r}, expected '<name>: <value>'", Thrown.IO)
+        raise KafkaThrows(f"line {number}: {quoted(lines[number - 1])}, expected '<name>: <value>'", Thrown.IO)
     return parts[1]

@@ -17,6 +17,7 @@ from kidxlib.log.cluster_metadata.replica import MetadataBatch
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
 from kidxlib.records.record import Record
+from kidxlib.text.quoted import quoted
 
 #: `ConfigResource.Type`.
 _TOPIC: Final = 2
@@ -167,7 +168,7 @@ def _read(record: Record) -> FramedMessage:
         framed = read_framed(record.value, CLUSTER_METADATA)
     except UnreadableMessageError as error:
         raise ClusterMetadataError(
-            f"record at offset {record.offset}: found {record.value!r}, expected {error.expected}"
+            f"record at offset {record.offset}: found {quoted(record.value)}, expected {error.expected}"
         ) from error
     if framed.version not in framed.message.versions:
         versions = framed.message.versions

@@ -25,6 +25,7 @@ from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.small_files import small_file
+from kidxlib.text.quoted import quoted
 
 #: The directory of a log dir that holds a copy.
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -197,5 +198,5 @@ def _quorum_state(path: Location) -> Mapping[str, Any]:
     except ValueError as error:
         raise ClusterMetadataError(f"{path}: no JSON: {error}; copy it again") from error
     if not isinstance(state, dict):
-        raise ClusterMetadataError(f"{path}: {state!r}; expected an object, as a node writes it")
+        raise ClusterMetadataError(f"{path}: {quoted(state)}; expected an object, as a node writes it")
     return state

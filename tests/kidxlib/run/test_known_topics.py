@@ -60,7 +60,7 @@ def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) 
         ("none", None, "--cluster-metadata {0}/none: no such directory"),
         ("other", None, "of cluster other, and {0}/a is of cluster c"),
         (None, "none", "--server-properties {0}/none: No such file"),
-        (None, "wrong", "--server-properties {0}/wrong: node.id=one, expected a number"),
+        (None, "wrong", "--server-properties {0}/wrong: node.id is 'one', expected a number"),
     ],
 )
 def test_options_that_are_wrong(tmp_path: Path, directory: str | None, file: str | None, message: str) -> None:

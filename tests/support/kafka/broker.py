@@ -69,6 +69,7 @@ class Broker:
         older: str | None = None,
         ports: tuple[int, int] | None = None,
         java_options: Sequence[str] | None = None,
+        format_with: Sequence[str] | None = (),
     ) -> None:
         """Format a new broker's storage in `directory`.
 
@@ -79,6 +80,7 @@ class Broker:
             older: one of `OLDER`, which it is; None for the newest.
             ports: of the broker and of its controller, where others have to know them; None for any.
             java_options: of its JVM; None for those by which it starts soonest.
+            format_with: options of formatting; None where the log dirs are put there by the caller.
         """
         self.directory = directory
         self.log_dir = directory / "data"
@@ -93,7 +95,8 @@ class Broker:
         self._has_own_ports = ports is None
         self._port, self._controller_port = free_ports(2) if ports is None else ports
         self._configure()
-        self._format()
+        if format_with is not None:
+            self._format(format_with)
 
     @property
     def bootstrap(self) -> str:
@@ -211,8 +214,12 @@ class Broker:
             raise BrokerError(f"{main_class} {' '.join(arguments)}:\n{done.stdout}")
         return done.stdout
 
-    def _format(self) -> None:
-        self.run_tool("kafka.tools.StorageTool", "format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties")
+    def _format(self, options: Sequence[str]) -> None:
+        self.run_tool(
+            "kafka.tools.StorageTool",
+            *("format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties"),
+            *options,
+        )
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         """A command that runs one of Kafka's main classes."""

@@ -1,0 +1,21 @@
+"""What stands in a file, quoted in a message: one line that a person can read, whatever the file holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Of what is longer, the beginning is quoted.
+_LENGTH_MAX: Final = 60
+
+
+def quoted(value: object) -> str:
+    """A value of a file in quotes; of a long one its beginning and its length. NUL bytes are counted."""
+    if isinstance(value, (str, bytes)):
+        nul = "\0" if isinstance(value, str) else b"\0"
+        if value and not value.strip(nul):  # type: ignore[arg-type]
+            return f"{len(value):,} NUL byte{'s' if len(value) > 1 else ''}"
+        if len(value) > _LENGTH_MAX:
+            return f"{value[:_LENGTH_MAX]!r}… ({len(value):,} {'characters' if isinstance(value, str) else 'bytes'})"
+        return repr(value)
+    text = repr(value)
+    return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}… ({len(text):,} characters)"
