@@ -1,0 +1,572 @@
+"""Gaps: offsets that are in no log of a partition, between two logs. What explains each, and who knows the offsets.
+
+A broker gives offsets without a gap, and each log begins where the one before it ends (`UnifiedLog.roll`,
+`LocalLog.roll`: at the log end offset; a follower's at its first batch, which is the same where its leader's log has no
+gap). Retention, `DeleteRecords`, tiered storage and `truncateFullyAndStartAt` take logs away from the start, truncation
+and recovery from the end. The cleaner alone leaves gaps between logs. So a gap that no compaction explains is a log
+that was lost. Evidence is asked in this order, and the first that answers is named:
+
+1. `cleanup.policy` by the cluster's metadata: with `compact` the cleaner may have made the gap, without it has not.
+2. The topic's name: brokers make `__consumer_offsets` and `__transaction_state` with `compact`.
+3. Logs of the topic in the same source that lack records within: the cleaner was there. A gap between logs is no such
+   evidence, and neither is what another source lacks.
+4. Files of the cleaner over the gap: `.swap`, `.cleaned`, `.deleted`.
+5. The log before the gap is damaged: what of the gap it had cannot be told.
+
+What nobody explains is lost. Then it is asked who knows the offsets (`KnownBy`): other sources of the same topic, rows
+of logs that a catalog had, the partition's own producer snapshots.
+
+To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
+`finding_row` for a row as an audit has it. Whoever needs the bare ranges, as a read, takes `between_logs`. Whether logs
+lack records within, which is what shows that a topic is compacted, says `lacking_within`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.index_files.reading import read_snapshot_file
+from kidxlib.catalog.findings import FileFinding
+from kidxlib.catalog.matching import Flags, Values, differing
+from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import SnapshotError
+from kidxlib.format import segment_files
+from kidxlib.format.producer_snapshot import read_snapshot
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.log.cluster_metadata.topic_configs import ConfigValue
+from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.storage.location import Location, as_text, files_in
+from kidxlib.text.counted import counted
+
+#: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
+GAP: Final = "gap"
+#: The columns of `segments` that gaps are found by; the rows of segments that are absent may be among them.
+FACTS: Final = (*SEGMENT_KEY, "topic_id", "status", "next_offset", "records", "log_bytes")
+
+#: Topics that brokers make with `cleanup.policy=compact` (`GroupCoordinatorService.groupMetadataTopicConfigs`,
+#: `TransactionStateManager.transactionTopicConfigs`). `__share_group_state` (KIP-932) and `__remote_log_metadata` have
+#: `delete`, and a cluster's metadata is not cleaned.
+_COMPACTED_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_COMPACT: Final = "compact"
+_CLEANERS: Final = (segment_files.SWAP_SUFFIX, segment_files.CLEANED_SUFFIX, segment_files.DELETED_SUFFIX)
+
+#: `cleanup.policy` of a topic of a source; None where nobody knows it.
+PolicyOf: TypeAlias = Callable[[str, str], ConfigValue | None]
+
+
+class Evidence(enum.StrEnum):
+    """What says where the offsets of a gap are, in the order in which it is asked."""
+
+    POLICY = "cleanup-policy"
+    KAFKAS_OWN = "compacted-by-kafka"
+    LACKING_WITHIN = "logs-lack-records"
+    CLEANERS_FILES = "files-of-the-cleaner"
+    DAMAGED_LOG = "damaged-log"
+    KNOWN = "known-elsewhere"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBy:
+    """Who knows offsets that are in a gap.
+
+    Attributes:
+        who: in words, as `source b`, or the name of a file.
+        says: what it says, where it does not have the records.
+        records, log_bytes: of what it has in the gap; None where that cannot be counted.
+    """
+
+    who: str
+    says: str | None = None
+    records: int | None = None
+    log_bytes: int | None = None
+
+    @property
+    def in_words(self) -> str:
+        if self.says is not None:
+            return f"{self.who} {self.says}"
+        bytes_ = "" if self.log_bytes is None else f" in {counted(self.log_bytes, 'byte')}"
+        records = "an unknown number of records" if self.records is None else counted(self.records, "record")
+        return f"{self.who} has {records} of them{bytes_}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets of a partition that are in none of its logs, and that no compaction explains.
+
+    Attributes:
+        first_offset, last_offset: of the gap; both are missing.
+        evidence: `POLICY`, `KNOWN` or `NONE`.
+        why: what says that they are lost, or that nothing explains it, in words.
+        topic_id: None where it is not known.
+        known_by: who knows some of them: other logs first, then files of the partition.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    evidence: Evidence
+    why: str
+    topic_id: str | None = None
+    known_by: tuple[KnownBy, ...] = ()
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        return self.source, self.topic, self.partition
+
+    @property
+    def offsets(self) -> int:
+        """How many there are."""
+        return self.last_offset - self.first_offset + 1
+
+    @property
+    def reason(self) -> str:
+        """As findings have it."""
+        return "gap-unexplained" if self.evidence is Evidence.NONE else GAP
+
+    @property
+    def detail(self) -> str:
+        """What is missing. An acceptance is of this text: it names the range, and no evidence that may come later."""
+        return f"offsets {self.first_offset} to {self.last_offset} are in no log ({counted(self.offsets, 'offset')})"
+
+    @property
+    def consequence(self) -> str:
+        """What speaks for a loss, and what comes of it."""
+        known = "; ".join((self.why, *(each.in_words for each in self.known_by)))
+        return f"{known}. Consumers and followers pass over these offsets without a word"
+
+    @property
+    def finding(self) -> Finding:
+        return Finding(
+            file=GAP, verdict=Verdict.BROKEN, reason=self.reason, detail=self.detail, consequence=self.consequence
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        known = [{"who": each.who, "records": each.records, "log_bytes": each.log_bytes} for each in self.known_by]
+        shown = {name: getattr(self, name) for name in (*PARTITION_KEY, "first_offset", "last_offset", "offsets")}
+        return {**shown, "reason": self.reason, "evidence": self.evidence.value, "why": self.why, "known_by": known}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedGaps:
+    """The gaps of a topic that have one explanation.
+
+    Attributes:
+        evidence: any but `KNOWN` and `NONE`.
+        why: what explains them, in words.
+        gaps, partitions, offsets: how many.
+    """
+
+    source: str
+    topic: str
+    evidence: Evidence
+    why: str
+    gaps: int
+    partitions: int
+    offsets: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"evidence": self.evidence.value}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGaps:
+    """The gaps between logs.
+
+    Attributes:
+        lost: those that no compaction explains, by source, topic, partition and offset.
+        explained: the others, by source and topic.
+        borders: how many places between two logs were looked at.
+        unknown_borders: how many were not, as the end of the log before them is not known.
+    """
+
+    lost: tuple[Gap, ...] = ()
+    explained: tuple[ExplainedGaps, ...] = ()
+    borders: int = 0
+    unknown_borders: int = 0
+
+    def with_known(self, rows: pa.Table) -> FoundGaps:
+        """With what logs elsewhere know of what is lost.
+
+        Args:
+            rows: `FACTS` of any segments: of other sources, and of absent ones, which the catalog alone has.
+        """
+        if not self.lost:
+            return self
+        rows = rows.filter(pc.is_in(rows["topic"], value_set=pa.array(sorted({gap.topic for gap in self.lost}))))
+        by_partition: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+        for row in rows.filter(rows["next_offset"].is_valid()).to_pylist():
+            by_partition[row["topic"], row["partition"]].append(row)
+        lost = [_known_by(gap, _by_rows(gap, by_partition[gap.topic, gap.partition])) for gap in self.lost]
+        return replace(self, lost=tuple(lost))
+
+    def without(self, accepted: Collection[Gap]) -> FoundGaps:
+        """Without gaps that somebody has accepted."""
+        return replace(self, lost=tuple(gap for gap in self.lost if gap not in accepted))
+
+
+@dataclass(frozen=True, slots=True)
+class Directories:
+    """Where partitions are, to be asked for files of the cleaner and for producer snapshots. One that cannot be listed
+    says nothing.
+    """
+
+    places: Mapping[PartitionKey, Location] = field(default_factory=dict)
+
+    def names(self, key: PartitionKey) -> Collection[str]:
+        """The names of the files in a partition's directory."""
+        place = self.places.get(key)
+        try:
+            return () if place is None else files_in(place)
+        except OSError:
+            return ()
+
+    def producers_at(self, key: PartitionKey, offset: int) -> NDArray[np.void] | None:
+        """The entries of a producer snapshot; None where there is none that is whole."""
+        path = self.places[key] / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
+        try:
+            data = read_snapshot_file(path)
+            return None if data is None else read_snapshot(data)
+        except (OSError, SnapshotError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What some evidence says of a gap, or of all gaps of a topic."""
+
+    evidence: Evidence
+    why: str
+    explains: bool
+
+
+def gaps_in(
+    rows: pa.Table, policy_of: PolicyOf = lambda source, topic: None, directories: Directories | None = None
+) -> FoundGaps:
+    """The gaps between the logs of partitions, and what explains them.
+
+    Args:
+        rows: `FACTS` of all segments of some partitions. Those that are absent are no logs.
+        policy_of: what the cluster's metadata says of a topic.
+        directories: where the partitions are; None where none is to be asked.
+    """
+    borders = _borders(_logs(rows))
+    found = FoundGaps(borders=int(borders.is_border.sum()), unknown_borders=int(borders.is_unknown.sum()))
+    between = _between(borders)
+    if not between.num_rows:
+        return found
+    lacking = lacking_within(rows)
+    said = {topic: _of_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _topics(between)}
+    is_explained = [said[topic].explains for topic in _topics_of_rows(between)]
+    of_topics = between.filter(pa.array(is_explained, pa.bool_()))
+    explained = list(_explained_topics(of_topics, said))
+    asked, lost = directories or Directories(), list[Gap]()
+    for row in between.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
+        gap = _gap(row, said[row["source"], row["topic"]])
+        names = asked.names(gap.partition_key)
+        of_gap = _of_gap(gap, names, is_damaged=row["after_damage"])
+        if of_gap is None:
+            lost.append(_known_by(gap, _by_files(gap, names, asked)))
+        else:
+            explained.append(_explained_gap(gap, of_gap))
+    return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)))
+
+
+#: The columns of `between_logs` beside the partition's: both offsets are missing; whether the log before is damaged.
+BETWEEN: Final = pa.schema(
+    [
+        *SEGMENTS.schema((*PARTITION_KEY, "topic_id")),
+        pa.field("first_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("after_damage", pa.bool_()),
+    ]
+)
+
+
+def between_logs(rows: pa.Table) -> pa.Table:
+    """The bare gaps, of schema `BETWEEN` and in order, whatever explains them.
+
+    Args:
+        rows: `FACTS` of all segments of some partitions, without `records` and `log_bytes` if you like. Those that are
+            absent are no logs.
+    """
+    return _between(_borders(_logs(rows)))
+
+
+def lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
+    """Source and topic of logs that are whole and have fewer records than offsets: of batches that the cleaner has
+    thinned out, or between them. Where wrappers of magic 0 or 1 hide how many records there are, nothing is said.
+    """
+    logs = _logs(rows).filter(pc.equal(_logs(rows)["status"], pa.scalar(Status.OK.value)))
+    offsets: Values = pc.subtract(logs["next_offset"], logs["base_offset"])
+    fewer: Values = pc.less(logs["records"], offsets).fill_null(False)
+    return frozenset(_topics(logs.filter(fewer)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Borders:
+    """The logs of partitions in order, and what is between each and the one before it.
+
+    Attributes:
+        ends: the largest end of all logs of the partition before each; −1 where there is none.
+        is_border: there is one before it in the partition.
+        is_unknown: of these, the end of the one before it is not known.
+        after_damage: the one before it is not whole.
+    """
+
+    logs: pa.Table
+    ends: NDArray[np.int64]
+    is_border: Flags
+    is_unknown: Flags
+    after_damage: Flags
+
+
+def _logs(rows: pa.Table) -> pa.Table:
+    """The segments that are there, in order."""
+    absent = pa.array([status.value for status in ABSENT], rows.schema.field("status").type)
+    there = rows.filter(pc.invert(pc.is_in(rows["status"], value_set=absent)))
+    return there.sort_by([(name, "ascending") for name in SEGMENT_KEY])
+
+
+def _borders(logs: pa.Table) -> _Borders:
+    count = logs.num_rows
+    is_border, ends = np.zeros(count, np.bool_), np.full(count, -1, np.int64)
+    is_unknown, after_damage = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    if count > 1:
+        is_border[1:] = ~differing(logs.slice(1), logs.slice(0, count - 1), PARTITION_KEY)
+        known: Values = logs["next_offset"]
+        own: NDArray[np.int64] = known.fill_null(-1).to_numpy().astype(np.int64)
+        ends[1:] = np.where(is_border[1:], own[:-1], -1)
+        is_unknown[1:] = is_border[1:] & (own[:-1] < 0)
+        is_whole: Values = pc.equal(logs["status"], pa.scalar(Status.OK.value))
+        after_damage[1:] = is_border[1:] & ~is_whole.to_numpy().astype(np.bool_)[:-1]
+        bases = logs["base_offset"].to_numpy()
+        if (is_border & (bases < ends)).any():  # logs overlap: what is missing is what none of them has
+            for first, end in _runs(is_border):
+                ends[first + 1 : end] = np.maximum.accumulate(ends[first + 1 : end])
+    return _Borders(logs, ends, is_border, is_unknown, after_damage)
+
+
+def _runs(goes_on: Flags) -> Iterator[tuple[int, int]]:
+    """Where the rows of each partition begin and end."""
+    starts = np.flatnonzero(~goes_on)
+    return zip(starts.tolist(), [*starts[1:].tolist(), len(goes_on)], strict=True)
+
+
+def _between(borders: _Borders) -> pa.Table:
+    bases: NDArray[np.int64] = borders.logs["base_offset"].to_numpy().astype(np.int64)
+    at: NDArray[np.int64] = np.flatnonzero(borders.is_border & ~borders.is_unknown & (bases > borders.ends))
+    places: Values = pa.array(at)
+    between = borders.logs.select([*PARTITION_KEY, "topic_id"]).take(places)
+    of_gaps = {"first_offset": borders.ends, "last_offset": bases - 1, "after_damage": borders.after_damage}
+    for name, values in of_gaps.items():
+        between = between.append_column(name, pa.array(values[at]))
+    return between.cast(BETWEEN)
+
+
+def _topics_of_rows(rows: pa.Table) -> Iterator[tuple[str, str]]:
+    columns: Any = (rows["source"].to_pylist(), rows["topic"].to_pylist())
+    return zip(*columns, strict=True)
+
+
+def _topics(rows: pa.Table) -> list[tuple[str, str]]:
+    return [*_topics_of_rows(rows.group_by(["source", "topic"], use_threads=False).aggregate([]))]
+
+
+def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said:
+    """What is said of all gaps of a topic."""
+    if policy is not None:
+        says = f"cleanup.policy is {policy.value or 'empty'} ({policy.origin.value})"
+        if _COMPACT in {word.strip() for word in policy.value.split(",")}:
+            return _Said(Evidence.POLICY, says, True)
+        if is_lacking:
+            return _Said(Evidence.NONE, f"{says}, and logs of the topic lack records as after compaction", False)
+        return _Said(Evidence.POLICY, f"{says}: retention deletes from the start alone", False)
+    if topic in _COMPACTED_BY_BROKERS:
+        return _Said(Evidence.KAFKAS_OWN, "brokers compact this topic", True)
+    if is_lacking:
+        return _Said(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)
+    why = "no log of the topic lacks records within, so that it does not look compacted"
+    return _Said(Evidence.NONE, f"cleanup.policy is not known, and {why}", False)
+
+
+def _of_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Said | None:
+    """What explains one gap, where nothing explains those of its topic."""
+    if gap.evidence is not Evidence.POLICY and (files := _covering(gap, names)):
+        return _Said(Evidence.CLEANERS_FILES, f"files of the cleaner are there ({files[0]})", True)
+    if is_damaged:
+        return _Said(Evidence.DAMAGED_LOG, "the log before is damaged", True)
+    return None
+
+
+def _covering(gap: Gap, names: Collection[str]) -> list[str]:
+    """The names of logs that the cleaner has made or replaced, if they cover a gap. Each covers the offsets up to the
+    next log, whatever its state.
+    """
+    bases: dict[int, str] = {}
+    for name in sorted(names):  # of a log and of one that the cleaner has made or replaced, the latter counts
+        stem, dot, state = name.rpartition(".")
+        is_cleaners = f"{dot}{state}" in _CLEANERS
+        base = segment_files.parse_segment_log(stem if is_cleaners else name)
+        if base is not None:
+            bases[base] = name
+    ordered = sorted(bases)
+    ends = dict(zip(ordered, [*ordered[1:], segment_files.OFFSET_MAX], strict=False))
+    inside = [base for base in ordered if base <= gap.last_offset and ends[base] > gap.first_offset]
+    is_covered = bool(inside) and all(bases[base].endswith(_CLEANERS) for base in inside)
+    return [bases[base] for base in inside] if is_covered and inside[0] <= gap.first_offset else []
+
+
+def _gap(row: Mapping[str, Any], said: _Said) -> Gap:
+    names = (*PARTITION_KEY, "topic_id", "first_offset", "last_offset")
+    return Gap(**{name: row[name] for name in names}, evidence=said.evidence, why=said.why)
+
+
+def _explained_gap(gap: Gap, said: _Said) -> ExplainedGaps:
+    return ExplainedGaps(
+        source=gap.source,
+        topic=gap.topic,
+        evidence=said.evidence,
+        why=said.why,
+        gaps=1,
+        partitions=1,
+        offsets=gap.offsets,
+    )
+
+
+def _explained_topics(between: pa.Table, said: Mapping[tuple[str, str], _Said]) -> Iterator[ExplainedGaps]:
+    offsets: Values = pc.add(pc.subtract(between["last_offset"], between["first_offset"]), 1)
+    grouped = between.append_column("offsets", offsets).group_by(["source", "topic"], use_threads=False)
+    sums = grouped.aggregate([([], "count_all"), ("partition", "count_distinct"), ("offsets", "sum")])
+    for row in sums.to_pylist():
+        of_topic = said[row["source"], row["topic"]]
+        yield ExplainedGaps(
+            source=row["source"],
+            topic=row["topic"],
+            evidence=of_topic.evidence,
+            why=of_topic.why,
+            gaps=row["count_all"],
+            partitions=row["partition_count_distinct"],
+            offsets=row["offsets_sum"],
+        )
+
+
+def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
+    """Those of a topic with one explanation as one."""
+    found: dict[tuple[str, str, Evidence], ExplainedGaps] = {}
+    for each in gaps:
+        key = each.source, each.topic, each.evidence
+        before = found.get(key)
+        found[key] = (
+            each
+            if before is None
+            else replace(
+                before,
+                gaps=before.gaps + each.gaps,
+                partitions=before.partitions + each.partitions,
+                offsets=before.offsets + each.offsets,
+            )
+        )
+    return iter(found[key] for key in sorted(found))
+
+
+def _by_files(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
+    """What a partition's own files know of a gap: logs that are marked to be deleted, and producers."""
+    for name in sorted(names):
+        marked = segment_files.parse_segment_log(name.removesuffix(segment_files.DELETED_SUFFIX))
+        is_marked = marked is not None and name.endswith(segment_files.DELETED_SUFFIX)
+        if is_marked and gap.first_offset <= (marked or 0) <= gap.last_offset:
+            yield KnownBy(who=name, says="is still there")
+    snapshots = sorted(filter(None, map(segment_files.parse_snapshot, names)))
+    for offset in snapshots:
+        if gap.first_offset < offset <= gap.last_offset + 1:
+            entries = directories.producers_at(gap.partition_key, offset)
+            last = np.empty(0, np.int64) if entries is None else entries["last_offset"]
+            inside = last[(last >= gap.first_offset) & (last <= gap.last_offset)]
+            if len(inside):
+                name = segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
+                yield KnownBy(who=name, says=f"says that a producer wrote offset {int(inside.max())}")
+                return
+
+
+def _known_by(gap: Gap, known: Iterable[KnownBy]) -> Gap:
+    """A gap, and who else knows its offsets."""
+    found = (*known, *gap.known_by)
+    is_known = bool(found) and gap.evidence is Evidence.NONE
+    return replace(gap, known_by=found, evidence=Evidence.KNOWN if is_known else gap.evidence)
+
+
+def _by_rows(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
+    """What logs elsewhere know of a gap: other sources first, as there the records are.
+
+    Args:
+        rows: `FACTS` of the partition's segments, of any sources; ends are known.
+    """
+    found: dict[tuple[bool, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        is_absent = row["status"] in ABSENT
+        is_own = row["source"] == gap.source and not is_absent
+        is_other_topic = None not in (gap.topic_id, row["topic_id"]) and gap.topic_id != row["topic_id"]
+        overlaps = row["base_offset"] <= gap.last_offset and row["next_offset"] > gap.first_offset
+        if overlaps and not is_own and not is_other_topic:
+            found[is_absent, row["source"]].append(row)
+    for (is_absent, source), of_source in sorted(found.items(), key=lambda item: item[0]):
+        lost_there = "the catalog" if source == gap.source else f"the catalog, of source {source}, where it is gone,"
+        yield KnownBy(
+            who=lost_there if is_absent else f"source {source}",
+            records=_sum(_records_in(gap, row) for row in of_source),
+            log_bytes=_sum(row["log_bytes"] if _is_inside(gap, row) else None for row in of_source),
+        )
+
+
+def _is_inside(gap: Gap, row: Mapping[str, Any]) -> bool:
+    """Whether all of a log is in a gap."""
+    return gap.first_offset <= row["base_offset"] and int(row["next_offset"]) <= gap.last_offset + 1
+
+
+def _records_in(gap: Gap, row: Mapping[str, Any]) -> int | None:
+    """How many records of a log are in a gap; None where that is not known."""
+    if row["records"] is None or _is_inside(gap, row):
+        return None if row["records"] is None else int(row["records"])
+    if row["records"] != row["next_offset"] - row["base_offset"]:
+        return None
+    return int(min(row["next_offset"], gap.last_offset + 1) - max(row["base_offset"], gap.first_offset))
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [*numbers]
+    return None if None in known else sum(each for each in known if each is not None)
+
+
+def finding_row(gap: Gap, directory: Location) -> FileFinding:
+    """A gap as a row of `findings`: of the log that would begin where it begins.
+
+    Args:
+        directory: the partition's.
+    """
+    found = gap.finding
+    return FileFinding.of(
+        {
+            **{name: getattr(gap, name) for name in PARTITION_KEY},
+            "base_offset": gap.first_offset,
+            "file": found.file,
+            "verdict": found.verdict.value,
+            "reason": found.reason,
+            "detail": found.detail,
+            "consequence": found.consequence,
+            "path": as_text(directory / segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)),
+        }
+    )

@@ -1,0 +1,168 @@
+"""Gaps between logs: which there are, what explains them, and who knows the offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kidxlib.audit.gaps import FACTS, Directories, Evidence, FoundGaps, between_logs, gaps_in
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format import segment_files
+from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
+
+
+def _log(base: int, end: int | None, **other: Any) -> dict[str, Any]:
+    """A segment of `t-0` with a record for each offset and ten bytes for each record, if nothing else is said."""
+    count = 0 if end is None else end - base
+    facts = {"source": "a", "topic": "t", "partition": 0, "topic_id": None, "status": "ok"}
+    return {**facts, "base_offset": base, "next_offset": end, "records": count, "log_bytes": 10 * count, **other}
+
+
+def _rows(*logs: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([*logs], SEGMENTS.schema(FACTS))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Logs of one topic, and the one gap that is found.
+
+    Attributes:
+        policy: `cleanup.policy` by the metadata.
+        files: names of files in the directory of each partition.
+        expected: evidence, first and last offset and whether it is lost; None for no gap.
+    """
+
+    name: str
+    logs: tuple[dict[str, Any], ...]
+    expected: tuple[Evidence, int, int, bool] | None
+    policy: str | None = None
+    topic: str = "t"
+    files: tuple[str, ...] = field(default=())
+
+
+_HOLE = (_log(0, 10), _log(25, 30))
+_THINNED = (_log(0, 10, records=4), _log(25, 30))
+
+
+def _name(base: int, suffix: str) -> str:
+    return segment_files.segment_file(base, suffix)
+
+
+_CASES = (
+    _Case("none", (_log(10, 20), _log(20, 20)), None),
+    _Case("an empty log before the next", (_log(10, 10), _log(20, 30)), (Evidence.NONE, 10, 19, True)),
+    _Case("nothing explains it", _HOLE, (Evidence.NONE, 10, 24, True)),
+    _Case("the policy forbids it", _HOLE, (Evidence.POLICY, 10, 24, True), policy="delete"),
+    _Case("the policy of neither kind forbids it", _HOLE, (Evidence.POLICY, 10, 24, True), policy=""),
+    _Case("the policy explains it", _HOLE, (Evidence.POLICY, 10, 24, False), policy="compact"),
+    _Case("both policies", _HOLE, (Evidence.POLICY, 10, 24, False), policy="compact, delete"),
+    _Case("delete, and thinned out", _THINNED, (Evidence.NONE, 10, 24, True), policy="delete"),
+    _Case("thinned out", _THINNED, (Evidence.LACKING_WITHIN, 10, 24, False)),
+    _Case(
+        "thinned out in another partition",
+        (*_HOLE, _log(0, 10, partition=1, records=3)),
+        (Evidence.LACKING_WITHIN, 10, 24, False),
+    ),
+    _Case("thinned out, another topic", (*_HOLE, _log(0, 9, topic="u", records=3)), (Evidence.NONE, 10, 24, True)),
+    _Case("thinned out, another source", (*_HOLE, _log(0, 9, source="b", records=3)), (Evidence.NONE, 10, 24, True)),
+    _Case("wrappers hide it", (_log(0, 10, records=None), _log(25, 30)), (Evidence.NONE, 10, 24, True)),
+    _Case(
+        "a damaged log that lacks records is no evidence",
+        (_log(0, 9, records=3, status="truncated"), _log(9, 10), _log(25, 30)),
+        (Evidence.NONE, 10, 24, True),
+    ),
+    _Case("offsets", _HOLE, (Evidence.KAFKAS_OWN, 10, 24, False), topic="__consumer_offsets"),
+    _Case("transactions", _HOLE, (Evidence.KAFKAS_OWN, 10, 24, False), topic="__transaction_state"),
+    _Case("share groups", _HOLE, (Evidence.NONE, 10, 24, True), topic="__share_group_state"),
+    _Case("remote log metadata", _HOLE, (Evidence.NONE, 10, 24, True), topic="__remote_log_metadata"),
+    _Case("metadata wins over the name", _HOLE, (Evidence.POLICY, 10, 24, True), "delete", "__consumer_offsets"),
+    _Case(
+        "replaced by the cleaner",
+        _HOLE,
+        (Evidence.CLEANERS_FILES, 10, 24, False),
+        files=(_name(0, ".log"), _name(0, ".log.deleted"), _name(12, ".log.deleted"), _name(25, ".log")),
+    ),
+    _Case(
+        "half of it replaced",
+        _HOLE,
+        (Evidence.KNOWN, 10, 24, True),
+        files=(_name(0, ".log"), _name(12, ".log.deleted"), _name(25, ".log")),
+    ),
+    _Case(
+        "about to be swapped in",
+        _HOLE,
+        (Evidence.CLEANERS_FILES, 10, 24, False),
+        files=(_name(0, ".log.swap"), _name(25, ".log")),
+    ),
+    _Case(
+        "an index that is marked covers nothing",
+        _HOLE,
+        (Evidence.NONE, 10, 24, True),
+        files=(_name(0, ".log"), _name(0, ".index.deleted"), _name(25, ".log")),
+    ),
+    _Case(
+        "after damage",
+        (_log(0, 7, status="truncated"), _log(25, 30)),
+        (Evidence.DAMAGED_LOG, 7, 24, False),
+    ),
+    _Case("a log that overlaps it", (_log(0, 28), _log(5, 10), _log(25, 30)), None),
+    _Case("the largest end counts", (_log(0, 12), _log(5, 10), _log(25, 30)), (Evidence.NONE, 12, 24, True)),
+    _Case("absent logs are none", (*_HOLE, _log(10, 25, status="gone")), (Evidence.NONE, 10, 24, True)),
+)
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
+def test_each_gap_has_its_evidence(case: _Case, tmp_path: Path) -> None:
+    """Of the first kind that says anything; only what nothing explains is lost."""
+    for name in case.files:
+        (tmp_path / name).touch()
+    logs = [{**log, "topic": case.topic if log["topic"] == "t" else log["topic"]} for log in case.logs]
+    policy = None if case.policy is None else ConfigValue(case.policy, ConfigOrigin.TOPIC)
+    found = gaps_in(_rows(*logs), lambda source, topic: policy, Directories({("a", case.topic, 0): tmp_path}))
+    if case.expected is None:
+        assert not found.lost and not found.explained
+        return
+    evidence, first, last, is_lost = case.expected
+    bare = between_logs(_rows(*logs)).select(["first_offset", "last_offset"]).to_pylist()
+    assert bare == [{"first_offset": first, "last_offset": last}]
+    if is_lost:
+        [gap] = found.lost
+        assert (gap.evidence, gap.first_offset, gap.last_offset) == (evidence, first, last)
+        assert (gap.reason, found.explained) == ("gap-unexplained" if evidence is Evidence.NONE else "gap", ())
+    else:
+        [of_topic] = found.explained
+        counts = of_topic.gaps, of_topic.partitions, of_topic.offsets
+        assert (of_topic.evidence, counts, found.lost) == (evidence, (1, 1, last - first + 1), ())
+
+
+def test_what_was_not_looked_at_is_counted() -> None:
+    """Beside a log whose end is not known nobody can see a gap; and of how many places none was found is said."""
+    found = gaps_in(_rows(_log(0, None, status="unreadable"), _log(25, 30), _log(30, 40), _log(0, 5, partition=1)))
+    assert found == FoundGaps(borders=2, unknown_borders=1)
+    assert gaps_in(_rows()) == FoundGaps()
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [
+        ([_log(5, 15, source="b"), _log(15, 40, source="b")], ["source b has 15 records of them"]),
+        (
+            [_log(10, 20, source="b"), _log(20, 25, source="b")],
+            ["source b has 15 records of them in 150 bytes"],
+        ),
+        ([_log(5, 15, source="b", records=7)], ["source b has an unknown number of records of them"]),
+        ([_log(10, 25, status="gone", records=9)], ["the catalog has 9 records of them in 150 bytes"]),
+        ([_log(25, 30, source="b"), _log(0, 10, source="b"), _log(10, 25, source="b", topic_id="other")], []),
+        ([_log(10, 25, source="b", partition=1), _log(10, 25, source="b", topic="u")], []),
+    ],
+)
+def test_who_knows_the_offsets_is_named_with_what_it_has(elsewhere: list[dict[str, Any]], said: list[str]) -> None:
+    """Records where they can be counted, and bytes of logs that are wholly in the gap; never of another topic."""
+    gaps = gaps_in(_rows(_log(0, 10, topic_id="id"), _log(25, 30, topic_id="id")))
+    [gap] = gaps.with_known(_rows(*elsewhere)).lost
+    assert [each.in_words for each in gap.known_by] == said
+    assert gap.evidence is (Evidence.KNOWN if said else Evidence.NONE)
