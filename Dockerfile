@@ -8,17 +8,15 @@ FROM python:3.12-slim
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE requirements.lock ./
 COPY kidxlib ./kidxlib
-COPY samples/kafka-logs ./kafka-logs
 
 # The versions that the project is tested with.
 RUN sed -nE 's/^([A-Za-z0-9_.-]+==[^ \\]+).*/\1/p' requirements.lock > pins.txt
 RUN python -m venv /opt/kidx
 RUN /opt/kidx/bin/pip install --no-cache-dir --constraint pins.txt .
 
-# Loops are compiled when they run first, which takes half a minute: here, and not in each pod. What is compiled is used
-# where it could be written too, by whatever user a broker has.
-RUN printf 'version=1\nnode.id=1\ncluster.id=c\n' > kafka-logs/meta.properties
-RUN /opt/kidx/bin/kidx recover kafka-logs --all --apply
+# Loops are compiled here, which takes half a minute, and not in each pod. What is compiled is used where it could be
+# written too, by whatever user a broker has.
+RUN /opt/kidx/bin/kidx doctor --compile
 RUN find /opt/kidx -path '*/kidxlib/*' -name __pycache__ -exec chmod -R a+rwX {} +
 
 USER 1001

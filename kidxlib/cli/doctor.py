@@ -7,20 +7,32 @@ from dataclasses import asdict
 import click
 
 from kidxlib.operations.doctor.examine import examine
-from kidxlib.terminal.console import note, print_json
+from kidxlib.terminal.console import note, print_json, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.tables import print_table
 
 
 @click.command(context_settings={"max_content_width": 110})
+@click.option(
+    "--compile",
+    "compiles",
+    is_flag=True,
+    help="Compile all loops for this processor first. Without it, the first command that needs a loop compiles it, which "
+    "takes half a minute. An image or a new machine does it ahead.",
+)
 @shared_options.as_json
 @click.pass_context
-def doctor(context: click.Context, as_json: bool) -> None:
+def doctor(context: click.Context, compiles: bool, as_json: bool) -> None:
     """Show what is installed and what this machine has: packages, Java, processor, memory. Put it into a bug report.
 
     Exit codes: 0 all is well; 3 something does not work, which the last lines name; 1 failed.
     """
+    if compiles:
+        from kidxlib.operations.doctor.compile_all import compile_all
+
+        for module, package in compile_all().items():
+            warn(f"{module}: not compiled: it needs {package}, which is not installed")
     facts = examine()
     problems = [fact for fact in facts if fact.problem is not None]
     if as_json:

@@ -14,8 +14,9 @@ from typing import Final, NoReturn
 import click
 
 from kidxlib.errors import KidxError, UsageError
+from kidxlib.jit import compiling
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import printable, show_details
+from kidxlib.terminal.console import note, printable, show_details
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.process_end import end_process, end_with_trace
 from kidxlib.terminal.signals import Interrupted
@@ -47,6 +48,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     logging.addLevelName(logging.WARNING, "warning")  # as all others are told
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+    compiling.tell_with(lambda: note("compiling kidx's loops for this processor, once; this takes half a minute …"))
     if arguments is not None:
         sys.exit(_exit_code(command, program, arguments))
     sys.excepthook = end_with_trace

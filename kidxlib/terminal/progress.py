@@ -15,6 +15,7 @@ from typing import Final
 
 from rich.console import Console
 
+from kidxlib.jit import compiling
 from kidxlib.terminal.console import note, shows_details
 from kidxlib.terminal.moving_line import MovingLine
 from kidxlib.terminal.phase import Done, Phase
@@ -38,10 +39,13 @@ class _Lines:
         self._thread.join()
 
     def _print(self) -> None:
-        wait = QUIET_SECONDS
-        while not self._over.wait(wait):
-            wait = LINE_SECONDS
-            note(f"{time.strftime('%H:%M:%S')} {', '.join(self._parts())}")
+        next_line = time.monotonic() + QUIET_SECONDS
+        while not self._over.wait(QUIET_SECONDS):
+            if compiling.is_compiling():  # in a worker process, which says nothing itself
+                compiling.tell_once()
+            if time.monotonic() >= next_line:
+                next_line += LINE_SECONDS
+                note(f"{time.strftime('%H:%M:%S')} {', '.join(self._parts())}")
 
     def _parts(self) -> Iterable[str]:
         name, done = self._phase.state()

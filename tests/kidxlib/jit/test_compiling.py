@@ -38,3 +38,14 @@ def test_a_phase_is_called_compiling_while_loops_are_compiled() -> None:
         event.unregister("numba:compile", watching)  # type: ignore[no-untyped-call]
     assert len(called) == 4 and set(called[:3]) == {"compiling for this processor, once"}, "one function is in another"
     assert not compiling.is_compiling() and phase.state()[0] == "reading"
+
+
+def test_who_asks_is_told_once() -> None:
+    told: list[str] = []
+    compiling.tell_with(lambda: told.append("compiling"))
+    compiling.say(False)
+    assert told == []
+    for _ in range(2):
+        compiling.say(True)
+        compiling.say(False)
+    assert told == ["compiling"]
