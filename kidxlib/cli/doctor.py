@@ -18,8 +18,8 @@ from kidxlib.terminal.tables import print_table
     "--compile",
     "compiles",
     is_flag=True,
-    help="Compile all loops for this processor first. Without it, the first command that needs a loop compiles it, which "
-    "takes half a minute. An image or a new machine does it ahead.",
+    help="Compile all loops for this processor first. Without it, the first command that needs a loop compiles it, "
+    "which takes half a minute. An image or a new machine does it ahead.",
 )
 @shared_options.as_json
 @click.pass_context

@@ -26,8 +26,8 @@ def say(is_compiling: bool) -> None:
 
 
 def tell_with(tell: Callable[[], None]) -> None:
-    """Let a function be called when something is compiled first: most loops are when they are imported, before a command
-    has said what it does.
+    """Let a function be called when something is compiled first: most loops are when they are imported, before a
+    command has said what it does.
     """
     global _tell
     _tell = tell

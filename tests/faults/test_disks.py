@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.faults.trees import (
     snapshot,
     staging_files,
 )
+from tests.support.logs.golden import SAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,27 @@ def test_a_read_only_log_dir_is_not_built_in(tmp_path: Path) -> None:
         kidx("build", log_dir, "--in-place").assert_one_line(ExitCode.USAGE, log_dir / ".lock", "Read-only file system")
         assert snapshot(disk) == before
         logs.assert_unchanged()
+
+
+def test_a_disk_that_fills_up_amid_a_build_in_place_has_no_file_of_ours_left(tmp_path: Path) -> None:
+    """Goal: a broker's directory is as before, also where offset indexes waited for their transaction indexes; what a
+    killed run left waiting there goes, too.
+
+    Method: a partition with transactions on a file system in memory with room for some of its indexes, then for all.
+    """
+    with mounted(tmp_path / "disk", "tmpfs", "tmpfs", "size=2m,nr_inodes=100") as disk:
+        log_dir = disk / "kafka-logs"
+        shutil.copytree(SAMPLES / "txn-mixed-0", log_dir / "txn-mixed-0")
+        (log_dir / ".lock").touch()
+        (log_dir / "txn-mixed-0" / ".kidx-held-00000000000000000084.index.tmp").write_bytes(b"of a killed run")
+        full = shutil.disk_usage(disk)
+        (disk / "filler").write_bytes(bytes(full.free - 8_192))
+        build = ("build", log_dir, "--in-place", "--processes", "1")
+        kidx(*build).assert_one_line(ExitCode.FAILED, log_dir / "txn-mixed-0", "No space left on device")
+        assert staging_files(disk) == []
+        (disk / "filler").unlink()
+        assert kidx(*build).code == ExitCode.OK
+        assert staging_files(disk) == [] and len(indexes(log_dir)) > 8
 
 
 def test_a_scratch_directory_that_cannot_be_used_is_named(

@@ -11,7 +11,6 @@ from kidxlib.build.plan import Plan
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.storage.publisher import sweep
-from kidxlib.terminal.signals import Interrupted
 from kidxlib.text.times import NS_PER_MS
 
 
@@ -26,11 +25,20 @@ def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None
 
 @contextlib.contextmanager
 def removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
-    """In place, where a run is interrupted, no offset index waits any longer for the end of its partition."""
+    """In place no offset index waits for the end of its partition once the run is over, however it ends: the directory
+    is a broker's. What a killed run left there goes first: under the lock nobody else's can be there.
+    """
+    if not request.in_place:
+        yield
+        return
+    _remove_held(plan)
     try:
         yield
-    except Interrupted:
-        if request.in_place:  # under the lock: they are this run's
-            for partition in plan.partitions:
-                remove_held(partition.index_directory)
+    except BaseException:  # interrupted, or the disk is full
+        _remove_held(plan)
         raise
+
+
+def _remove_held(plan: Plan) -> None:
+    for partition in plan.partitions:
+        remove_held(partition.index_directory)
