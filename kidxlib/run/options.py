@@ -88,8 +88,11 @@ def ensure_parent_exists(option: str, file: Path) -> None:
     """Refuse a file that cannot be written, before anything is done.
 
     Raises:
-        UsageError: it is a directory, or there is none that it could be in.
+        UsageError: it is a directory, or there is none that it could be in; or it is -, which elsewhere means standard
+            output.
     """
+    if str(file) == "-":
+        raise UsageError(f"{option} -: not written to standard output; name a file, or ./- for one of that name")
     if file.is_dir():
         raise UsageError(f"{option} {file}: a directory; expected a file's name")
     if not file.parent.is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import os
 import sys
@@ -45,6 +46,8 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         SystemExit: with arguments.
     """
     _open_missing_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files hold what not every encoding has
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.addLevelName(logging.WARNING, "warning")  # as all others are told
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     command.context_settings.setdefault("help_option_names", ["-h", "--help"])

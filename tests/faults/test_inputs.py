@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.conftest import Guard
-from tests.faults.processes import kidx, refused_kidx
+from tests.faults.processes import KIDX, kidx, refused_kidx
 from tests.faults.trees import indexes, small_log, snapshot, write_log
 
 _LOG = f"{0:020d}.log"
@@ -147,6 +149,17 @@ def test_what_has_no_right_name_is_a_warning_and_the_rest_is_done(tmp_path: Path
     for path in odd[:-2]:
         assert sum(f"{path}:" in line for line in lines) == 1, path
     assert indexes(tmp_path / "index").keys() == {f"topic-0/{0:020d}.index", f"topic-0/{0:020d}.timeindex"}
+
+
+def test_a_name_that_standard_output_cannot_show_is_escaped(tmp_path: Path) -> None:
+    """Goal: no stack trace where the terminal has fewer characters than names of files do."""
+    log_dir = tmp_path / "caf\u00e9"
+    write_log(log_dir / "topic-0", 0, small_log())
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = (sys.executable, "-c", KIDX, "build", log_dir, "--index-dir", tmp_path / "index")
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == ExitCode.OK and "Traceback" not in ended.stderr, ended
+    assert "caf\\xe9" in ended.stdout
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", b"a=b", b"-logs", b"two words", b"[red]"], ids=repr)

@@ -19,7 +19,12 @@ function binaryBytes(value) {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
   let number = value, unit = 0;
   while (number >= 1024 && unit < units.length - 1) { number /= 1024; unit += 1; }
-  return `${number} ${units[unit]}`;
+  return `${count(Number(number.toFixed(1)))} ${units[unit]}`;
+}
+
+// A count with its noun: 1 segment, 2 segments.
+function counted(value, noun) {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
 function percent(value) {

@@ -5,7 +5,7 @@ const MATCHES_SHOWN = 200;
 function timelinePage(report, chosen) {
   const { partitions, marks } = report.timeline;
   if (partitions.length === 0) return [note("The catalog has no segment.")];
-  const label = (row) => `${partitionName(row)} · ${count(row.segments)} segments${notable(marks, row)}`;
+  const label = (row) => `${partitionName(row)} · ${counted(row.segments, "segment")}${notable(marks, row)}`;
   const order = partitions.slice().sort((one, other) => isNotable(marks, other) - isNotable(marks, one));
   const filter = element("input", { type: "search", id: "timeline-filter", autocomplete: "off", on: { input: list } });
   const select = element("select", { id: "timeline-partition", size: 8, on: { change: show } });

@@ -2,7 +2,7 @@
 
 const BUCKETS = 600;
 const TIME_LABELS = { year: "{yyyy}", month: "{yyyy}-{MM}", day: "{yyyy}-{MM}-{dd}", hour: "{MM}-{dd} {HH}:{mm}",
-  minute: "{HH}:{mm}", second: "{HH}:{mm}:{ss}", millisecond: "{HH}:{mm}:{ss}.{SSS}" };
+  minute: "{MM}-{dd} {HH}:{mm}", second: "{MM}-{dd} {HH}:{mm}:{ss}", millisecond: "{MM}-{dd} {HH}:{mm}:{ss}.{SSS}" };
 // The first mark of these that a piece has gives its colour.
 const MARK_COLOURS = [
   ["BROKEN", "bad"], ["DIFFERS", "bad"], ["QUARANTINED", "bad"], ["UNREADABLE", "bad"], ["TRUNCATED", "bad"], ["OVERLAP", "bad"],
@@ -68,11 +68,11 @@ function points(of, told) {
 
 function timelineChart(report, name, lanes) {
   const [from, to] = extent(lanes), words = report.timeline.marks, height = 300 + 34 * lanes.length;
-  const left = window.innerWidth < 640 ? 84 : 140;
+  const left = window.innerWidth < 640 ? 104 : 140;
   const top = 24, lanesBottom = top + 34 * lanes.length;
   const colours = () => Object.fromEntries([...MARK_COLOURS.map(([, each]) => each), "plain"].map((each) => [each, colour(`mark-${each}`)]));
   const told = (piece) => [`offsets ${count(piece.start)} to ${count(piece.end - 1)}`,
-    `${count(piece.segments)} segments, ${bytes(piece.bytes)}`, `largest timestamp ${time(piece.time)}`,
+    `${counted(piece.segments, "segment")}, ${bytes(piece.bytes)}`, `largest timestamp ${time(piece.time)}`,
     markNames(words, piece.marks).join(", ") || "ok"].join("\n");
 
   function series(start, end) {
