@@ -80,10 +80,15 @@ def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
 
 @dataclass(frozen=True, slots=True)
 class TopicsOfSource:
-    """What the cluster of a source says, and the broker whose log dir the source is."""
+    """What the cluster of a source says, and the broker whose log dir the source is.
+
+    Attributes:
+        borrowed: the metadata is not the source's own: another log dir of its cluster has it.
+    """
 
     metadata: ClusterMetadata
     broker: BrokerSettings
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +127,38 @@ class KnownTopics:
     @property
     def as_of(self) -> str | None:
         """Which metadata was read and how far, in one line; None where none was."""
-        return "; ".join(f"{each.directory} as of {each.as_of}" for each in self.read()) or None
+        return "; ".join(map(self.described, self.read())) or None
+
+    def described(self, metadata: ClusterMetadata) -> str:
+        """Which copy of metadata it is, how far it was read, and which sources have no own copy and go by it."""
+        text = f"{metadata.directory} as of {metadata.as_of}"
+        sources = [name for name, found in self.of_sources.items() if found.borrowed and found.metadata is metadata]
+        return f"{text} (of the same cluster: {', '.join(sorted(sources))})" if sources else text
+
+    def other_log_dirs(self, node_id: int | None, known: Iterable[str | None]) -> list[str]:
+        """The ids (`directory.id`) of the log dirs that a broker had when it last told its cluster, but for some.
+
+        Args:
+            node_id: of the broker; None where nobody knows it.
+            known: the ids of its log dirs that are at hand.
+        """
+        if node_id is None:
+            return []
+        had = {directory_id for each in self.read() for directory_id in each.log_dirs.get(node_id, ())}
+        return sorted(had.difference(known))
 
 
-def read_known_topics(options: MetadataOptions, sources: Iterable[Source]) -> KnownTopics:
+def read_known_topics(
+    options: MetadataOptions, sources: Iterable[Source], recorded: Callable[[], Iterable[Source]] = tuple
+) -> KnownTopics:
     """Read what there is to know of the topics in sources.
+
+    One log dir of a broker has the metadata for all of them (`metadata.log.dir`), and all brokers of a cluster have the
+    same. So a source without its own goes by that of another source of its cluster: of the same node where there is
+    one, else the copy that was read furthest.
+
+    Args:
+        recorded: gives more log dirs that may have the metadata; asked where a source has none.
 
     Raises:
         UsageError: a directory or file that an option names cannot be read, is not what it should be, or is of another
@@ -134,23 +166,31 @@ def read_known_topics(options: MetadataOptions, sources: Iterable[Source]) -> Kn
     """
     static = _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
-    reader = _Reader(options.metadata_high_watermark)
+    log_dirs = {source.name: _log_dir(source) for source in sources}
+    reader = _Reader(options.metadata_high_watermark, list(log_dirs.values()), recorded)
     given = None if options.cluster_metadata is None else _given(options.cluster_metadata)
     found: dict[str, TopicsOfSource] = {}
-    for source in sources:
-        log_dir = source.path if parse_partition_directory(source.path.name) is None else source.path.parent
-        metadata = reader.optional(log_dir) if given is None else reader.required(given)
-        if metadata is None:
-            continue
-        own = reader.own(log_dir)
+    for source, log_dir in log_dirs.items():
+        own = reader.properties(log_dir)
         if given is not None:
+            metadata, borrowed = reader.required(given), False
             reader.ensure_of_cluster(given, log_dir, own)
+        elif (of_log_dir := reader.optional(log_dir)) is not None:
+            metadata, borrowed = of_log_dir, False
+        elif (of_sibling := reader.of_sibling(own)) is not None:
+            metadata, borrowed = of_sibling, True
+        else:
+            continue
         is_of_node = None in (static_node, own.node_id) or static_node == own.node_id
-        found[source.name] = TopicsOfSource(metadata, BrokerSettings(own.node_id, static if is_of_node else None))
+        found[source] = TopicsOfSource(metadata, BrokerSettings(own.node_id, static if is_of_node else None), borrowed)
     known = KnownTopics(found, reader.warnings)
     if not known.warnings:
         _ensure_of_use(options, known)
     return known
+
+
+def _log_dir(source: Source) -> Location:
+    return source.path if parse_partition_directory(source.path.name) is None else source.path.parent
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
@@ -176,32 +216,79 @@ def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
 
 @dataclass(slots=True)
 class _Reader:
-    high_watermark: int | None
-    warnings: list[str] = field(default_factory=list)
-    _read: dict[str, ClusterMetadata] = field(default_factory=dict)
+    """Reads each log dir once.
 
-    def own(self, log_dir: Location) -> MetaProperties:
+    Attributes:
+        log_dirs: those of the sources.
+        recorded: as for `read_known_topics`.
+    """
+
+    high_watermark: int | None
+    log_dirs: Sequence[Location]
+    recorded: Callable[[], Iterable[Source]]
+    warnings: list[str] = field(default_factory=list)
+    _properties: dict[str, MetaProperties] = field(default_factory=dict)
+    _metadata: dict[str, ClusterMetadata | None] = field(default_factory=dict)
+    _recorded_log_dirs: list[Location] | None = None
+
+    def properties(self, log_dir: Location) -> MetaProperties:
+        """Whose log dir it is."""
+        name = str(log_dir)
+        if name not in self._properties:
+            self._properties[name] = self._read_properties(log_dir)
+        return self._properties[name]
+
+    def _read_properties(self, log_dir: Location) -> MetaProperties:
         try:
             return read_meta_properties(log_dir)
         except (CheckpointError, OSError) as error:
             self.warnings.append(f"{describe_error(error)}; it is not known whose log dir that is")
-            return MetaProperties(None, None)
+            return MetaProperties()
 
     def optional(self, log_dir: Location) -> ClusterMetadata | None:
-        """The metadata in a source's log dir, if it can be read."""
+        """The metadata in a log dir, if it can be read."""
         directory = log_dir / METADATA_DIRECTORY
+        name = str(directory)
+        if name not in self._metadata:
+            self._metadata[name] = self._read_metadata(directory)
+        return self._metadata[name]
+
+    def _read_metadata(self, directory: Location) -> ClusterMetadata | None:
         try:
-            return self._of(directory) if _is_directory(directory) else None
+            return read_cluster_metadata(directory, self.high_watermark) if _is_directory(directory) else None
         except (ClusterMetadataError, OSError) as error:
-            self.warnings.append(f"{describe_error(error)}; what its topics are configured to is not known")
+            self.warnings.append(f"{describe_error(error)}; what it says of topics is not known")
             return None
+
+    def of_sibling(self, own: MetaProperties) -> ClusterMetadata | None:
+        """The metadata that another log dir of the cluster has, as `read_known_topics` chooses it."""
+        if own.cluster_id is None:
+            return None
+        copies = self._copies(own, self.log_dirs)
+        if not any(is_of_node for is_of_node, _, _ in copies):
+            if self._recorded_log_dirs is None:
+                self._recorded_log_dirs = [_log_dir(source) for source in self.recorded()]
+            copies += self._copies(own, self._recorded_log_dirs)
+        return max(copies, key=lambda copy: copy[:2])[2] if copies else None
+
+    def _copies(self, own: MetaProperties, log_dirs: Iterable[Location]) -> list[tuple[bool, int, ClusterMetadata]]:
+        """The copies of a cluster's metadata: whether each is of the same node, how far it was read, and itself."""
+        found = []
+        for log_dir in log_dirs:
+            its = self.properties(log_dir)
+            if its.cluster_id == own.cluster_id and (metadata := self.optional(log_dir)) is not None:
+                found.append((its.node_id == own.node_id, metadata.as_of.offset, metadata))
+        return found
 
     def required(self, directory: Location) -> ClusterMetadata:
         """The metadata that an option names."""
+        name = str(directory)
         try:
-            return self._of(directory)
+            metadata = self._metadata.get(name) or read_cluster_metadata(directory, self.high_watermark)
         except (ClusterMetadataError, OSError) as error:
             raise _unreadable(directory, error) from error
+        self._metadata[name] = metadata
+        return metadata
 
     def ensure_of_cluster(self, directory: Location, log_dir: Location, own: MetaProperties) -> None:
         """Refuse a directory that an option names if it is of another cluster, as far as that is known."""
@@ -214,12 +301,6 @@ class _Reader:
                 f"--cluster-metadata {directory}: of cluster {of_metadata.cluster_id}, and {log_dir} is of cluster "
                 f"{own.cluster_id}; name the metadata of that one"
             )
-
-    def _of(self, directory: Location) -> ClusterMetadata:
-        name = str(directory)
-        if name not in self._read:
-            self._read[name] = read_cluster_metadata(directory, self.high_watermark)
-        return self._read[name]
 
 
 def _given(text: str) -> Location:

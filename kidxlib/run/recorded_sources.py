@@ -11,7 +11,7 @@ from kidxlib.build.source import Source
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import is_name
-from kidxlib.storage.location import as_text
+from kidxlib.storage.location import as_text, location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
 
@@ -47,6 +47,16 @@ def recorded_sources(tables: TablesToRead) -> dict[str, RecordedSource]:
 def source_paths(tables: TablesToRead) -> dict[str, str]:
     """The path of each source, as the last build that read it was given it."""
     return {name: source.path for name, source in recorded_sources(tables).items()}
+
+
+def as_sources(paths: Mapping[str, str]) -> list[Source]:
+    """The sources of a catalog, from their paths."""
+    return [Source(name, location(path)) for name, path in paths.items()]
+
+
+def sources_known_to(catalog: str | None) -> list[Source]:
+    """The sources that a catalog has; none where this process cannot read it: whoever reads its segments says why."""
+    return as_sources(_paths_in(catalog))
 
 
 def ensure_directories(given: Iterable[str], catalog: str | None) -> None:

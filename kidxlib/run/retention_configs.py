@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Self, TypeAlias
 
 import pyarrow as pa
 
-from kidxlib.build.source import Source
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
@@ -26,7 +25,7 @@ from kidxlib.run.known_topics import (
     metadata_as_json,
     read_known_topics,
 )
-from kidxlib.storage.location import location
+from kidxlib.run.recorded_sources import as_sources
 from kidxlib.text.counted import counted
 from kidxlib.text.times import NS_PER_MS, show_time
 
@@ -52,23 +51,31 @@ class ConfiguredTopics:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, options: MetadataOptions, paths: Mapping[str, str], read_ids: Callable[[], pa.Table]) -> Self:
+    def read(
+        cls,
+        options: MetadataOptions,
+        paths: Mapping[str, str],
+        names: Collection[str],
+        read_ids: Callable[[], pa.Table],
+    ) -> Self:
         """Read the metadata of some sources.
 
         Args:
-            paths: of the sources, by name.
+            paths: of all sources of the catalog, by name: any may have the metadata of others' cluster.
+            names: of the sources; one without a path has no metadata.
             read_ids: gives `source`, `topic` and `topic_id` of segments; asked where there is metadata.
 
         Raises:
             UsageError: as `read_known_topics`.
         """
-        known = read_known_topics(options, [Source(name, location(path)) for name, path in paths.items()])
+        of_catalog = as_sources(paths)
+        known = read_known_topics(options, [each for each in of_catalog if each.name in names], lambda: of_catalog)
         if not known.of_sources:
             return cls(known)
-        names = ["topic", "source", "topic_id"]
+        columns = ["topic", "source", "topic_id"]
         of_topics: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
-        found = read_ids().group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
-        for topic, source, topic_id in zip(*(found[name].to_pylist() for name in names), strict=True):
+        found = read_ids().group_by(columns).aggregate([]).sort_by([(name, "ascending") for name in columns])
+        for topic, source, topic_id in zip(*(found[name].to_pylist() for name in columns), strict=True):
             of_topics[topic].append((source, topic_id))
         unknown = {topic: why for topic, ids in of_topics.items() if (why := _why_unknown(known, topic, ids))}
         values = {topic: _agreed(known, topic, ids) for topic, ids in of_topics.items() if topic not in unknown}

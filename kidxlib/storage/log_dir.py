@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.errors import CheckpointError
+from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format import segment_files, topic_partition
 from kidxlib.java import parse_integer
 from kidxlib.storage.java_properties import parse_properties
@@ -49,10 +49,14 @@ class MetaProperties:
     Attributes:
         node_id: of the node whose log dir it is.
         cluster_id: of its cluster.
+        directory_id: of this log dir among the node's (`directory.id`, KIP-858). Before 3.7 none has one.
+        version: as it stands there: 1 is KRaft's, 0 ZooKeeper's (`MetaPropertiesVersion`).
     """
 
-    node_id: int | None
-    cluster_id: str | None
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: str | None = None
+    version: str | None = None
 
 
 def read_meta_properties(log_dir: Location) -> MetaProperties:
@@ -66,8 +70,47 @@ def read_meta_properties(log_dir: Location) -> MetaProperties:
     try:
         found = parse_properties(small_file(path))
     except FileNotFoundError:
-        return MetaProperties(None, None)
-    return MetaProperties(node_id_of(found, str(path)), found.get("cluster.id"))
+        return MetaProperties()
+    version = found.get("version")
+    return MetaProperties(
+        node_id=node_id_of(found, str(path)),
+        cluster_id=found.get("cluster.id"),
+        directory_id=found.get("directory.id"),
+        version=None if version is None else version.strip(),
+    )
+
+
+def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> None:
+    """Refuse log dirs that are not one broker's, or of which one is a copy of another.
+
+    Args:
+        log_dirs: what each says; one at least.
+
+    Raises:
+        UsageError: they are of several brokers, or as `ensure_no_copies`.
+    """
+    first, of_first = next(iter(log_dirs))
+    for path, found in log_dirs:
+        if (found.node_id, found.cluster_id) != (of_first.node_id, of_first.cluster_id):
+            raise UsageError(
+                f"{path}: of node {found.node_id} of cluster {found.cluster_id}, and {first} is of node "
+                f"{of_first.node_id} of cluster {of_first.cluster_id}; name the log dirs of one broker"
+            )
+    ensure_no_copies(log_dirs)
+
+
+def ensure_no_copies(log_dirs: Iterable[tuple[Location, MetaProperties]]) -> None:
+    """Refuse two directories that are copies of one log dir: each has its own id. Those without an id pass.
+
+    Raises:
+        UsageError: two have one `directory.id`.
+    """
+    by_id: dict[str, Location] = {}
+    for path, found in log_dirs:
+        if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, path)) != path:
+            raise UsageError(
+                f"{path}: directory.id {found.directory_id}, as {other} has it; one of the two is a copy; leave it out"
+            )
 
 
 def node_id_of(properties: Mapping[str, str], where: str) -> int | None:

@@ -50,6 +50,15 @@ def config(resource: str, name: str, value: str | None, kind: int = TOPIC) -> by
     return change("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=value)
 
 
+def of_broker(message_name: str, broker: int, log_dirs: Sequence[str]) -> bytes:
+    """A registration of a broker with its log dirs, or a change of one."""
+    values = {"brokerId": broker, "brokerEpoch": 1, "logDirs": list(log_dirs)}
+    if message_name == "RegisterBrokerRecord":
+        values |= {"isMigratingZkBroker": False, "incarnationId": topic_id("i"), "rack": None}
+        values |= {"endPoints": [], "features": []}
+    return change(message_name, version=3, **values, fenced=False, inControlledShutdown=False, cordonedLogDirs=None)
+
+
 def topic_id(letter: str) -> str:
     """An id that one letter tells from others."""
     return letter * 21 + "A"

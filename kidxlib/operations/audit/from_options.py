@@ -11,7 +11,7 @@ from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from kidxlib.run.recorded_sources import ensure_directories
+from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
 from kidxlib.run.settings import read_settings
 from kidxlib.run.sources import chosen_sources
 from kidxlib.run.topic_options import recover_options
@@ -65,7 +65,7 @@ def audit_request(options: AuditOptions) -> AuditRequest:
         ensure_text("--source ", source.path)
     if place is not None:
         ensure_text("--index-dir ", place)
-    known = read_known_topics(options.metadata, sources)
+    known = read_known_topics(options.metadata, sources, lambda: sources_known_to(context.catalog))
     return AuditRequest(
         context=context.with_catalog(),
         sources=sources,

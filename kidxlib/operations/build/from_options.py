@@ -18,7 +18,7 @@ from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from kidxlib.run.recorded_sources import ensure_directories
+from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
 from kidxlib.run.settings import BuildSettings, TablesSettings, read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone
 from kidxlib.run.topic_options import recover_options
@@ -81,7 +81,7 @@ def build_request(options: BuildOptions) -> BuildRequest:
         ensure_usable(context.catalog)
     _ensure_text(sources, index_dir)
     verify_crc = build.verify_crc if options.verify_crc is None else options.verify_crc
-    known = read_known_topics(options.metadata, sources)
+    known = read_known_topics(options.metadata, sources, lambda: sources_known_to(context.catalog))
 
     def options_for(partition: PartitionDirectory) -> OptionsOfTopic:
         own = options.interval_bytes, options.max_index_bytes

@@ -11,9 +11,7 @@ from typing import Final
 from kidxlib.audit.startup.last_stop import LastStop, last_stop
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, parse_partition_directory
-from kidxlib.storage.java_properties import parse_properties
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, read_meta_properties
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_one_broker, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
 #: Of `meta.properties` that KRaft writes (`MetaPropertiesVersion.V1`). ZooKeeper's brokers write 0.
@@ -65,25 +63,15 @@ def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
     Raises:
         UsageError: a directory is no log dir of a broker with KRaft, or they are of several brokers.
     """
-    found: dict[Path, tuple[MetaProperties, str | None]] = {}
+    found: dict[Path, MetaProperties] = {}
     for text in paths:
         path = _log_dir(text)
         if path in found:
             raise UsageError(f"{text}: named twice; name it once")
         found[path] = _meta_properties(path)
-    first, (of_first, _) = next(iter(found.items()))
-    by_id: dict[str, Path] = {}
-    for path, (properties, directory_id) in found.items():
-        if properties != of_first:
-            raise UsageError(
-                f"{path}: of node {properties.node_id} of cluster {properties.cluster_id}, and {first} is of node "
-                f"{of_first.node_id} of cluster {of_first.cluster_id}; name the log dirs of one broker"
-            )
-        if directory_id is not None and (other := by_id.setdefault(directory_id, path)) != path:
-            raise UsageError(
-                f"{path}: directory.id {directory_id}, as {other} has it; one of the two is a copy; leave it out"
-            )
-    broker = StoppedBroker(of_first.node_id, tuple(_read(path, of_path) for path, (_, of_path) in found.items()))
+    ensure_one_broker(found.items())
+    node_id = next(iter(found.values())).node_id
+    broker = StoppedBroker(node_id, tuple(_read(path, of_path.directory_id) for path, of_path in found.items()))
     _ensure_distinct(broker)
     return broker
 
@@ -112,23 +100,21 @@ def _log_dir(text: str) -> Path:
     return path
 
 
-def _meta_properties(path: Path) -> tuple[MetaProperties, str | None]:
-    """Whose log dir it is, and its `directory.id`."""
+def _meta_properties(path: Path) -> MetaProperties:
+    """Whose log dir it is."""
     file = path / META_PROPERTIES
-    try:
-        properties = parse_properties(small_file(file))
-        found = read_meta_properties(path)
-    except FileNotFoundError as error:
+    if not os.path.lexists(file):
         raise UsageError(
             f"{file}: missing; expected a broker's log dir. A broker that has none formats the directory anew, or does "
             "not start"
-        ) from error
+        )
+    try:
+        found = read_meta_properties(path)
     except (CheckpointError, OSError) as error:
         raise UsageError(describe_error(error)) from error
-    version = properties.get("version")
-    if version is None or version.strip() != _VERSION:
-        raise UsageError(f"{file}: version {version}, expected {_VERSION}, as a broker with KRaft writes it")
-    return found, properties.get("directory.id")
+    if found.version != _VERSION:
+        raise UsageError(f"{file}: version {found.version}, expected {_VERSION}, as a broker with KRaft writes it")
+    return found
 
 
 def _read(path: Path, directory_id: str | None) -> LogDir:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from kidxlib.operations.recover.forecast import Dropped, Forecast
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan_work import ForecastTask, forecasts_of
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import location
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.progress import begin_phase
@@ -167,7 +167,7 @@ def recovery_plan(
         accepts_loss=accepts_loss,
         untrusted=untrusted,
         log_dirs=planned,
-        not_named=_not_named(broker, known),
+        not_named=known.other_log_dirs(broker.node_id, [each.directory_id for each in broker.log_dirs]),
         seconds=time.monotonic() - start,
     )
 
@@ -211,15 +211,6 @@ def _tasks(
     return tasks
 
 
-def _not_named(broker: StoppedBroker, known: KnownTopics) -> list[str]:
-    """Ids of the log dirs that a broker had when it last told the cluster, but for those that are named."""
-    if broker.node_id is None:
-        return []
-    named = {log_dir.directory_id for log_dir in broker.log_dirs}
-    had = [each.log_dirs.get(broker.node_id, ()) for each in known.read()]
-    return sorted({directory_id for ids in had for directory_id in ids} - named)
-
-
 def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:
     """The partitions and segments of a log dir, as in `PlannedLogDir`."""
     source = source_of(log_dir)
@@ -236,21 +227,6 @@ def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:
         if partition.directory.topic_partition.topic != METADATA_TOPIC
     ]
     return plan.part(kept)
-
-
-def known_topics(options: MetadataOptions, broker: StoppedBroker) -> KnownTopics:
-    """What the cluster of a broker says of its topics. One of its log dirs has the metadata for all of them
-    (`metadata.log.dir`).
-
-    Raises:
-        UsageError: as `read_known_topics`.
-    """
-    sources = [source_of(log_dir) for log_dir in broker.log_dirs]
-    known = read_known_topics(options, sources)
-    found = next(iter(known.of_sources.values()), None)
-    if found is None:
-        return known
-    return replace(known, of_sources={**{source.name: found for source in sources}, **known.of_sources})
 
 
 def source_of(log_dir: LogDir) -> Source:

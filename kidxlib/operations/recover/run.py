@@ -18,7 +18,7 @@ from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.page_cache.broker_log import ensure_no_errors_in
 from kidxlib.operations.recover.page_cache.note import ensure_noted, note_down
-from kidxlib.operations.recover.plan import RecoveryPlan, known_topics, recovery_plan
+from kidxlib.operations.recover.plan import RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.recover.publish import (
     advance_recovery_points,
     flush,
@@ -30,7 +30,7 @@ from kidxlib.operations.recover.refusals import refusals_of
 from kidxlib.operations.recover.report import as_json as plan_as_json
 from kidxlib.operations.recover.report import show_applied, show_plan
 from kidxlib.operations.recover.same_start import ensure_same_starts
-from kidxlib.run.known_topics import KnownTopics, MetadataOptions
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.run.result import RunResult
 from kidxlib.run.scratch import scratch_directory
 from kidxlib.storage.lock import LOCK_FILE, locked
@@ -85,7 +85,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             return _left(request, str(error), as_json)
         if not broker.unclean:
             return _nothing_to_do(request, broker, as_json)
-        known = known_topics(request.metadata, broker)
+        known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
         for warning in known.warnings or _unknown(known):
             warn(warning)
         backend = stack.enter_context(open_backend())

@@ -86,8 +86,7 @@ def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTo
         UsageError: as `ConfiguredTopics.read`.
     """
     paths = source_paths(segments.tables)
-    places = {name: paths[name] for name in segments.sources if name in paths}
-    configured = ConfiguredTopics.read(request.metadata, places, lambda: segments.read(["topic_id"]))
+    configured = ConfiguredTopics.read(request.metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
     for warning in configured.known.warnings:
         warn(warning)
     return configured

@@ -146,9 +146,8 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
 
 def _configured(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:
     ids = plan.read(["source", "topic", "topic_id"], [Among("topic", topics)])
-    sources = set(ids["source"].to_pylist())
-    paths = {name: path for name, path in source_paths(plan.tables).items() if name in sources}
-    return ConfiguredTopics.read(request.metadata, paths, lambda: ids)
+    sources = set(map(str, ids["source"].to_pylist()))
+    return ConfiguredTopics.read(request.metadata, source_paths(plan.tables), sources, lambda: ids)
 
 
 def _ensure_same(told_by: str, topic: str, planned: PolicyInPlan, current: PolicyInPlan) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,15 +13,16 @@ from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from tests.support.cluster_metadata import ID_OF_T, data, log_dir_of_t
+from tests.support.cluster_metadata import ID_OF_T, config, data, log_dir_of_t, of_broker, topic_id, write_copy
 from tests.support.object_store import BUCKET, ObjectStore
 
 _AS_OF = "as of offset 6, 1970-01-01T00:00:01.000Z"
 
 
 def test_a_source_has_the_metadata_in_itslog_dir_of_t(tmp_path: Path) -> None:
-    """Also where it is one partition's directory; others have none, but for an option that names one."""
+    """Also where it is one partition's directory; another has what an option names."""
     log_dir, other = log_dir_of_t(tmp_path / "a"), log_dir_of_t(tmp_path / "b", 2, has_metadata=False)
+    (other / "meta.properties").write_text("node.id=2\n")
     sources = Source("dir", log_dir), Source("partition", log_dir / "t-0"), Source("other", other)
     known = read_known_topics(MetadataOptions(), sources)
     assert known.of_sources.keys() == {"dir", "partition"}
@@ -94,7 +97,8 @@ def test_metadata_lies_in_an_object_store_too(store: ObjectStore, tmp_path: Path
     store.upload(log_dir_of_t(tmp_path / "without", has_metadata=False), f"{prefix}/without")
     where = f"s3://{BUCKET}/{prefix}"
     sources = [source_at(f"{where}/{name}", name) for name in ("with", "without")]
-    assert read_known_topics(MetadataOptions(), sources).as_of == f"{where}/with/{METADATA_DIRECTORY} {_AS_OF}"
+    known = read_known_topics(MetadataOptions(), sources)
+    assert known.as_of == f"{where}/with/{METADATA_DIRECTORY} {_AS_OF} (of the same cluster: without)"
     for given in (f"{where}/with", f"{where}/with/{METADATA_DIRECTORY}"):
         named = read_known_topics(MetadataOptions(cluster_metadata=given), sources)
         assert [named.topic_id(source.name, "t") for source in sources] == [ID_OF_T, ID_OF_T]
@@ -102,3 +106,51 @@ def test_metadata_lies_in_an_object_store_too(store: ObjectStore, tmp_path: Path
         read_known_topics(MetadataOptions(cluster_metadata=f"{where}/none"), sources)
     for name in store.contents(prefix):
         store.delete(f"{prefix}/{name}")
+
+
+def test_a_source_without_metadata_goes_by_that_of_its_cluster(tmp_path: Path) -> None:
+    """That of its own node's other log dir; else that of the node that has read furthest; never another cluster's. The
+    sources of a catalog count too.
+    """
+
+    def log_dir(name: str, *arguments: Any, end: int | None = None, has_metadata: bool = True) -> Source:
+        path = log_dir_of_t(tmp_path / name, *arguments, has_metadata=has_metadata)
+        if end is not None:
+            values = [config("t", "retention.ms", str(end)), *[config("u", "retention.ms", "1")] * (end - 7)]
+            log = (path / METADATA_DIRECTORY / "00000000000000000000.log").read_bytes()
+            write_copy(path / METADATA_DIRECTORY, {0: log + data(6, values, 2_000)})
+        return Source(name, path)
+
+    without = log_dir("without", has_metadata=False)
+    own, near, far, foreign = (
+        log_dir("own"),
+        log_dir("near", 2, end=8),
+        log_dir("far", 3, end=9),
+        log_dir("foreign", 1, "other", end=10),
+    )
+    for others, recorded, expected in (
+        ((far, own, near), (), own),
+        ((near, far, foreign), (), far),
+        ((near,), (foreign, far, own), own),
+        ((), (near, foreign), near),
+    ):
+        known = read_known_topics(MetadataOptions(), (without, *others), partial(tuple[Source, ...], recorded))
+        of_source = known.of_sources["without"]
+        assert of_source.metadata.directory == Path(str(expected.path)) / METADATA_DIRECTORY
+        assert of_source.broker.node_id == 1 and of_source.borrowed
+        assert f"{expected.path}/{METADATA_DIRECTORY} as of " in str(known.as_of)
+        assert str(known.as_of).count("(of the same cluster: without)") == 1
+    value = read_known_topics(MetadataOptions(), (without, near)).config("without", "t", "retention.ms")
+    assert value is not None and value.value == "8"
+    assert read_known_topics(MetadataOptions(), (without,), lambda: (foreign,)).of_sources == {}
+
+
+def test_log_dirs_of_a_broker_that_are_not_at_hand(tmp_path: Path) -> None:
+    """By what it registered last; nobody else's."""
+    log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xyz"]
+    registered = [of_broker("RegisterBrokerRecord", 1, ids[:2]), of_broker("RegisterBrokerRecord", 2, ids[2:])]
+    log = (log_dir / METADATA_DIRECTORY / "00000000000000000000.log").read_bytes()
+    write_copy(log_dir / METADATA_DIRECTORY, {0: log + data(6, registered)})
+    known = read_known_topics(MetadataOptions(), (Source("s", log_dir),))
+    assert known.other_log_dirs(1, ids[:1]) == ids[1:2]
+    assert known.other_log_dirs(1, ids[:2]) == known.other_log_dirs(None, []) == []

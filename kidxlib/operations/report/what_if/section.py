@@ -102,7 +102,7 @@ def what_if_partitions(found: WhatIf) -> dict[str, list[dict[str, Any]]]:
 def _configs(
     segments: PresentSegments, topics: list[str], policy: Policy, metadata: MetadataOptions, paths: Mapping[str, str]
 ) -> dict[str, TopicConfig]:
-    configured = ConfiguredTopics.read(metadata, paths, lambda: segments.read(["topic_id"]))
+    configured = ConfiguredTopics.read(metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
     for warning in configured.known.warnings:
         warn(warning)
     completed = configured.complete({topic: {CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics})

@@ -18,6 +18,7 @@ from tests.support.cluster_metadata import (
     config,
     data,
     leader_change,
+    of_broker,
     partition,
     snapshot,
     topic,
@@ -73,16 +74,10 @@ def test_transactions_count_when_they_end(tmp_path: Path) -> None:
 def test_log_dirs_are_those_that_a_broker_named_last(tmp_path: Path) -> None:
     """A change that names none changes none; a version that a newer Kafka writes is passed over."""
 
-    def named(message_name: str, broker: int, log_dirs: list[str]) -> bytes:
-        values = {"brokerId": broker, "brokerEpoch": 1, "logDirs": log_dirs}
-        if message_name == "RegisterBrokerRecord":
-            values |= {"isMigratingZkBroker": False, "incarnationId": _A, "endPoints": [], "features": [], "rack": None}
-        return change(message_name, version=3, **values, fenced=False, inControlledShutdown=False, cordonedLogDirs=None)
-
     values = [
-        *(named("RegisterBrokerRecord", 1, [_A, _B]), named("RegisterBrokerRecord", 2, [_A])),
-        *(named("BrokerRegistrationChangeRecord", 1, []), named("BrokerRegistrationChangeRecord", 2, [_B])),
-        *(named("RegisterBrokerRecord", 3, [_A]), change("UnregisterBrokerRecord", brokerId=3, brokerEpoch=1)),
+        *(of_broker("RegisterBrokerRecord", 1, [_A, _B]), of_broker("RegisterBrokerRecord", 2, [_A])),
+        *(of_broker("BrokerRegistrationChangeRecord", 1, []), of_broker("BrokerRegistrationChangeRecord", 2, [_B])),
+        *(of_broker("RegisterBrokerRecord", 3, [_A]), change("UnregisterBrokerRecord", brokerId=3, brokerEpoch=1)),
         b"\x01\x00\x63 of a newer Kafka",
     ]
     write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)})
