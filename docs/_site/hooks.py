@@ -39,6 +39,7 @@ _SHOWN_AT_WORK: Final = {
     "accept": "At work: [Damage that stays](operations.md#damage-that-stays).",
     "build": "At work: [The commands](start.md), [Run it every day](operations.md).",
     "compact": "At work: [Free disk space](compaction.md).",
+    "compare": "At work: [Is my backup whole?](backup.md).",
     "doctor": "At work: [What is installed, and what works here](operations.md#what-is-installed-and-what-works-here).",
     "dump": "At work: [What files hold](dump.md).",
     "export": "At work: [Read records without a broker](read.md).",

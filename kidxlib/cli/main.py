@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "accept": "Record that known damage may stay as it is.",
     "build": "Write the index files of a log dir's segments.",
     "compact": "Make index files smaller and fewer; change nothing without --apply.",
+    "compare": "Compare a copy, or a replica, with its original; change nothing.",
     "doctor": "Show what is installed and what works here, for a bug report.",
     "dump": "Show what is in a segment's files.",
     "export": "Write the records of a log dir to files of Parquet, Arrow or JSON.",

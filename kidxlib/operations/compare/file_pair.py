@@ -1,0 +1,129 @@
+"""The files of a partition beside its logs, on both sides: index files, snapshots, leader epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+import numpy as np
+
+from kidxlib.catalog.results.compare import FilePairRow
+from kidxlib.errors import CheckpointError, KidxError, describe_error
+from kidxlib.format import layouts as formats
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_file
+from kidxlib.operations.compare.byte_comparison import PairedLog
+from kidxlib.storage.checkpoints import parse_epoch_entries
+from kidxlib.storage.location import Location, location
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.small_files import filled_file, small_file
+from kidxlib.text.counted import counted
+
+#: Index files that a broker keeps room in, and how many bytes an entry takes.
+_ENTRIES = {
+    OFFSET_INDEX_SUFFIX: formats.OFFSET_INDEX_ENTRY.itemsize,
+    TIME_INDEX_SUFFIX: formats.TIME_INDEX_ENTRY.itemsize,
+}
+
+
+class FileVerdict(StrEnum):
+    """How a file of one side compares with that of the other.
+
+    Attributes:
+        SHORTER: all that it has is the same, and the original has more.
+        LONGER: it begins with all that the original has.
+    """
+
+    SAME = "same"
+    SHORTER = "shorter"
+    LONGER = "longer"
+    DIFFERS = "differs"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePairs:
+    """Files of one directory that both sides have.
+
+    Attributes:
+        one, other: paths of the directory.
+        names: of the files.
+    """
+
+    directory: str
+    one: str
+    other: str
+    names: Sequence[str]
+    log_bytes: int
+
+    def with_threads(self, threads: int) -> Self:
+        """See `Packed`: one thread reads them."""
+        return self
+
+
+def compared_files(pairs: FilePairs) -> list[FilePairRow]:
+    """Compare the files; what comes back is about those that are not the same or cannot be read."""
+    found = []
+    for name in pairs.names:
+        try:
+            verdict, detail = _compared(location(pairs.one) / name, location(pairs.other) / name)
+        except (OSError, KidxError) as error:
+            verdict, detail = FileVerdict.UNREADABLE, describe_error(error)
+        if verdict is not FileVerdict.SAME:
+            found.append(FilePairRow(directory=pairs.directory, name=name, verdict=verdict.value, detail=detail))
+    return found
+
+
+def _compared(one: Location, other: Location) -> tuple[FileVerdict, str]:
+    parsed = parse_segment_file(one.name)
+    if parsed is not None and (entry_bytes := _ENTRIES.get(parsed[1])) is not None:
+        return _of_contents(filled_file(one, entry_bytes), filled_file(other, entry_bytes))
+    if one.name == LEADER_EPOCH_CHECKPOINT:
+        return _of_epochs(one, other)
+    with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
+        paired = PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
+        paired.compare_rest()
+        sizes, found = (opened.version.size, opened_other.version.size), paired.differences
+        return _verdict(*sizes, found.first, found.count)
+
+
+def _of_contents(one: bytes, other: bytes) -> tuple[FileVerdict, str]:
+    if one == other:
+        return FileVerdict.SAME, ""
+    shared = min(len(one), len(other))
+    differing = np.flatnonzero(np.frombuffer(one, np.uint8, shared) != np.frombuffer(other, np.uint8, shared))
+    return _verdict(len(one), len(other), int(differing[0]) if len(differing) else -1, len(differing))
+
+
+def _verdict(one_bytes: int, other_bytes: int, first: int, count: int) -> tuple[FileVerdict, str]:
+    if first >= 0:
+        return FileVerdict.DIFFERS, f"{counted(count, 'byte')} not the same, the first at byte {first:,}"
+    if one_bytes == other_bytes:
+        return FileVerdict.SAME, ""
+    verdict = FileVerdict.SHORTER if other_bytes < one_bytes else FileVerdict.LONGER
+    return verdict, f"{other_bytes:,} bytes of {one_bytes:,}"
+
+
+def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str]:
+    contents = small_file(one), small_file(other)
+    if contents[0] == contents[1]:
+        return FileVerdict.SAME, ""
+    try:
+        entries, others = (
+            parse_epoch_entries(content, str(path)) for content, path in zip(contents, (one, other), strict=True)
+        )
+    except CheckpointError as error:
+        return FileVerdict.DIFFERS, str(error)
+    shared = min(len(entries), len(others))
+    if entries[:shared] != others[:shared]:
+        return FileVerdict.DIFFERS, f"other leader epochs: {_epochs(others)}, expected {_epochs(entries)}"
+    verdict = FileVerdict.SHORTER if len(others) < len(entries) else FileVerdict.LONGER
+    return verdict, f"{counted(len(others), 'leader epoch')} of {len(entries):,}"
+
+
+def _epochs(entries: Sequence[EpochEntry]) -> str:
+    shown = ", ".join(f"{each.epoch} from {each.start_offset}" for each in entries[:3])
+    return (shown or "none") + (" …" if len(entries) > 3 else "")

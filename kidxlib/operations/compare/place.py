@@ -1,0 +1,322 @@
+"""One side of a comparison: the log dirs that were named, and what stands in them. Nothing is read but small files."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import CheckpointError, UsageError, describe_error
+from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS
+from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition, is_moved, parse_partition_directory
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
+from kidxlib.storage.java_properties import parse_properties
+from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.lock import LOCK_FILE
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_topic_id
+from kidxlib.storage.small_files import small_file
+from kidxlib.storage.store.s3 import ObjectPath
+
+#: What a running broker alone has, or makes anew by itself, and says nothing of any record.
+PASSING: Final = (LOCK_FILE, CLEAN_SHUTDOWN_FILE, REMOTE_INDEX_CACHE)
+#: What `meta.properties` says whose a log dir is by.
+_CLUSTER, _NODES, _DIRECTORY = "cluster.id", ("node.id", "broker.id"), "directory.id"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as it was listed.
+
+    Attributes:
+        size: in bytes; None of what is no regular file, or cannot be looked at.
+        identity: the device and inode of a file of this machine: two names with the same are one file.
+        is_link: it is a symlink.
+    """
+
+    size: int | None
+    identity: tuple[int, int] | None = None
+    is_link: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDirectory:
+    """A partition's directory, or one that a broker deletes, moves or has set aside.
+
+    Attributes:
+        name: of the directory, by which it is looked for on the other side.
+        topic_partition: None where a broker deletes, moves or has set it aside.
+        files: by name.
+        topic_id: what `partition.metadata` says; None where it says none.
+        link: where it leads, if it is a symlink.
+        problem: why it was not listed; None where it was.
+    """
+
+    name: str
+    path: Location
+    topic_partition: TopicPartition | None
+    files: Mapping[str, ListedFile] = field(default_factory=dict)
+    topic_id: str | None = None
+    link: str | None = None
+    problem: str | None = None
+
+    def as_named(self, name: str) -> str:
+        """The path of a file in it."""
+        return str(self.path / name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One side.
+
+    Attributes:
+        name: as the user gave it.
+        log_dirs: real paths or URLs.
+        is_partition: it is one partition's directory, and `log_dirs` has the log dir above.
+        directories: by name. Of two with one name, the first.
+        twice: names of partitions that stand in two log dirs, with both.
+        others: what is neither a partition's nor a file, by path.
+        files: files of the log dirs, by name.
+        checkpoints: offsets by partition, by the name of the checkpoint; what cannot be read is in `problems`.
+        owners: what each `meta.properties` says.
+        problems: files that say nothing by their names, with the reason.
+    """
+
+    name: str
+    log_dirs: Sequence[Location]
+    is_partition: bool
+    directories: Mapping[str, ListedDirectory]
+    twice: Mapping[str, tuple[str, str]]
+    others: Sequence[str]
+    files: Mapping[str, Sequence[Location]]
+    checkpoints: Mapping[str, Mapping[TopicPartition, int]]
+    owners: Sequence[Mapping[str, str]]
+    problems: Mapping[str, str]
+
+    def owned(self, *keys: str) -> set[str]:
+        """What its `meta.properties` say by the first of some keys that each has."""
+        found = (next((owner[key] for key in keys if key in owner), None) for owner in self.owners)
+        return {value for value in found if value is not None}
+
+    @property
+    def clusters(self) -> set[str]:
+        return self.owned(_CLUSTER)
+
+    @property
+    def nodes(self) -> set[str]:
+        return self.owned(*_NODES)
+
+    @property
+    def directory_ids(self) -> set[str]:
+        return self.owned(_DIRECTORY)
+
+    def only(self, directory: str) -> Place:
+        """One of its partitions alone, as if its directory had been named."""
+        found = self.directories.get(directory)
+        return Place(
+            name=self.name,
+            log_dirs=self.log_dirs,
+            is_partition=True,
+            directories={} if found is None else {directory: found},
+            twice={name: both for name, both in self.twice.items() if name == directory},
+            others=(),
+            files={},
+            checkpoints=self.checkpoints,
+            owners=self.owners,
+            problems=self.problems,
+        )
+
+
+def list_place(text: str) -> Place:
+    """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
+
+    Raises:
+        UsageError: a directory is not there or cannot be listed, or is no log dir; one is named twice, or two are
+            copies of one.
+    """
+    roots = _roots(text)
+    if len(roots) == 1 and (partition := _as_partition(roots[0])) is not None:
+        return _place(text, [roots[0].parent], {partition.name: partition}, {}, [], is_partition=True)
+    directories: dict[str, ListedDirectory] = {}
+    twice: dict[str, tuple[str, str]] = {}
+    others: list[str] = []
+    for root in roots:
+        found = 0
+        for entry in _entries(root, others):
+            found += 1
+            if (known := directories.setdefault(entry.name, entry)) is not entry:
+                twice[entry.name] = (str(known.path), str(entry.path))
+        if not found:
+            raise UsageError(
+                f"{root}: no partition directory, and nothing was compared; expected a Kafka log dir, or a partition's "
+                "directory that holds segments"
+            )
+    return _place(text, roots, directories, twice, others, is_partition=False)
+
+
+def ensure_two_places(one: Place, other: Place) -> None:
+    """A directory compared with itself is always the same.
+
+    Raises:
+        UsageError: both sides have a directory in common.
+    """
+    both = {str(path) for path in _identities(one)} & {str(path) for path in _identities(other)}
+    if both:
+        raise UsageError(f"{min(both)}: it is on both sides, and is the same as itself; name two places")
+
+
+def _identities(place: Place) -> Iterator[Location]:
+    if place.is_partition:
+        yield from (directory.path for directory in place.directories.values())
+    else:
+        yield from place.log_dirs
+
+
+def _roots(text: str) -> list[Location]:
+    parts = [text] if os.path.lexists(text) else text.split(",")
+    roots: list[Location] = []
+    for part in parts:
+        try:
+            root: Location = given_location("", part) or Path(os.path.realpath(part))
+            if not part:
+                raise UsageError(f"{text}: an empty name instead of a directory; expected a Kafka log dir")
+            if isinstance(root, Path):
+                os.scandir(root).close()
+            elif not root.exists():
+                raise UsageError(f"{part}: no object with this prefix; expected a Kafka log dir")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"{part}: {why}; expected a Kafka log dir or a partition's directory") from error
+        if root in roots:
+            raise UsageError(f"{text}: {root} is in it twice; name each log dir once")
+        roots.append(root)
+    return roots
+
+
+def _place(
+    text: str,
+    roots: list[Location],
+    directories: dict[str, ListedDirectory],
+    twice: dict[str, tuple[str, str]],
+    others: list[str],
+    *,
+    is_partition: bool,
+) -> Place:
+    problems: dict[str, str] = {}
+    files: dict[str, list[Location]] = defaultdict(list)
+    checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in LOG_DIR_CHECKPOINTS}
+    owners: list[dict[str, str]] = []
+    for root in roots:
+        for path in _files_of(root):
+            files[path.name].append(path)
+            try:
+                if path.name == META_PROPERTIES:
+                    owners.append(parse_properties(small_file(path)))
+                elif path.name in LOG_DIR_CHECKPOINTS:
+                    checkpoints[path.name].update(read_offset_checkpoint(path) or {})
+            except (CheckpointError, OSError) as error:
+                problems[path.name] = describe_error(error)
+    ids = [owner[_DIRECTORY] for owner in owners if _DIRECTORY in owner]
+    if len(ids) > len(set(ids)):
+        both = max(ids, key=ids.count)
+        raise UsageError(
+            f"{text}: two of these have directory.id {both}, so one is a copy of the other; name all log dirs of one "
+            "broker, or compare the two with each other"
+        )
+    return Place(
+        name=text,
+        log_dirs=roots,
+        is_partition=is_partition,
+        directories=directories,
+        twice=twice,
+        others=others,
+        files={} if is_partition else files,
+        checkpoints=checkpoints,
+        owners=owners,
+        problems={} if is_partition else problems,
+    )
+
+
+def _files_of(root: Location) -> list[Location]:
+    """The files right in a log dir; none where a partition's directory was named and the one above may not be seen."""
+    try:
+        if isinstance(root, ObjectPath):
+            return [path for path in root.iterdir() if path.listed is not None]
+        with os.scandir(root) as entries:
+            return [Path(entry.path) for entry in entries if not entry.is_dir(follow_symlinks=True)]
+    except OSError:
+        return []
+
+
+def _as_partition(root: Location) -> ListedDirectory | None:
+    """The directory as that of a partition, if it has the name of one and holds no directory of another."""
+    partition = parse_partition_directory(root.name)
+    if partition is None:
+        return None
+    try:
+        names = [path.name for path in root.iterdir() if not (isinstance(path, Path) and path.is_file())]
+    except OSError:
+        names = []
+    if any(parse_partition_directory(name) is not None for name in names):
+        return None
+    return _listed(root, partition)
+
+
+def _entries(root: Location, others: list[str]) -> Iterator[ListedDirectory]:
+    """The directories of partitions, and those that a broker deletes, moves or has set aside."""
+    entries: list[Location] = [*root.iterdir()]
+    for path in sorted(entries, key=lambda path: path.name):
+        partition = parse_partition_directory(path.name)
+        is_directory = path.listed is None if isinstance(path, ObjectPath) else path.is_dir()
+        if partition is not None or (is_moved(path.name) and is_directory):
+            yield _listed(path, partition)
+        elif is_directory and path.name not in PASSING:
+            others.append(str(path))
+
+
+def _listed(path: Location, partition: TopicPartition | None) -> ListedDirectory:
+    link = os.readlink(path) if isinstance(path, Path) and path.is_symlink() else None
+    is_directory = path.listed is None if isinstance(path, ObjectPath) else path.is_dir() or not path.exists()
+    problem = None if is_directory else f"{path}: it is no directory"
+    files: dict[str, ListedFile] = {}
+    topic_id = None
+    if problem is None:
+        try:
+            files = dict(_listed_files(path))
+            topic_id = read_topic_id(path) if PARTITION_METADATA in files else None
+        except CheckpointError:
+            topic_id = None  # the file itself is compared
+        except OSError as error:
+            problem = describe_error(error)
+    return ListedDirectory(
+        name=path.name,
+        path=path,
+        topic_partition=partition,
+        files=files,
+        topic_id=topic_id,
+        link=link,
+        problem=problem,
+    )
+
+
+def _listed_files(directory: Location) -> Iterator[tuple[str, ListedFile]]:
+    if isinstance(directory, ObjectPath):
+        for path in directory.iterdir():
+            yield path.name, ListedFile(None if path.listed is None else path.listed.st_size)
+        return
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            is_link = entry.is_symlink()
+            try:
+                status, is_file = entry.stat(), entry.is_file()
+            except PermissionError:
+                if not is_link:
+                    raise  # the directory may be listed, and nothing in it looked at
+                yield entry.name, ListedFile(None, None, is_link)
+            except OSError:
+                yield entry.name, ListedFile(None, None, is_link)
+            else:
+                identity = (status.st_dev, status.st_ino)
+                yield entry.name, ListedFile(status.st_size if is_file else None, identity, is_link)

@@ -1,0 +1,316 @@
+"""`kidx compare`, tried against a planted lack of each kind: none is called the same.
+
+The rows of docs/safety.md on this gate are these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.cli.main import kidx
+from kidxlib.format.segment_files import segment_file
+from tests.support.logs import golden
+
+_ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
+_CHECKPOINTS: Final = {"recovery-point-offset-checkpoint": 10333, "replication-offset-checkpoint": 10333}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log dir with all of its files, as a broker leaves it."""
+    log_dir = tmp_path_factory.mktemp("original") / "data"
+    for name in (_ORDERS, _PLAIN):
+        shutil.copytree(golden.SAMPLES / name, log_dir / name)
+    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    assert built.exit_code == 0
+    for name, offset in _CHECKPOINTS.items():
+        (log_dir / name).write_text(f"0\n2\nplain-zstd 0 20000\ntxn-mixed 0 {offset}\n")
+    (log_dir / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=d\n")
+    return log_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A log dir and its copy, which a test changes."""
+
+    a: Path
+    b: Path
+
+    def log(self, base_offset: int, directory: str = _ORDERS) -> Path:
+        return self.b / directory / segment_file(base_offset, ".log")
+
+    def compared(self, *options: str, a: str = "", b: str = "") -> tuple[int, dict[str, Any]]:
+        """The exit code and the JSON object."""
+        arguments = ["compare", a or str(self.a), b or str(self.b), "--json", *options]
+        ended = CliRunner().invoke(kidx, arguments, standalone_mode=False)
+        if ended.exception is not None:
+            raise ended.exception
+        return ended.return_value, json.loads(ended.stdout)
+
+    def kinds(self, *options: str) -> set[str]:
+        return {each["kind"] for each in self.compared(*options)[1]["findings"]}
+
+
+@pytest.fixture
+def sides(original: Path, tmp_path: Path) -> Sides:
+    for name in ("a", "b"):
+        shutil.copytree(original, tmp_path / name)
+    return Sides(tmp_path / "a", tmp_path / "b")
+
+
+def _batches(log: bytes) -> list[int]:
+    """Where its batches begin."""
+    found, at = [], 0
+    while at < len(log):
+        found.append(at)
+        at += 12 + struct.unpack_from(">i", log, at + 8)[0]
+    return found
+
+
+def _cut(log: Path, less: int) -> None:
+    os.truncate(log, log.stat().st_size - less)
+
+
+def _flip(log: Path, at: int) -> None:
+    data = bytearray(log.read_bytes())
+    data[at] ^= 0x40
+    log.write_bytes(data)
+
+
+def _without_segment(base_offset: int) -> Callable[[Sides], None]:
+    def plant(sides: Sides) -> None:
+        for path in (sides.b / _ORDERS).glob(f"{base_offset:020}.*"):
+            path.unlink()
+
+    return plant
+
+
+def _without(suffix: str) -> Callable[[Sides], None]:
+    def plant(sides: Sides) -> None:
+        missing = list((sides.b / _ORDERS).glob(f"*{suffix}"))
+        assert missing
+        missing[0].unlink()
+
+    return plant
+
+
+def _without_file(name: str) -> Callable[[Sides], None]:
+    return lambda sides: (sides.b / name).unlink()
+
+
+def _without_logs(sides: Sides) -> None:
+    for path in (sides.b / _ORDERS).glob("*.log"):
+        path.unlink()
+
+
+def _last_batch(sides: Sides) -> bytes:
+    data = sides.log(5891).read_bytes()
+    return data[_batches(data)[-1] :]
+
+
+def _append(data: Callable[[Sides], bytes], base_offset: int = 5891) -> Callable[[Sides], None]:
+    def plant(sides: Sides) -> None:
+        with sides.log(base_offset).open("ab") as log:
+            log.write(data(sides))
+
+    return plant
+
+
+def _damage(at: Callable[[list[int]], int], base_offset: int = 84) -> Callable[[Sides], None]:
+    """Change a byte of a log, at a place that the starts of its batches tell."""
+    return lambda sides: _flip(sides.log(base_offset), at(_batches(sides.log(base_offset).read_bytes())))
+
+
+def _swap(sides: Sides) -> None:
+    one, other = sides.log(84), sides.log(5797)
+    both = one.read_bytes(), other.read_bytes()
+    one.write_bytes(both[1]), other.write_bytes(both[0])
+
+
+def _zeros(start: int, size: int) -> Callable[[Sides], None]:
+    def plant(sides: Sides) -> None:
+        data = bytearray(sides.log(84).read_bytes())
+        data[start : start + size] = bytes(min(size, len(data) - start))
+        sides.log(84).write_bytes(data)
+
+    return plant
+
+
+def _link(sides: Sides) -> None:
+    shutil.rmtree(sides.b / _ORDERS)
+    (sides.b / _ORDERS).symlink_to(sides.a / _ORDERS)
+
+
+def _hard_link(sides: Sides) -> None:
+    sides.log(84).unlink()
+    os.link(sides.a / _ORDERS / segment_file(84, ".log"), sides.log(84))
+
+
+def _file_instead(sides: Sides) -> None:
+    shutil.rmtree(sides.b / _ORDERS)
+    (sides.b / _ORDERS).write_bytes(b"")
+
+
+def _directory_instead(sides: Sides) -> None:
+    sides.log(84).unlink()
+    sides.log(84).mkdir()
+
+
+def _dangling(sides: Sides) -> None:
+    sides.log(84).unlink()
+    sides.log(84).symlink_to("nowhere")
+
+
+def _other_segments(sides: Sides) -> None:
+    """The first segment's log divided into two."""
+    data = sides.log(84).read_bytes()
+    at = _batches(data)[5]
+    (base_offset,) = struct.unpack_from(">q", data, at)
+    sides.log(84).write_bytes(data[:at])
+    sides.log(base_offset).write_bytes(data[at:])
+
+
+def _moved(sides: Sides) -> None:
+    (sides.b / _ORDERS).rename(sides.b / f"{_ORDERS}.{'0' * 32}-stray")
+
+
+def _text(name: str, old: str, new: str) -> Callable[[Sides], None]:
+    def plant(sides: Sides) -> None:
+        path = sides.b / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    return plant
+
+
+def _of_both(plant: Callable[[Sides], None]) -> Callable[[Sides], None]:
+    def plant_twice(sides: Sides) -> None:
+        plant(sides)
+        plant(Sides(sides.b, sides.a))
+
+    return plant_twice
+
+
+#: By name: how it is planted, and the kind by which it is found. Each ends with 3.
+LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
+    "a partition": (lambda sides: shutil.rmtree(sides.b / _ORDERS), "missing"),
+    "a partition that was set aside": (_moved, "missing"),
+    "a partition that a checkpoint knows": (_of_both(lambda sides: shutil.rmtree(sides.b / _ORDERS)), "neither"),
+    "a file in place of a directory": (_file_instead, "not-comparable"),
+    "a symlink in place of a directory": (_link, "no-copy"),
+    "a hard link in place of a log": (_hard_link, "no-copy"),
+    "the first segment": (_without_segment(0), "lacks"),
+    "a middle segment": (_without_segment(84), "lacks"),
+    "the last segment": (_without_segment(5891), "behind"),
+    "a middle segment on both sides": (_of_both(_without_segment(84)), "neither"),
+    "all logs": (_without_logs, "lacks"),
+    "the log of a segment": (lambda sides: sides.log(84).unlink(), "lacks"),
+    "a directory in place of a log": (_directory_instead, "not-comparable"),
+    "a dangling symlink in place of a log": (_dangling, "not-comparable"),
+    "the last batch": (lambda sides: _cut(sides.log(5891), len(_last_batch(sides))), "behind"),
+    "the last batch of a middle segment": (lambda sides: _cut(sides.log(84), 1316), "lacks"),
+    "the last byte": (lambda sides: _cut(sides.log(5891), 1), "behind"),
+    "the last byte of a middle segment": (lambda sides: _cut(sides.log(84), 1), "lacks"),
+    "all behind a page": (lambda sides: os.truncate(sides.log(5891), 4096), "behind"),
+    "all bytes of the only log with data": (lambda sides: os.truncate(sides.log(0, _PLAIN), 0), "lacks"),
+    "a byte of a header": (_damage(lambda batches: batches[3] + 24), "differs"),
+    "a byte of records": (_damage(lambda batches: batches[3] + 200), "differs"),
+    "a byte of a base offset": (_damage(lambda batches: batches[3] + 7), "differs"),
+    "a byte of a batch's length": (_damage(lambda batches: batches[3] + 9), "differs"),
+    "the last byte changed": (_damage(lambda batches: -1, 5891), "differs"),
+    "a batch twice": (_append(_last_batch), "differs"),
+    "a batch twice in a middle segment": (_append(_last_batch, 84), "differs"),
+    "two segments swapped": (_swap, "differs"),
+    "a segment of another topic": (
+        lambda sides: shutil.copy(sides.log(0, _PLAIN), sides.log(84)),
+        "differs",
+    ),
+    "zeros in the middle": (_zeros(40_960, 8192), "differs"),
+    "zeros to the end of a middle segment": (_zeros(40_960, 2**30), "lacks"),
+    "other segments": (_other_segments, "lacks"),
+    "another topic id": (
+        lambda sides: shutil.copy(sides.b / _PLAIN / "partition.metadata", sides.b / _ORDERS),
+        "other-origin",
+    ),
+    "another cluster": (_text("meta.properties", "cluster.id=c", "cluster.id=e"), "other-origin"),
+    "another broker": (_text("meta.properties", "node.id=1", "node.id=2"), "other-origin"),
+    "another log dir": (_text("meta.properties", "directory.id=d", "directory.id=e"), "other-origin"),
+    "an .index": (_without(".index"), "file-missing"),
+    "a .timeindex": (_without(".timeindex"), "file-missing"),
+    "a .txnindex": (_without(".txnindex"), "file-missing"),
+    "a .snapshot": (_without(".snapshot"), "file-missing"),
+    "leader epochs": (_without("leader-epoch-checkpoint"), "file-missing"),
+    "partition.metadata": (_without("partition.metadata"), "file-missing"),
+    "meta.properties": (_without_file("meta.properties"), "file-missing"),
+    "a checkpoint": (_without_file("replication-offset-checkpoint"), "file-missing"),
+    "a checkpoint that is behind": (_text("replication-offset-checkpoint", "20000", "19000"), "file-behind"),
+    "a partition in a checkpoint": (
+        lambda sides: (sides.b / "recovery-point-offset-checkpoint").write_text("0\n1\nplain-zstd 0 20000\n"),
+        "file-behind",
+    ),
+    "a checkpoint that is no such file": (_text("replication-offset-checkpoint", "20000", "many"), "not-comparable"),
+    "a log start above the original's": (
+        lambda sides: (sides.b / "log-start-offset-checkpoint").write_text("0\n1\ntxn-mixed 0 500\n"),
+        "lacks",
+    ),
+    "what the high watermark knows, on both sides": (
+        _of_both(lambda sides: _cut(sides.log(5891), len(_last_batch(sides)))),
+        "neither",
+    ),
+    "an .index that differs": (lambda sides: _flip(sides.log(84).with_suffix(".index"), 3), "file-differs"),
+    "the end of an old .index": (lambda sides: _cut(sides.log(84).with_suffix(".index"), 8), "file-differs"),
+    "a leader epoch": (
+        lambda sides: (sides.b / _ORDERS / "leader-epoch-checkpoint").write_text("0\n0\n"),
+        "file-differs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LACKS)
+def test_a_lack_is_found(name: str, sides: Sides) -> None:
+    plant, kind = LACKS[name]
+    plant(sides)
+    code, compared = sides.compared()
+    found = {each["kind"] for each in compared["findings"]}
+    assert code == 3 and kind in found, compared["findings"]
+    assert not found - {kind} - {"only-in-b", "behind", "missing", "differs", "not-comparable"}, compared["findings"]
+
+
+#: What a copy may have: by name, how it comes about, and as what it is listed. Each ends with 0.
+HARMLESS: Final[dict[str, tuple[Callable[[Sides], Any], set[str]]]] = {
+    "nothing": (lambda sides: None, set()),
+    "a partition that A lacks": (lambda sides: shutil.rmtree(sides.a / _PLAIN), {"only-in-b"}),
+    "batches beyond the end of A": (
+        lambda sides: os.truncate(sides.a / _ORDERS / segment_file(5891, ".log"), 4096),
+        {"only-in-b"},
+    ),
+    "room that was preallocated": (_append(lambda sides: bytes(100_000)), set()),
+    "room in an active index": (
+        lambda sides: os.truncate(sides.log(5891).with_suffix(".index"), 1_000_000),
+        set(),
+    ),
+    "a partition that is being deleted": (
+        lambda sides: shutil.copytree(sides.a / _PLAIN, sides.a / f"x-0.{'0' * 32}-delete"),
+        {"not-compared"},
+    ),
+    "a clean shutdown": (lambda sides: (sides.a / ".kafka_cleanshutdown").write_text("{}"), set()),
+    "lost+found": (lambda sides: (sides.a / "lost+found").mkdir(), {"not-compared"}),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_a_copy_may_have(name: str, sides: Sides) -> None:
+    plant, kinds = HARMLESS[name]
+    plant(sides)
+    code, compared = sides.compared()
+    assert (code, {each["kind"] for each in compared["findings"]}) == (0, kinds), compared["findings"]
