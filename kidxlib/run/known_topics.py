@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce, wraps
@@ -16,13 +17,15 @@ from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
-from kidxlib.storage.java_properties import parse_properties
+from kidxlib.storage.java_properties import listed, parse_properties
 from kidxlib.storage.location import Location, given_location
-from kidxlib.storage.log_dir import MetaProperties, node_id_of, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, node_id_of, read_meta_properties
 from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.options.integer_range import IntegerRange
 
 _Result = TypeVar("_Result")
+
+_ROLES: Final = "process.roles"
 
 _OPTIONS: Final = (
     click.option(
@@ -164,7 +167,7 @@ def read_known_topics(
         UsageError: a directory or file that an option names cannot be read, is not what it should be, or is of another
             cluster than a source.
     """
-    static = _server_properties(options.server_properties)
+    static = None if options.server_properties is None else _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
     log_dirs = {source.name: _log_dir(source) for source in sources}
     reader = _Reader(options.metadata_high_watermark, list(log_dirs.values()), recorded)
@@ -191,6 +194,32 @@ def read_known_topics(
 
 def _log_dir(source: Source) -> Location:
     return source.path if parse_partition_directory(source.path.name) is None else source.path.parent
+
+
+def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterable[Source]) -> None:
+    """Refuse a server.properties that may be another broker's, before anything is deleted by it: it has to have the
+    node id of the source's `meta.properties`, and to name its log dir.
+
+    Raises:
+        UsageError: it does not.
+    """
+    for source in sources:
+        of_source = known.of_sources.get(source.name)
+        if of_source is None or (static := of_source.broker.server_properties) is None:
+            continue
+        log_dir, file = _log_dir(source), f"--server-properties {options.server_properties}"
+        if of_source.broker.node_id is None:
+            raise UsageError(
+                f"{file}: nothing is deleted by it, as {log_dir / META_PROPERTIES} names no node; if that is the log "
+                "dir of this file's broker, give --same-broker"
+            )
+        named = listed(static.get("log.dirs", static.get("log.dir", "")))
+        # Where a relative path began, nobody knows here.
+        if not any(os.path.isabs(path) and os.path.realpath(path) == os.path.realpath(log_dir) for path in named):
+            raise UsageError(
+                f"{file}: nothing is deleted by it, as its log.dirs ({', '.join(named) or 'not set'}) do not name "
+                f"{log_dir}; if that is a log dir of this file's broker, mounted elsewhere, give --same-broker"
+            )
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
@@ -325,13 +354,30 @@ def _is_directory(place: Location) -> bool:
     return any(True for _ in place.glob("*"))
 
 
-def _server_properties(file: Path | None) -> Mapping[str, str] | None:
-    if file is None:
-        return None
+def _server_properties(file: Path) -> Mapping[str, str]:
+    """What a broker was started with. What is not in the file is Kafka's default, so it has to be such a file: one of a
+    client, say, proves nothing (`KafkaConfig`: with KRaft both `process.roles` and `node.id` are required).
+    """
     try:
-        return parse_properties(small_file(file))
+        found = parse_properties(small_file(file))
     except OSError as error:
         raise UsageError(f"--server-properties {describe_error(error)}") from error
+    lacking = [
+        name
+        for name, is_there in (("node.id", "node.id" in found or "broker.id" in found), (_ROLES, _ROLES in found))
+        if not is_there
+    ]
+    if lacking:
+        raise UsageError(
+            f"--server-properties {file}: no {' and no '.join(lacking)} in it, expected the file that a broker with "
+            "KRaft is started with; what another file leaves out says nothing of the broker"
+        )
+    if "broker" not in listed(found[_ROLES]):
+        raise UsageError(
+            f"--server-properties {file}: {_ROLES}={found[_ROLES]}, expected broker among them: a controller has no "
+            "topics; name the file of the source's broker"
+        )
+    return found
 
 
 def _node_id(static: Mapping[str, str], where: str) -> int | None:

@@ -22,6 +22,7 @@ from kidxlib.run.known_topics import (
     KnownTopics,
     MetadataOptions,
     counted_by_origin,
+    ensure_proven,
     metadata_as_json,
     read_known_topics,
 )
@@ -57,19 +58,25 @@ class ConfiguredTopics:
         paths: Mapping[str, str],
         names: Collection[str],
         read_ids: Callable[[], pa.Table],
+        *,
+        proven: bool = False,
     ) -> Self:
         """Read the metadata of some sources.
 
         Args:
             paths: of all sources of the catalog, by name: any may have the metadata of others' cluster.
             names: of the sources; one without a path has no metadata.
+            proven: something is deleted by it, so a server.properties has to be proven to be the broker's.
             read_ids: gives `source`, `topic` and `topic_id` of segments; asked where there is metadata.
 
         Raises:
-            UsageError: as `read_known_topics`.
+            UsageError: as `read_known_topics`; or as `ensure_proven`.
         """
         of_catalog = as_sources(paths)
-        known = read_known_topics(options, [each for each in of_catalog if each.name in names], lambda: of_catalog)
+        sources = [each for each in of_catalog if each.name in names]
+        known = read_known_topics(options, sources, lambda: of_catalog)
+        if proven:
+            ensure_proven(options, known, sources)
         if not known.of_sources:
             return cls(known)
         columns = ["topic", "source", "topic_id"]

@@ -27,6 +27,11 @@ def parse_properties(content: bytes) -> dict[str, str]:
     return found
 
 
+def listed(value: str) -> list[str]:
+    """The words of a value that is a list (`ConfigDef.Type.LIST`)."""
+    return [word for word in map(str.strip, value.split(",")) if word]
+
+
 def _logical_lines(text: str) -> list[str]:
     """Lines without comments; one that ends in a backslash goes on in the next."""
     lines: list[str] = []

@@ -258,10 +258,12 @@ def test_a_plan_is_applied_by_what_metadata_says_then(described: Described, tmp_
         (early, (*early, "--max-metadata-lag", "1ms"), (METADATA_DIRECTORY, ": short-0 goes on to ", "0:00:00.001000")),
         (("--retention-ms", "0", *by_file), by_file, ("retention.ms is 5400000 now, planned with 0",)),
     ):
-        refused = archive.apply(archive.plan(*options)["plan_id"], *then)
+        refused = archive.apply(archive.plan(*options)["plan_id"], *then, "--same-broker")
         assert refused.code == ExitCode.USAGE and [part for part in parts if part not in refused.err] == [], refused
     plan = archive.plan(*by_file)
-    applied = archive.apply(plan["plan_id"], *by_file)
+    elsewhere = archive.apply(plan["plan_id"], *by_file)
+    assert elsewhere.code == ExitCode.USAGE and f"do not name {archive.log_dir}; " in elsewhere.err, elsewhere
+    applied = archive.apply(plan["plan_id"], *by_file, "--same-broker")
     assert applied.code == 0, applied
     going = [s for s in plan["segments"] if s["decision"] == "delete"]
     assert applied.json["by_outcome"] == {"deleted": len(going) - 1, "last": 1} and len(going) > 5

@@ -54,6 +54,11 @@ _OPTIONS: Final = (
     click.option("--delete-delay", metavar="TIME", help="Time from renaming files to removing them. [default: 60s]"),
     click.option("--max-plan-age", metavar="TIME", help="Refuse a plan that is older. [default: 1h]"),
     click.option(
+        "--same-broker",
+        is_flag=True,
+        help="The log dir is of the broker of --server-properties, and mounted elsewhere than its log.dirs says.",
+    ),
+    click.option(
         "--max-metadata-lag",
         metavar="TIME",
         help="Refuse cluster metadata that ends so long before a partition's last record. [default: 2h]",

@@ -85,8 +85,13 @@ def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTo
     Raises:
         UsageError: as `ConfiguredTopics.read`.
     """
-    paths = source_paths(segments.tables)
-    configured = ConfiguredTopics.read(request.metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
+    configured = ConfiguredTopics.read(
+        request.metadata,
+        source_paths(segments.tables),
+        segments.sources,
+        lambda: segments.read(["topic_id"]),
+        proven=request.delete_records_json is not None and not request.same_broker,
+    )
     for warning in configured.known.warnings:
         warn(warning)
     return configured

@@ -147,7 +147,8 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
 def _configured(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:
     ids = plan.read(["source", "topic", "topic_id"], [Among("topic", topics)])
     sources = set(map(str, ids["source"].to_pylist()))
-    return ConfiguredTopics.read(request.metadata, source_paths(plan.tables), sources, lambda: ids)
+    paths = source_paths(plan.tables)
+    return ConfiguredTopics.read(request.metadata, paths, sources, lambda: ids, proven=not request.same_broker)
 
 
 def _ensure_same(told_by: str, topic: str, planned: PolicyInPlan, current: PolicyInPlan) -> None:

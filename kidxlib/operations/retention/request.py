@@ -40,6 +40,7 @@ class RetentionOptions:
     delete_delay: str | None
     max_plan_age: str | None
     max_metadata_lag: str | None
+    same_broker: bool
     metadata: MetadataOptions
     settings_file: Path
     now: str | None
@@ -53,6 +54,7 @@ class PlanRequest:
         sources: by name; empty for all.
         policy_file: where the policies stand; None where options say all.
         metadata: where clusters say what nobody else says of their topics.
+        same_broker: a server.properties is that of the log dirs' broker, whatever it says of their place.
         delete_records_json: the file to write for `kafka-delete-records`; None for none.
     """
 
@@ -62,6 +64,7 @@ class PlanRequest:
     policies: tuple[Policy, ...]
     policy_file: Path | None
     metadata: MetadataOptions
+    same_broker: bool
     options: PlanOptions
     delete_records_json: Path | None
 
@@ -83,6 +86,7 @@ class ApplyRequest:
         context: its time is the machine's clock.
         policy_file: what is to say the same as when it was planned; None for the file of then.
         metadata: where clusters are to say the same.
+        same_broker: as in `PlanRequest`.
         max_metadata_lag: how long before a partition's last record the metadata may end.
     """
 
@@ -90,6 +94,7 @@ class ApplyRequest:
     plan_id: str
     policy_file: Path | None
     metadata: MetadataOptions
+    same_broker: bool
     delete_delay: timedelta
     max_plan_age: timedelta
     max_metadata_lag: timedelta
@@ -101,6 +106,10 @@ def retention_request(options: RetentionOptions) -> PlanRequest | ApplyRequest:
     Raises:
         UsageError: a file or an option is wrong, or options contradict each other.
     """
+    if options.same_broker and options.metadata.server_properties is None:
+        raise UsageError("--same-broker: it says of what broker --server-properties FILE is; give both or none")
+    if options.same_broker and not options.apply and options.delete_records_json is None:
+        raise UsageError("--same-broker: a plan needs no proof; give it with --apply or --delete-records-json")
     settings = read_settings(options.settings_file)
     context = RunContext.of(settings, options.catalog, options.database, options.now)
     return (_apply_request if options.apply else _plan_request)(options, context)
@@ -128,6 +137,7 @@ def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyReque
         plan_id=options.plan_id,
         policy_file=options.policy,
         metadata=options.metadata,
+        same_broker=options.same_broker,
         delete_delay=parse_option("--delete-delay", parse_duration, options.delete_delay or DELETE_DELAY),
         max_plan_age=parse_option("--max-plan-age", parse_duration, options.max_plan_age or "1h"),
         max_metadata_lag=parse_option("--max-metadata-lag", parse_duration, options.max_metadata_lag or "2h"),
@@ -168,6 +178,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
         # Not where a symlink leads: it may lead elsewhere when the plan is applied, and that is to be read.
         policy_file=None if options.policy is None else options.policy.absolute(),
         metadata=options.metadata,
+        same_broker=options.same_broker,
         options=PlanOptions(
             now_ms=to_ms(context.now),
             from_files=options.from_files,

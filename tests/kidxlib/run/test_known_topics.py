@@ -38,7 +38,7 @@ def test_a_source_has_the_metadata_in_itslog_dir_of_t(tmp_path: Path) -> None:
 
 def test_server_properties_are_those_of_one_node(tmp_path: Path) -> None:
     sources = [Source(str(node), log_dir_of_t(tmp_path / str(node), node)) for node in (1, 2)]
-    (tmp_path / "server.properties").write_text("node.id=2\nlog.retention.bytes=7\n")
+    (tmp_path / "server.properties").write_text("process.roles=broker\nnode.id=2\nlog.retention.bytes=7\n")
     known = read_known_topics(MetadataOptions(server_properties=tmp_path / "server.properties"), sources)
     values = [known.config(source.name, "t", "retention.bytes") for source in sources]
     assert [value and value.value for value in values] == [None, "7"]
@@ -68,8 +68,15 @@ def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) 
 )
 def test_options_that_are_wrong(tmp_path: Path, directory: str | None, file: str | None, message: str) -> None:
     log_dir_of_t(tmp_path / "other", cluster_id="other")
-    (tmp_path / "wrong").write_text("node.id = one\n")
-    (tmp_path / "of-node-3").write_text("node.id = 3\n")
+    for name, text in {
+        "wrong": "process.roles = broker\nnode.id = one\n",
+        "of-node-3": "process.roles = controller, broker\nnode.id = 3\n",
+        "producer": "bootstrap.servers=b:9092\nacks=all\n",
+        "zookeeper": "broker.id=1\nzookeeper.connect=z:2181\n",
+        "no-node": "process.roles=broker\n",
+        "controller": "process.roles=controller\nnode.id=1\n",
+    }.items():
+        (tmp_path / name).write_text(text)
     options = MetadataOptions(
         cluster_metadata=None if directory is None else str(tmp_path / directory),
         server_properties=None if file is None else tmp_path / file,
@@ -81,7 +88,7 @@ def test_options_that_are_wrong(tmp_path: Path, directory: str | None, file: str
 @pytest.mark.parametrize("option", ["--server-properties", "--metadata-high-watermark"])
 def test_an_option_that_says_nothing_is_a_mistake(tmp_path: Path, option: str) -> None:
     """Nobody has metadata, and without that it is not known what was set while brokers ran."""
-    (tmp_path / "1").write_text("")
+    (tmp_path / "1").write_text("process.roles=broker\nnode.id=1\n")
     is_of_file = option == "--server-properties"
     options = MetadataOptions(
         server_properties=tmp_path / "1" if is_of_file else None, metadata_high_watermark=None if is_of_file else 1

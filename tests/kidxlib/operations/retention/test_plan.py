@@ -380,6 +380,8 @@ def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) 
         (("--delete-records-json", "x", "--what-if"), "--what-if: --delete-records-json is for Kafka to delete now"),
         (("--delete-records-json", "/nosuch/x.json"), "/nosuch/x.json: no directory /nosuch; make it first"),
         (("--delete-records-json", "/tmp"), "--delete-records-json /tmp: a directory; expected a file's name"),
+        (("--apply", "--plan", "x", "--same-broker"), "--same-broker: it says of what broker --server-properties FILE"),
+        (("--same-broker", "--server-properties", "/f"), "--same-broker: a plan needs no proof; give it with --apply"),
         (("--apply", "--plan", "x"), "--plan x: no such plan in"),
         (("--catalog", "/nowhere/at/all"), "/nowhere/at/all: no catalog there"),
     ],

@@ -1,13 +1,20 @@
-"""How old a plan may be that is applied."""
+"""How old a plan may be that is applied, and by whose configuration."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from kidxlib.errors import UsageError
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.retention.recorded_plan import ensure_recent
+from tests.docs.log_dirs import put
+from tests.jobs.archive import assert_refused
+from tests.support.cluster_metadata import log_dir_of_t
+from tests.support.logs.batches import Batch
+from tests.support.spark.jobs import kidx_build_here, kidx_retention_here
 
 
 def test_a_plan_of_the_future_is_refused() -> None:
@@ -23,3 +30,39 @@ def test_a_plan_of_the_future_is_refused() -> None:
     )
     with pytest.raises(UsageError, match=r"made 1:00:00\.001000 ago by this machine's clock, expected 1:00:00 at most"):
         ensure_recent("--plan x", 10**12, 10**12 + 3_600_001, hour)
+
+
+def test_nothing_is_deleted_by_a_server_properties_that_may_be_another_brokers(tmp_path: Path) -> None:
+    """It has to name the log dir, also through a link, or somebody says that it is the same broker's. The metadata is
+    that of the broker's other log dir, which the catalog has.
+    """
+    first, second = log_dir_of_t(tmp_path / "a"), log_dir_of_t(tmp_path / "b", has_metadata=False)
+    (first / "t-0").rename(first / "t-1")
+    put(second / "t-0", 20, [Batch(timestamp=1)])
+    catalog = tmp_path / "catalog"
+    sources = ("--source", f"a={first}", "--source", f"b={second}")
+    assert kidx_build_here(*sources, "--index-dir", tmp_path / "i", "--catalog", catalog).code == 0
+    (tmp_path / "link").symlink_to(second)
+
+    def file(name: str, text: str) -> Path:
+        (tmp_path / name).write_text(f"process.roles=broker\nnode.id=1\n{text}")
+        return tmp_path / name
+
+    own = file("own", f"log.dir=/nowhere\nlog.dirs = {tmp_path / 'link'} , {first}\n")
+    planned = kidx_retention_here("--catalog", catalog, "--source", "b", "--server-properties", own, "--json").json
+    assert [s["decision"] for s in planned["segments"]] == ["delete", "delete"]
+    assert planned["cluster_metadata"][0]["directory"] == str(first / METADATA_DIRECTORY)
+    apply = ("--catalog", catalog, "--apply", "--plan", planned["plan_id"], "--delete-delay", "0s")
+    for text, named in ((f"log.dirs={first}\n", f"{first}"), ("log.dir=b\n", "b"), ("", "not set")):
+        refused = kidx_retention_here(*apply, "--server-properties", file("other", text))
+        assert_refused(refused, f"as its log.dirs ({named}) do not name {second}; if that is a log dir of this file's")
+    wanted = ("--catalog", catalog, "--source", "b", "--delete-records-json", tmp_path / "delete.json")
+    assert_refused(kidx_retention_here(*wanted, "--server-properties", tmp_path / "other"), "nothing is deleted by it")
+    properties = (second / "meta.properties").read_text()
+    (second / "meta.properties").write_text("cluster.id=c\n")
+    refused = kidx_retention_here(*apply, "--server-properties", own)
+    assert_refused(refused, f"nothing is deleted by it, as {second / 'meta.properties'} names no node")
+    (second / "meta.properties").write_text(properties)
+    assert len(list((second / "t-0").glob("*.log"))) == 2
+    applied = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker", "--json")
+    assert applied.json["by_outcome"] == {"deleted": 1, "last": 1}, applied
