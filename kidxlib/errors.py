@@ -28,6 +28,10 @@ class NotReadHereError(UsageError):
     """A file or table of questions that this process cannot read, and Spark perhaps can."""
 
 
+class LockHeldError(UsageError):
+    """Another process holds the lock of a log dir, as a broker that runs does."""
+
+
 class NoSegmentsError(KidxError):
     """A log is opened that has no segments."""
 

@@ -118,11 +118,8 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
-    stop = task.last_stop
-    known = max(stop.recovery_point, stop.high_watermark)
-    had = f", though the broker's checkpoints say that it had offsets up to {known - 1}" if known else ""
-    empty = f"no segment is there{had}; a broker that starts makes an empty log"
-    return StartupSimulation(failures=[empty, *partition_files.failures_in_directory(task.directory)])
+    failures = [task.last_stop.why_empty, *partition_files.failures_in_directory(task.directory)]
+    return StartupSimulation(failures=failures)
 
 
 def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> StartupSimulation:

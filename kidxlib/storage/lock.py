@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kidxlib.errors import UsageError
+from kidxlib.errors import LockHeldError, UsageError
 
 LOCK_FILE: Final = ".lock"
 
@@ -32,8 +33,9 @@ def locked(log_dir: Path) -> Iterator[None]:
     a broker that may not open it does not start.
 
     Raises:
-        UsageError: another process holds the lock, the directory cannot be written, it is not on a local file system,
-            or a new file cannot be given to whom the log dir belongs.
+        LockHeldError: another process holds the lock.
+        UsageError: the directory cannot be written, it is not on a local file system, or a new file cannot be given to
+            whom the log dir belongs.
     """
     file_system = _file_system(log_dir)
     if file_system.startswith(_REMOTE_FILE_SYSTEMS):
@@ -51,10 +53,69 @@ def locked(log_dir: Path) -> Iterator[None]:
         if is_new:  # by another run that was faster, it may be held even then
             _give_to_owner(descriptor, path, may_remove=not is_held)
         if is_held:
-            raise UsageError(f"{path}: held by another process; stop the broker that uses {log_dir} first")
+            raise _held(path)
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked_to_read(log_dir: Path) -> Iterator[str | None]:
+    """Hold the lock while a log dir is looked at, where there is one. Nothing is written. Where it cannot be taken, as
+    on a disk that is mounted read-only, see at least that no other process of this machine holds it.
+
+    Yields:
+        Why the lock is not held; None where it is, or where no broker has made one.
+
+    Raises:
+        LockHeldError: another process holds it.
+    """
+    with contextlib.ExitStack() as stack:
+        why: str | None = None
+        if os.statvfs(log_dir).f_flag & os.ST_RDONLY:
+            why = (
+                f"{log_dir}: mounted read-only; a broker that starts so takes the log dir out of use, and ends if it "
+                "has no other"
+            )
+            _ensure_free(log_dir / LOCK_FILE)
+        elif os.path.lexists(log_dir / LOCK_FILE):
+            try:
+                stack.enter_context(locked(log_dir))
+            except LockHeldError:
+                raise
+            except UsageError as error:
+                why = str(error)
+                _ensure_free(log_dir / LOCK_FILE)
+        yield why
+
+
+#: `struct flock`, as Linux has it: type, whence, start, length and process. 0, 0 is the whole file.
+_FLOCK: Final = struct.Struct("@hhqqi0q")
+
+
+def _ensure_free(path: Path) -> None:
+    """See that nobody holds a lock, without asking for it, which takes a file that may be written.
+
+    Raises:
+        LockHeldError: another process holds it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return  # nobody has made it, or nobody lets us look
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+    if kind != fcntl.F_UNLCK:
+        raise _held(path)
+
+
+def _held(path: Path) -> LockHeldError:
+    return LockHeldError(f"{path}: held by another process; stop the broker that uses {path.parent} first")
 
 
 def _open_lock(path: Path) -> tuple[int, bool]:

@@ -36,7 +36,7 @@ SECTIONS: Final = (
     Section(
         "Options and inputs",
         "Exit code 2: nothing was done. Change what the line names, and run the command again.",
-        ("UsageError", "NotReadHereError"),
+        ("UsageError", "LockHeldError", "NotReadHereError"),
         are_complete=True,
     ),
     Section(

@@ -27,6 +27,17 @@ class PartitionStop:
     high_watermark: int
     failures: tuple[str, ...] = ()
 
+    @property
+    def known_end(self) -> int:
+        """The largest offset up to which the broker's checkpoints say that the log went; 0 where they say nothing."""
+        return max(self.recovery_point, self.high_watermark)
+
+    @property
+    def why_empty(self) -> str:
+        """What becomes of a partition's directory in which there is no segment."""
+        had = f", though the broker's checkpoints say that it had offsets up to {self.known_end - 1}"
+        return f"no segment is there{had if self.known_end else ''}; a broker that starts makes an empty log"
+
 
 @dataclass(frozen=True, slots=True)
 class LastStop:

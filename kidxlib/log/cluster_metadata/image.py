@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +41,11 @@ class Assignment:
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...]
+
+    @property
+    def places(self) -> Iterator[tuple[int, str]]:
+        """The node and the log dir of each replica, as far as the metadata names log dirs."""
+        return zip(self.replicas, self.directories, strict=False)
 
     def changed(self, values: dict[str, Any]) -> Assignment:
         """As a `PartitionChangeRecord` leaves it: what it does not name stays (`PartitionRegistration.merge`)."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.startup.last_stop import LastStop, last_stop
+from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, parse_partition_directory
+from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_one_broker, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
-#: Of `meta.properties` that KRaft writes (`MetaPropertiesVersion.V1`). ZooKeeper's brokers write 0.
-_VERSION: Final = "1"
+#: Versions of `meta.properties` (`MetaPropertiesVersion`).
+_OF_KRAFT: Final = "1"
+_OF_ZOOKEEPER: Final = "0"
 #: Directories of logs that a broker loads though they are no partition's yet, or no more (`LogManager.loadLog`). Their
 #: names have no offset here, and nothing of them is recovered.
 _OTHER_LOGS: Final = ("-future", "-stray")
@@ -26,25 +29,35 @@ class LogDir:
     """A log dir of a broker that has stopped.
 
     Attributes:
-        directory_id: by which the cluster knows it (`directory.id`); None where it has none.
-        stop: how it stopped.
+        meta: what its `meta.properties` says; nothing where that cannot be read.
+        stop: how its broker stopped.
         partitions: names of its partitions' directories.
+        directories: names of all its directories.
         other_logs: names of directories with logs that a broker loads, and that are no partition's.
     """
 
     path: Path
-    directory_id: str | None
+    meta: MetaProperties
     stop: LastStop
     partitions: tuple[str, ...]
+    directories: frozenset[str]
     other_logs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedBroker:
-    """A broker that has stopped, and its log dirs."""
+    """A broker that has stopped, and its log dirs.
+
+    Attributes:
+        log_dirs: those that can be looked at.
+        obstacles: why nothing of it is made ready, all that can be seen without its logs.
+        plan_only: why nothing can be written there, while a plan serves.
+    """
 
     node_id: int | None
     log_dirs: tuple[LogDir, ...]
+    obstacles: tuple[Obstacle, ...]
+    plan_only: tuple[str, ...] = ()
 
     @property
     def unclean(self) -> tuple[LogDir, ...]:
@@ -58,50 +71,82 @@ class StoppedBroker:
 
 
 def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
-    """Read whose log dirs some are, and how their broker stopped.
+    """Read whose log dirs some are, and how their broker stopped. What is wrong with one does not hide the others.
 
     Raises:
-        UsageError: a directory is no log dir of a broker with KRaft, or they are of several brokers.
+        UsageError: a directory is named twice or in an object store, or none of them can be looked at.
     """
-    found: dict[Path, MetaProperties] = {}
+    log_dirs: list[LogDir] = []
+    obstacles: list[Obstacle] = []
+    plan_only: list[str] = []
+    for path in _named(paths):
+        if not path.is_dir():
+            obstacles.append(Obstacle(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
+            continue
+        try:
+            meta = _meta_properties(path)
+        except UsageError as error:
+            obstacles.append(Obstacle(str(error)))
+            meta = MetaProperties()
+        if meta.version == _OF_ZOOKEEPER:
+            plan_only.append(
+                f"{path / META_PROPERTIES}: version {_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan holds for "
+                f"Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
+            )
+        try:
+            log_dirs.append(_read(path, meta))
+        except OSError as error:
+            obstacles.append(Obstacle(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
+    if not log_dirs:
+        raise UsageError("; ".join(each.text for each in obstacles))
+    for log_dir in log_dirs:
+        obstacles += map(Obstacle, log_dir.stop.failures)
+    obstacles += _of_several(log_dirs)
+    node_id = next((each.meta.node_id for each in log_dirs if each.meta.node_id is not None), None)
+    return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(plan_only))
+
+
+def _named(paths: Iterable[str]) -> list[Path]:
+    found: list[Path] = []
     for text in paths:
-        path = _log_dir(text)
+        if is_object(text):
+            raise UsageError(f"{text}: in an object store, where no broker starts; expected a log dir of this machine")
+        path = Path(os.path.realpath(text))
         if path in found:
             raise UsageError(f"{text}: named twice; name it once")
-        found[path] = _meta_properties(path)
-    ensure_one_broker(found.items())
-    node_id = next(iter(found.values())).node_id
-    broker = StoppedBroker(node_id, tuple(_read(path, of_path.directory_id) for path, of_path in found.items()))
-    _ensure_distinct(broker)
-    return broker
+        found.append(path)
+    return found
 
 
-def _ensure_distinct(broker: StoppedBroker) -> None:
-    """Refuse partitions that two log dirs have: a broker does not start with these (`LogManager.loadLog`)."""
+def _of_several(log_dirs: Sequence[LogDir]) -> Iterator[Obstacle]:
+    """What keeps log dirs from being those of one broker: with two that have the same partition none starts
+    (`LogManager.loadLog`).
+    """
+    known = [(each.path, each.meta) for each in log_dirs if each.meta != MetaProperties()]
+    if known:
+        try:
+            ensure_one_broker(known)
+        except UsageError as error:
+            yield Obstacle(str(error))
     places: dict[TopicPartition, Path] = {}
-    for log_dir in broker.log_dirs:
+    for log_dir in log_dirs:
         for name in log_dir.partitions:
             partition = parse_partition_directory(name)
             if partition is None or partition.topic == METADATA_TOPIC:
                 continue
             if (other := places.setdefault(partition, log_dir.path)) != log_dir.path:
-                raise UsageError(
-                    f"{log_dir.path / name}: {other} has that partition too; a broker does not start with both: look "
-                    "which of them is whole, and move the other one away"
+                yield Obstacle(
+                    f"{log_dir.path / name}: {other} has that partition too; a broker does not start with both "
+                    "(Duplicate log directories): look which of them is whole, and move the other one away"
                 )
 
 
-def _log_dir(text: str) -> Path:
-    if is_object(text):
-        raise UsageError(f"{text}: in an object store, where no broker starts; expected a log dir of this machine")
-    path = Path(os.path.realpath(text))
-    if not path.is_dir():
-        raise UsageError(f"{text}: no such directory; expected a broker's log dir, as log.dirs names it")
-    return path
-
-
 def _meta_properties(path: Path) -> MetaProperties:
-    """Whose log dir it is."""
+    """Whose log dir it is.
+
+    Raises:
+        UsageError: its `meta.properties` does not say it.
+    """
     file = path / META_PROPERTIES
     if not os.path.lexists(file):
         raise UsageError(
@@ -112,23 +157,22 @@ def _meta_properties(path: Path) -> MetaProperties:
         found = read_meta_properties(path)
     except (CheckpointError, OSError) as error:
         raise UsageError(describe_error(error)) from error
-    if found.version != _VERSION:
-        raise UsageError(f"{file}: version {found.version}, expected {_VERSION}, as a broker with KRaft writes it")
+    if found.version not in (_OF_KRAFT, _OF_ZOOKEEPER):
+        raise UsageError(f"{file}: version {found.version}, expected {_OF_KRAFT}, as a broker with KRaft writes it")
     return found
 
 
-def _read(path: Path, directory_id: str | None) -> LogDir:
-    try:
-        stop = last_stop(path)
-        names: Sequence[str] = sorted(os.listdir(path))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be listed: {error.strerror}") from error
-    if stop.failures:
-        raise UsageError(f"{stop.failures[0]}; mend that first")
+def _read(path: Path, meta: MetaProperties) -> LogDir:
+    """
+    Raises:
+        OSError: it cannot be listed.
+    """
+    stop, names = last_stop(path), sorted(os.listdir(path))
     return LogDir(
         path=path,
-        directory_id=directory_id,
+        meta=meta,
         stop=stop,
         partitions=tuple(name for name in names if parse_partition_directory(name) is not None),
+        directories=frozenset(name for name in names if (path / name).is_dir()),
         other_logs=tuple(name for name in names if name.endswith(_OTHER_LOGS)),
     )

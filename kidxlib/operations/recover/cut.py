@@ -113,7 +113,7 @@ def _ensure_cut(before: Forecast, after: Forecast) -> None:
     then, now = before.simulation, after.simulation
     kept = [(each.base_offset, each.kept_bytes) for each in then.segments if each.action is not StartupAction.DELETE]
     found = [(each.base_offset, each.kept_bytes) for each in now.segments]
-    if after.dropped or after.refusals or found != kept or now.log_end_offset != then.log_end_offset:
+    if after.dropped or after.obstacles or found != kept or now.log_end_offset != then.log_end_offset:
         raise KidxError(
             f"{before.directory}: cut as the broker would cut it, it is to end at offset {then.log_end_offset} with "
             f"{kept}, and a broker would make {found} of it, up to offset {now.log_end_offset}; what was cut is in the "

@@ -11,12 +11,15 @@ from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
-from kidxlib.errors import LogChangedError, SnapshotError, UntrustedError, describe_error
+from kidxlib.errors import LogChangedError, MalformedRecordsError, SnapshotError, UntrustedError, describe_error
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
-from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.page_cache.unread import HeadersRead, read_headers
 from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.records.header_walk import batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
@@ -72,7 +75,7 @@ class Forecast:
             nothing.
         scan_bytes: of logs that are read for that.
         dropped: what it drops.
-        refusals: why it cannot be spared that, each with what to do.
+        obstacles: why it cannot be spared that, each with what to do.
     """
 
     topic_partition: TopicPartition
@@ -88,7 +91,7 @@ class Forecast:
     scan_from: int | None
     scan_bytes: int
     dropped: tuple[Dropped, ...]
-    refusals: tuple[str, ...]
+    obstacles: tuple[Obstacle, ...]
 
     @property
     def reads_last_alone(self) -> bool:
@@ -106,7 +109,8 @@ class Forecast:
     def can_be_cut(self) -> bool:
         """Whether what the broker drops is one end of the log, and something stays before it."""
         left = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
-        return bool(left) and not self.refusals and not any(segment.lost_bytes for segment in left[:-1])
+        is_recovered = bool(left) and not self.obstacles and not self.stop.clean_shutdown
+        return is_recovered and not any(segment.lost_bytes for segment in left[:-1])
 
     @property
     def loses_known(self) -> bool:
@@ -114,15 +118,23 @@ class Forecast:
         flushed. Where no high watermark was noted, all whole batches count as seen.
         """
         lost = [dropped.from_offset for dropped in self.dropped]
-        known = max(self.stop.high_watermark, self.stop.recovery_point)
         is_not_noted = self.stop.high_watermark == 0 and any(not each.is_torn for each in self.dropped)
-        return is_not_noted or min([*lost, self.simulation.log_end_offset or 0]) < known
+        return is_not_noted or min([*lost, self.simulation.log_end_offset or 0]) < self.stop.known_end
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no segment is there."""
+        return not self.simulation.segments and not self.obstacles
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the log ends below an offset that the broker's checkpoints say it had."""
+        return (self.simulation.log_end_offset or 0) < self.stop.known_end
 
     @property
     def loses(self) -> bool:
-        """Whether records go that were whole once, or that consumers have seen."""
-        ends_early = (self.simulation.log_end_offset or 0) < self.stop.high_watermark
-        return ends_early or any(not each.is_torn for each in self.dropped)
+        """Whether records go that were whole once, that consumers have seen, or that had been flushed."""
+        return self.ends_early or any(not each.is_torn for each in self.dropped)
 
 
 def forecast(
@@ -135,7 +147,10 @@ def forecast(
     everything: bool = False,
     trusts: bool = False,
 ) -> Forecast:
-    """What a broker does with a partition after an unclean stop. Nothing is written.
+    """What a broker does with a partition. Nothing is written.
+
+    After a clean stop a broker reads none of its logs. Without `everything`, only the end of the last one is looked at,
+    from its last index entry on: a broker would append behind bytes that are no batch.
 
     Args:
         options: of the topic.
@@ -146,17 +161,21 @@ def forecast(
     headers, scan_from = None, None
     dropped: tuple[Dropped, ...] = ()
     try:
-        if trusts:
+        if trusts and not stop.clean_shutdown:
             without_checksums = replace(options, verify_crc=False)
             headers = read_headers(directory, stop.recovery_point, without_checksums, reader)
             options = options if headers is None else without_checksums
         found = alone = _simulate(directory, options, stop, stop.recovery_point, reader)
-        if everything and stop.recovery_point > 0:
-            found = _simulate(directory, options, stop, 0, reader)
-        scan_from = _scan_from(directory, found.segments, everything, frozenset() if headers is None else headers.kept)
+        if everything and (stop.clean_shutdown or stop.recovery_point > 0):
+            found = _simulate(directory, options, replace(stop, clean_shutdown=False), 0, reader)
+        if not stop.clean_shutdown:
+            kept = frozenset[int]() if headers is None else headers.kept
+            scan_from = _scan_from(directory, found.segments, everything, kept)
         seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
-        dropped = tuple(_dropped(directory, found, seen))
-    except (LogChangedError, UntrustedError, OSError) as error:
+        dropped = tuple(_dropped(directory, found, seen, options))
+        if stop.clean_shutdown and not dropped:
+            dropped = tuple(_behind_end(directory, found))
+    except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
         found = alone = StartupSimulation(failures=[describe_error(error)])
     return Forecast(
         topic_partition=topic_partition,
@@ -172,7 +191,7 @@ def forecast(
         scan_from=scan_from,
         scan_bytes=_scan_bytes(found.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
-        refusals=tuple(_refusals(directory, found)),
+        obstacles=tuple(_obstacles(directory, found)),
     )
 
 
@@ -190,7 +209,7 @@ def _simulate(
     return simulate_startup(
         directory,
         options,
-        clean_shutdown=False,
+        clean_shutdown=stop.clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=stop.log_start_offset,
         recoveries=reader.recoveries,
@@ -232,7 +251,9 @@ def _is_sound_snapshot(path: Path) -> bool:
     return True
 
 
-def _dropped(directory: Path, found: StartupSimulation, seen: Collection[int]) -> Iterator[Dropped]:
+def _dropped(
+    directory: Path, found: StartupSimulation, seen: Collection[int], options: RecoverOptions
+) -> Iterator[Dropped]:
     """What is dropped.
 
     Args:
@@ -243,15 +264,55 @@ def _dropped(directory: Path, found: StartupSimulation, seen: Collection[int]) -
             is_truncated_last = segment is found.segments[-1] and segment.action is StartupAction.TRUNCATE
             is_torn = is_truncated_last and _is_torn(directory, segment, found.log_end_offset)
             is_deleted = segment.action is StartupAction.DELETE or segment.next_offset is None
+            records = segment.lost_records
+            if records is None and segment.action is StartupAction.DELETE:
+                records = _records_in(directory, segment, options)
             yield Dropped(
                 base_offset=segment.base_offset,
                 from_offset=segment.base_offset if is_deleted else segment.next_offset or 0,
                 bytes=segment.lost_bytes,
-                records=0 if is_torn else segment.lost_records,
+                records=0 if is_torn else records,
                 is_torn=is_torn,
                 is_unseen=segment.base_offset not in seen,
                 why=segment.detail or str(segment.action),
             )
+
+
+def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> int | None:
+    """The records of a segment that a broker drops without reading it, by its headers; None where they do not tell."""
+    path = str(directory / segment_file(segment.base_offset, LOG_SUFFIX))
+    read = LogReader().read(path, segment.log_bytes, segment.base_offset, replace(options, verify_crc=False))
+    return None if read.records is None or read.past.records is None else read.records + read.past.records
+
+
+def _behind_end(directory: Path, found: StartupSimulation) -> Iterator[Dropped]:
+    """Bytes at the end of a log that are no whole batch, where a broker looks for none.
+
+    Raises:
+        OSError, LogChangedError, MalformedRecordsError: the log cannot be read.
+    """
+    left = [segment for segment in found.segments if segment.action is not StartupAction.DELETE]
+    if not left or found.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
+        return
+    base_offset = left[-1].base_offset
+    index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
+    log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)))
+    try:
+        end = index.last_entry.position
+        for batch in batches(log, end):
+            end = batch.next_position
+        if end < log.size:
+            yield Dropped(
+                base_offset=base_offset,
+                from_offset=found.log_end_offset,
+                bytes=log.size - end,
+                records=0,
+                is_torn=is_unfinished(log, end, base_offset, found.log_end_offset),
+                is_unseen=True,
+                why=f"no whole batch from byte {end} on",
+            )
+    finally:
+        log.close()
 
 
 def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | None) -> bool:
@@ -264,19 +325,27 @@ def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | N
         log.close()
 
 
-def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[str]:
+def _obstacles(directory: Path, alone: StartupSimulation) -> Iterator[Obstacle]:
     if directory.is_symlink():
-        yield f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself"
+        yield Obstacle(
+            f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself",
+            recovers=True,
+        )
     for failure in alone.failures:
-        yield f"{directory}: {failure}; a broker does not start with it: mend that first"
+        yield Obstacle(failure if failure.startswith(f"{directory}") else f"{directory}: {failure}")
     for segment in alone.segments:
         log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
         if segment.action is StartupAction.FAIL:
-            yield f"{log}: {segment.detail}; a broker fails on it: restore the segment, or take the partition away"
+            yield Obstacle(
+                f"{log}: {segment.detail}; a broker fails on it: restore the segment, or take the partition away"
+            )
         elif segment.action is StartupAction.SPLIT:
-            yield f"{log}: {segment.detail}; a broker splits the segment: let it start by itself"
+            yield Obstacle(
+                f"{log}: {segment.detail}; a broker splits the segment: let it start by itself", recovers=True
+            )
     if alone.renamed:
-        yield (
+        yield Obstacle(
             f"{directory / alone.renamed[0]}: the broker was about to put it in the place of other files, and does so "
-            "as it starts: let it start by itself"
+            "as it starts: let it start by itself",
+            recovers=True,
         )

@@ -59,6 +59,12 @@ _OPTIONS: Final = (
         "the broker, to which those partitions are left.",
     ),
     click.option(
+        "--this-dir-alone",
+        "alone",
+        is_flag=True,
+        help="The broker's other log dirs are lost: go on with those that are named. At level checkpoint only.",
+    ),
+    click.option(
         "--trust-page-cache",
         "trusts",
         is_flag=True,

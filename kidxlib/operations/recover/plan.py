@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import add_segments, find_partitions
 from kidxlib.build.listed import numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
 from kidxlib.engine.protocol import Engine
-from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast
+from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan_work import ForecastTask, forecasts_of
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import location
+from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.progress import begin_phase
 
@@ -47,14 +56,41 @@ class PlannedLogDir:
 
 
 @dataclass(frozen=True, slots=True)
+class AbsentPartition:
+    """A partition that a log dir had, and whose directory is in none.
+
+    Attributes:
+        directory: where it would be.
+        stop: what the log dir's checkpoints say of it.
+        known_to: what names it.
+    """
+
+    directory: Path
+    stop: PartitionStop
+    known_to: str
+
+    @property
+    def text(self) -> str:
+        """What becomes of it."""
+        had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
+        named = f"no such directory; {self.known_to} names it{had}"
+        return f"{self.directory}: {named}; a broker that starts makes an empty log"
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryPlan:
     """What a recovery would do.
 
     Attributes:
-        log_dirs: those that the broker would recover.
+        log_dirs: all that can be looked at; those with a marker are looked at and left as they are.
+        obstacles: why it cannot be applied, besides what is found in partitions.
+        unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
+        absent: partitions whose directories are not there.
         cuts: logs are cut where the broker would cut them; else that is left to it.
         accepts_loss: partitions of which the broker drops records are left to it.
+        alone: somebody says that the broker's other log dirs are lost.
+        everything: all segments are looked at as if nothing had been flushed.
         untrusted: why more than headers is read, by log dir; None where nobody wants any to be trusted. Else it is
             noted at the end that all is right, so all is read that the broker would read, also what it reads again.
         seconds: that the plan took.
@@ -64,9 +100,14 @@ class RecoveryPlan:
     level: Level
     cuts: bool
     accepts_loss: bool
+    alone: bool
+    everything: bool
     untrusted: Mapping[Path, str] | None
     log_dirs: Sequence[PlannedLogDir]
+    obstacles: Sequence[Obstacle]
+    unknown: Sequence[str]
     not_named: Sequence[str]
+    absent: Sequence[AbsentPartition]
     seconds: float
 
     @property
@@ -79,6 +120,18 @@ class RecoveryPlan:
         return [(each, dropped) for each in self.forecasts for dropped in each.dropped]
 
     @property
+    def drops(self) -> bool:
+        """Whether something goes as the broker starts, or is missing."""
+        return bool(self.dropped or self.noted or self.absent) or any(map(self.is_left, self.forecasts))
+
+    @property
+    def noted(self) -> list[str]:
+        """What else becomes of partitions, of which nothing is known to be lost."""
+        empty = [f"{each.directory}: {each.stop.why_empty}" for each in self.forecasts if each.is_empty]
+        absent = [each.text for each in self.absent if not each.stop.known_end or self.leaves_losses]
+        return [*empty, *absent]
+
+    @property
     def start_bytes(self) -> int:
         """Bytes of logs that the broker reads by itself."""
         return sum(each.alone.read_bytes for each in self.forecasts)
@@ -87,6 +140,11 @@ class RecoveryPlan:
     def rebuilt(self) -> int:
         """How many partitions are to be rebuilt."""
         return sum(len(self.to_rebuild(log_dir)) for log_dir in self.log_dirs)
+
+    @property
+    def leaves_losses(self) -> bool:
+        """Whether partitions of which records go may be left to the broker."""
+        return self.accepts_loss and self.level is Level.CHECKPOINT
 
     def is_left(self, each: Forecast) -> bool:
         """Whether a partition is left to the broker, which drops records of it."""
@@ -124,6 +182,7 @@ def recovery_plan(
     *,
     cuts: bool,
     accepts_loss: bool,
+    alone: bool,
     everything: bool,
     untrusted: Mapping[Path, str] | None,
     engine: Engine,
@@ -132,7 +191,7 @@ def recovery_plan(
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
     Args:
-        cuts, accepts_loss, untrusted: as in `RecoveryPlan`.
+        cuts, accepts_loss, alone, untrusted: as in `RecoveryPlan`.
         everything: look at all segments as if nothing had been flushed.
         known: what the log dirs' cluster says of its topics; their sources are named by their paths.
         engine: that reads.
@@ -144,7 +203,7 @@ def recovery_plan(
     """
     start = time.monotonic()
     begin_phase("listing")
-    listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.unclean}
+    listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
     tasks = _tasks(broker, listed, everything=everything, untrusted=untrusted, scans=scans)
     log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
     begin_phase(
@@ -158,16 +217,21 @@ def recovery_plan(
         PlannedLogDir(
             log_dir, listed[log_dir.path], list(itertools.islice(forecasts, len(listed[log_dir.path].partitions)))
         )
-        for log_dir in broker.unclean
+        for log_dir in broker.log_dirs
     ]
     return RecoveryPlan(
         broker=broker,
         level=level,
         cuts=cuts,
         accepts_loss=accepts_loss,
+        alone=alone,
+        everything=everything,
         untrusted=untrusted,
         log_dirs=planned,
-        not_named=known.other_log_dirs(broker.node_id, [each.directory_id for each in broker.log_dirs]),
+        obstacles=[*broker.obstacles, *([] if alone else _without_metadata(broker, known))],
+        unknown=_unknown(broker, known),
+        not_named=known.other_log_dirs(broker.node_id, [each.meta.directory_id for each in broker.log_dirs]),
+        absent=list(_absent(broker, known)),
         seconds=time.monotonic() - start,
     )
 
@@ -187,13 +251,15 @@ def _tasks(
         everything, untrusted, scans: as for `recovery_plan`.
     """
     tasks: list[ForecastTask] = []
-    for log_dir in broker.unclean:
+    for log_dir in broker.log_dirs:
         plan = listed[log_dir.path]
         base_offsets, log_bytes = (numbers_in(plan.segments[name])[0] for name in ("base_offset", "log_bytes"))
         for partition, (first, end) in zip(plan.partitions, itertools.pairwise(plan.bounds().tolist()), strict=True):
             stop = log_dir.stop.of(partition.directory.topic_partition)
             offset = 0 if everything else stop.recovery_point
             unflushed = max(first + int(np.searchsorted(base_offsets[first:end], offset, side="right")) - 1, first)
+            if stop.clean_shutdown and not everything:
+                unflushed = end
             tasks.append(
                 ForecastTask(
                     number=len(tasks),
@@ -209,6 +275,58 @@ def _tasks(
                 )
             )
     return tasks
+
+
+def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obstacle]:
+    """The obstacle of log dirs without the cluster's metadata, of which each node has a copy in one of its own."""
+    ids = [each.meta.directory_id for each in broker.log_dirs]
+    if None not in ids and not known.of_sources and not known.warnings:
+        yield Obstacle(
+            f"none of the log dirs has {METADATA_DIRECTORY}, which stands in one of each broker's (metadata.log.dir): "
+            "it is not known which others the broker has, and what it drops there. Name all of log.dirs; or "
+            "--cluster-metadata, or --this-dir-alone if they are lost"
+        )
+
+
+def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
+    """Why it is not known whether all log dirs of the broker are named."""
+    if any(each.meta.directory_id is None for each in broker.log_dirs):
+        return [
+            f"{META_PROPERTIES} has no directory.id, as before Kafka 3.7, so nobody can tell whether all log dirs of "
+            "the broker are named: see that they are"
+        ]
+    if known.of_sources and not any(broker.node_id in each.log_dirs for each in known.read()):
+        return ["the cluster's metadata does not say which log dirs the broker has: see that all are named"]
+    return []
+
+
+def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartition]:
+    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
+    topics that the metadata does not know were deleted.
+    """
+    names = [name for each in broker.log_dirs for name in each.directories]
+    # What is on its way to another log dir is none yet, and what was set aside is none any more.
+    there = {loaded_as(name) for name in names if not is_moved(name) or name.endswith("-delete")}
+    read = known.read()
+    for log_dir in broker.log_dirs:
+        stop = log_dir.stop
+        named: dict[TopicPartition, str] = {}
+        for metadata in read:
+            if broker.node_id is not None and log_dir.meta.directory_id is not None:
+                place = broker.node_id, log_dir.meta.directory_id
+                of_dir = [partition for partition, each in metadata.assignments.items() if place in each.places]
+                named.update(dict.fromkeys(of_dir, f"the cluster's metadata as of {metadata.as_of}"))
+        for checkpoint, offsets in (
+            (LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
+            (HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks),
+            (RECOVERY_POINT_CHECKPOINT, stop.recovery_points),
+        ):
+            named.update(dict.fromkeys(offsets, checkpoint))
+        for partition, known_to in sorted(named.items()):
+            is_deleted = read and not any(partition.topic in metadata.topics for metadata in read)
+            if partition not in there and not is_deleted and partition.topic != METADATA_TOPIC:
+                there.add(partition)
+                yield AbsentPartition(log_dir.path / partition.directory, stop.of(partition), known_to)
 
 
 def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:

@@ -7,40 +7,55 @@ from collections.abc import Iterator
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import RecoveryPlan
 from kidxlib.operations.recover.producers import lacks_snapshot
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.counted import counted
 
 
-def refusals_of(plan: RecoveryPlan) -> Iterator[str]:
-    """Why a plan cannot be applied, a line each; none where it can.
+def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
+    """Why a plan cannot be applied; none where it can.
+
+    Args:
+        applies: somebody wants it applied. Where nothing can be written a plan serves all the same.
 
     Raises:
         OSError, LogChangedError: a partition without producer snapshots cannot be read.
     """
-    if plan.level is Level.MARKER:
-        yield from _of_markers(plan)
-    for each in plan.forecasts:
-        yield from each.refusals
-        if not each.refusals and (why := _of_partition(plan, each)) is not None:
-            yield why
-
-
-def _of_markers(plan: RecoveryPlan) -> Iterator[str]:
-    if plan.not_named:
-        yield (
-            f"broker {plan.broker.node_id} has {len(plan.not_named)} more log dirs (directory.id "
-            f"{', '.join(plan.not_named)}), and a marker belongs into all of them or none: name them too. If one is "
-            f"lost: --level {Level.CHECKPOINT}"
-        )
-    for log_dir in plan.log_dirs:
-        if log_dir.log_dir.other_logs:
-            other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
-            yield (
-                f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
-                "the broker recovers it itself"
+    yield from plan.obstacles
+    if applies:
+        yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.plan_only)
+    yield from _of_log_dirs(plan)
+    for absent in plan.absent:
+        if absent.stop.known_end and not plan.leaves_losses:
+            yield Obstacle(
+                f"{absent.text}: look for the directory on other disks and copies, and put it back; else --accept-loss "
+                "goes on without it, and a leader elsewhere has the records"
             )
+    for each in plan.forecasts:
+        yield from each.obstacles
+        if not each.obstacles and (why := _of_partition(plan, each)) is not None:
+            yield Obstacle(why, recovers=not each.stop.clean_shutdown)
+
+
+def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:
+    if plan.not_named and not (plan.alone and plan.level is Level.CHECKPOINT):
+        yield Obstacle(
+            f"broker {plan.broker.node_id} has {counted(len(plan.not_named), 'more log dir')} (directory.id "
+            f"{', '.join(plan.not_named)}), and what it drops there is not known; a marker belongs into all of them or "
+            f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {Level.CHECKPOINT}"
+        )
+    if plan.level is Level.MARKER:
+        for log_dir in plan.log_dirs:
+            if log_dir.log_dir.other_logs:
+                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
+                yield Obstacle(
+                    f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
+                    "the broker recovers it itself",
+                    recovers=True,
+                )
 
 
 def _why_not_cut(each: Forecast) -> str | None:
@@ -56,6 +71,8 @@ def _why_not_cut(each: Forecast) -> str | None:
 
 
 def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
+    if each.stop.clean_shutdown:
+        return _after_clean_stop(plan, each)
     if plan.cuts and each.can_be_cut:
         if each.loses_known and not plan.accepts_loss:
             return (
@@ -65,7 +82,7 @@ def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
             )
         if (why := _why_not_cut(each)) is not None:
             return why
-    elif each.loses and not (plan.accepts_loss and plan.level is Level.CHECKPOINT):
+    elif each.loses and not plan.leaves_losses:
         return f"{_what_is_lost(each)}: {_what_to_do(plan, each)}"
     elif each.dropped and plan.level is Level.MARKER and not each.loses:
         return (
@@ -78,6 +95,26 @@ def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
             f"finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
         )
     return None
+
+
+def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
+    """Why the broker is not to start with what its marker says is well."""
+    marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
+    if each.ends_early and not any(not lost.is_unseen for lost in each.dropped):
+        if plan.leaves_losses and not each.dropped:
+            return None
+        return (
+            f"{_what_is_lost(each)}; {marker} says that the broker stopped cleanly, so it looks for nothing: restore "
+            "the partition from another replica, or --accept-loss goes on without"
+        )
+    if not each.dropped:
+        return None
+    lost = each.dropped[0]
+    return (
+        f"{each.directory}: {lost.amount} of segment {lost.base_offset} are damaged ({lost.why}), and {marker} says "
+        "that the broker stopped cleanly, so it looks for nothing there, and appends behind it: remove that file in "
+        "all log dirs of the broker, which then recovers as after a crash, and run this again"
+    )
 
 
 def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
@@ -97,10 +134,18 @@ def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
 
 def _what_is_lost(each: Forecast) -> str:
     """What of a partition goes as its broker starts: most of all whole batches."""
-    if (each.simulation.log_end_offset or 0) < each.stop.high_watermark and all(lost.is_torn for lost in each.dropped):
+    if each.is_empty:
+        return f"{each.directory}: {each.stop.why_empty}"
+    if each.ends_early and all(lost.is_torn for lost in each.dropped):
+        end, stop = each.simulation.log_end_offset, each.stop
+        if (end or 0) < stop.high_watermark:
+            return (
+                f"{each.directory}: the log ends at offset {end}, below the high watermark {stop.high_watermark}: "
+                "records are gone that consumers have seen"
+            )
         return (
-            f"{each.directory}: the log ends at offset {each.simulation.log_end_offset}, below the high watermark "
-            f"{each.stop.high_watermark}: records are gone that consumers have seen"
+            f"{each.directory}: the log ends at offset {end}, below the recovery point {stop.recovery_point}: records "
+            "are gone that had been flushed"
         )
     dropped = min(each.dropped, key=lambda dropped: dropped.is_torn)
     segment = f"of segment {dropped.base_offset} ({dropped.why})"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from rich.filesize import decimal
 
+from kidxlib.operations.recover.broker import StoppedBroker
 from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan
 from kidxlib.terminal.audit import START_RATE
@@ -19,7 +21,7 @@ from kidxlib.text.counted import counted
 _SHOWN: Final = 20
 
 
-def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> None:
+def show_plan(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool) -> None:
     """A row per log dir, what the broker drops in any case, and what is refused.
 
     Args:
@@ -27,7 +29,7 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
     """
     node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
     print_table(
-        f"{node}, stopped uncleanly: recovery at level {plan.level}",
+        f"{node}, {_how_stopped(plan.broker)}: recovery at level {plan.level}",
         ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
         [_row(plan, log_dir) for log_dir in plan.log_dirs],
         text_columns=1,
@@ -39,19 +41,53 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[str], *, applies: bool) -> 
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
         print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
+    for noted in plan.noted[:_SHOWN]:
+        print_line(f"noted: {noted}")
+    print_more(len(plan.noted) - _SHOWN, "; --json has them all")
     for refusal in refusals[:_SHOWN]:
-        print_line(f"refused: {refusal}")
+        print_line(f"refused: {refusal.text}")
     print_more(len(refusals) - _SHOWN, "; --json has them all")
     for log_dir, why in (plan.untrusted or {}).items():
         print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     reads = plan.start_bytes
-    print_line(
-        f"by itself the broker would read {decimal(reads)}: about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
-    )
-    if refusals:
-        print_line("nothing was changed: the broker recovers by itself as it starts")
+    if plan.broker.unclean:
+        seconds = f"about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
+        print_line(f"by itself the broker would read {decimal(reads)}: {seconds}")
+    for line in _verdict(plan, refusals, applies=applies):
+        print_line(line)
+
+
+def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool) -> Iterator[str]:
+    """What comes of it, in the last lines."""
+    if not refusals and not plan.drops:
+        looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
+        how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads the rest"
+        yield f"the broker drops nothing: {looked_at}{how}"
+    if refusals and all(each.recovers for each in refusals):
+        yield "nothing was changed: the broker recovers by itself as it starts"
+    elif refusals:
+        yield "nothing was changed: the refused lines say what the broker does as it starts"
+    elif not plan.broker.unclean:
+        yield "the broker stopped cleanly: it recovers nothing as it starts"
     elif not applies:
-        print_line("nothing was written; --apply does it")
+        yield "nothing was written; --apply does it"
+
+
+def _how_stopped(broker: StoppedBroker) -> str:
+    if not broker.clean:
+        return "stopped uncleanly"
+    if not broker.unclean:
+        return "stopped cleanly"
+    return f"stopped cleanly by {len(broker.clean)} of {counted(len(broker.log_dirs), 'log dir')}"
+
+
+def _how_far(broker: StoppedBroker) -> str:
+    """What was read of logs without --all."""
+    if not broker.clean:
+        return "from their recovery points on"
+    if not broker.unclean:
+        return "their ends alone, as after a clean stop a broker reads no log"
+    return "from their recovery points on, and after a clean stop their ends alone"
 
 
 def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
@@ -63,7 +99,9 @@ def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
     print_line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
 
 
-def as_json(plan: RecoveryPlan, refusals: Sequence[str], *, applied: bool, read_then: int | None) -> dict[str, Any]:
+def as_json(
+    plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applied: bool, read_then: int | None
+) -> dict[str, Any]:
     """All of it as one object.
 
     Args:
@@ -73,7 +111,12 @@ def as_json(plan: RecoveryPlan, refusals: Sequence[str], *, applied: bool, read_
         "node_id": plan.broker.node_id,
         "level": plan.level.value,
         "applied": applied,
-        "refused": list(refusals),
+        "stopped_cleanly": not plan.broker.unclean,
+        "refused": [each.text for each in refusals],
+        "recovers_by_itself": all(each.recovers for each in refusals),
+        "noted": plan.noted,
+        "plan_only": list(plan.broker.plan_only),
+        "unknown": list(plan.unknown),
         "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
         "plan_seconds": plan.seconds,
         "untrusted": None if plan.untrusted is None else {str(path): why for path, why in plan.untrusted.items()},

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kidxlib.errors import UntrustedError, UsageError
+from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.page_cache.broker_log import ensure_no_errors_in
 from kidxlib.operations.recover.page_cache.note import ensure_noted, note_down
@@ -33,7 +33,7 @@ from kidxlib.operations.recover.same_start import ensure_same_starts
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.run.result import RunResult
 from kidxlib.run.scratch import scratch_directory
-from kidxlib.storage.lock import LOCK_FILE, locked
+from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal.console import print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
@@ -47,6 +47,7 @@ class RecoverRequest:
         log_dirs: all of one broker.
         everything: read all segments as if nothing had been flushed.
         keep: where is kept what is cut off; None where nothing is cut.
+        alone: the broker's other log dirs are lost.
         trusts: go by headers where the kernel has all that the broker had written, and note for the next time that all
             is right.
         broker_logs: what the broker has said since it was started last.
@@ -59,6 +60,7 @@ class RecoverRequest:
     everything: bool
     keep: Path | None
     accept_loss: bool
+    alone: bool
     trusts: bool
     broker_logs: Sequence[Path]
     or_leave: bool
@@ -83,11 +85,7 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             if not request.or_leave:
                 raise
             return _left(request, str(error), as_json)
-        if not broker.unclean:
-            return _nothing_to_do(request, broker, as_json)
         known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
-        for warning in known.warnings or _unknown(known):
-            warn(warning)
         backend = stack.enter_context(open_backend())
         plan = recovery_plan(
             broker,
@@ -95,23 +93,20 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             request.level,
             cuts=copies is not None,
             accepts_loss=request.accept_loss,
+            alone=request.alone,
             everything=request.everything,
             untrusted=_untrusted(request, broker),
             engine=backend.engine,
             scans=stack.enter_context(scratch_directory()) if request.apply else None,
         )
-        refusals = list(refusals_of(plan))
+        for warning in _warnings(request, plan, known):
+            warn(warning)
+        refusals = list(refusals_of(plan, applies=request.apply))
         if not as_json:
             show_plan(plan, refusals, applies=request.apply)
         applies, read_then = request.apply and not refusals, None
         if applies:
-            start = time.monotonic()
-            done = plan if copies is None else cut(plan, known, copies)
-            read_then = _apply(done, backend)
-            if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
-                _note_down(broker)
-            if not as_json:
-                show_applied(done, read_then, time.monotonic() - start)
+            read_then = _carry_out(request, plan, known, copies, backend, as_json=as_json)
     if as_json:
         print_json(plan_as_json(plan, refusals, applied=applies, read_then=read_then))
     return RunResult(
@@ -127,23 +122,64 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
     )
 
 
-def _unknown(known: KnownTopics) -> list[str]:
-    """What is to be said where nobody knows how topics are configured."""
-    if known.of_sources:
-        return []
-    return [
-        f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory): indexes get Kafka's "
-        "default intervals, whatever topics are configured to; name it with --cluster-metadata"
-    ]
+def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
+    """What is to be said of what is not known, and of what can only be planned."""
+    if not known.of_sources and not known.warnings:
+        yield (
+            f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory): indexes get Kafka's "
+            "default intervals, whatever topics are configured to; name it with --cluster-metadata"
+        )
+    yield from known.warnings
+    yield from plan.unknown
+    if not request.apply:
+        yield from (f"only a plan is made here: {why}" for why in plan.broker.plan_only)
+
+
+def _carry_out(
+    request: RecoverRequest,
+    plan: RecoveryPlan,
+    known: KnownTopics,
+    copies: KeptCopies | None,
+    backend: Backend,
+    *,
+    as_json: bool,
+) -> int:
+    """Apply a plan that nothing refuses, and say so.
+
+    Returns:
+        How many bytes of logs the broker reads as it starts now.
+    """
+    start = time.monotonic()
+    if not plan.broker.unclean:  # there is nothing to be made ready
+        if request.trusts:
+            _note_down(plan.broker)
+        return plan.start_bytes
+    done = plan if copies is None else cut(plan, known, copies)
+    read_then = _apply(done, backend)
+    if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
+        _note_down(plan.broker)
+    if not as_json:
+        show_applied(done, read_then, time.monotonic() - start)
+    return read_then
 
 
 def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:
-    """Read whose log dirs they are, and hold their locks from now on."""
-    broker = stopped_broker(request.log_dirs)
-    for log_dir in broker.log_dirs:
-        if request.apply or os.path.lexists(log_dir.path / LOCK_FILE):  # who plans writes nothing
-            stack.enter_context(locked(log_dir.path))
-    return stopped_broker(request.log_dirs)  # while nobody else writes
+    """Read whose log dirs they are, and hold their locks from now on. A plan writes nothing, so it does without a lock
+    where none can be taken.
+    """
+    not_locked: list[str] = []
+    for log_dir in stopped_broker(request.log_dirs).log_dirs:
+        lock = locked if request.apply else locked_to_read
+        try:
+            why = stack.enter_context(lock(log_dir.path))
+        except LockHeldError:
+            raise
+        except UsageError as error:  # the other log dirs are looked at all the same, and nothing is written in any
+            why = str(error)
+        if why is not None:
+            not_locked.append(why)
+    broker = stopped_broker(request.log_dirs)  # while nobody else writes
+    return replace(broker, plan_only=(*broker.plan_only, *not_locked))
 
 
 def _apply(plan: RecoveryPlan, backend: Backend) -> int:
@@ -163,7 +199,7 @@ def _apply(plan: RecoveryPlan, backend: Backend) -> int:
         flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
     begin_phase("looking at it as the broker will")
     left = [each for each in plan.forecasts if plan.is_left(each)]
-    others = [each for each in plan.forecasts if not plan.is_left(each)]
+    others = [each for each in plan.forecasts if not plan.is_left(each) and not each.stop.clean_shutdown]
     read_then = sum(each.alone.read_bytes for each in left) + ensure_same_starts(others, plan.level, backend.engine)
     for log_dir in plan.log_dirs:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
@@ -197,29 +233,19 @@ def _note_down(broker: StoppedBroker) -> None:
         warn(f"the page cache cannot be trusted the next time: {error}")
 
 
-def _nothing_to_do(request: RecoverRequest, broker: StoppedBroker, as_json: bool) -> RunResult:
-    if request.apply and request.trusts:
-        _note_down(broker)
-    if as_json:
-        print_json({"level": request.level.value, "applied": False, "refused": [], "stopped_cleanly": True})
-    else:
-        print_line("the broker stopped cleanly: it recovers nothing as it starts")
-    return RunResult(code=ExitCode.OK, run_id=None, counts={}, bytes=0)
-
-
 def _left(request: RecoverRequest, refusal: str, as_json: bool) -> RunResult:
     """What comes of log dirs that are not those of one broker that has stopped, as before its first start."""
     if as_json:
         print_json({"level": request.level.value, "applied": False, "refused": [refusal]})
     else:
         print_line(f"refused: {refusal}")
-        print_line("nothing was changed: the broker starts by itself")
+        print_line("nothing was changed, and what the broker does as it starts is not known")
     return RunResult(code=ExitCode.OK, run_id=None, counts={"refused": 1}, bytes=0)
 
 
-def _exit_code(request: RecoverRequest, plan: RecoveryPlan, refusals: Sequence[str]) -> ExitCode:
+def _exit_code(request: RecoverRequest, plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> ExitCode:
     if request.or_leave:  # whatever is left to the broker, it may start
         return ExitCode.OK
     if refusals:
         return ExitCode.USAGE
-    return ExitCode.PROBLEMS_FOUND if plan.dropped or any(map(plan.is_left, plan.forecasts)) else ExitCode.OK
+    return ExitCode.PROBLEMS_FOUND if plan.drops else ExitCode.OK
