@@ -6,10 +6,15 @@ needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kidxlib.audit.finding import SegmentFinding, Verdict
+from kidxlib.audit.index_files.cleaned import CleanedLogs
+from kidxlib.audit.index_files.leader_epochs import LogEpochs, are_of_broker
 from kidxlib.audit.index_files.partition import (
     ReadSegment,
     audit_leader_epochs,
@@ -20,7 +25,7 @@ from kidxlib.audit.index_files.partition import (
 from kidxlib.audit.index_files.reading import read_snapshot_file, snapshot_files
 from kidxlib.audit.index_files.transaction_index import markers_in
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.logs.partition import audit_logs
+from kidxlib.audit.logs.partition import EpochsOfLogs, audit_logs
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import partition_files
@@ -30,9 +35,11 @@ from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
 from kidxlib.build.listing import offset_indexes
 from kidxlib.errors import CheckpointError, LogChangedError, describe_error
-from kidxlib.format import segment_files
+from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import PartitionFold
+from kidxlib.storage.location import Location
 
 
 @dataclass(slots=True)
@@ -57,24 +64,20 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     Raises:
         OSError: its directories cannot be listed.
     """
-    fold = PartitionFold(
-        lambda offset: read_snapshot_file(
-            task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
-        )
-    )
+    fold = PartitionFold(lambda offset: read_snapshot_file(_snapshot_path(task, offset)))
     read: list[ReadSegment] = []
     broken: dict[tuple[int, str], str | None] = {}
     base_offsets: list[int] = []
     logs: list[AuditedLog] = []
     recoveries: dict[int, Recovery] = {}
-    epochs_of_logs: dict[int, tuple[int, int]] = {}
+    epochs_of_logs: dict[int, NDArray[np.void]] = {}
     for segment in segments:
         folded = fold.add(segment.scanned)
         base_offset, recovery = segment.scanned.base_offset, segment.log.recovery
         base_offsets.append(base_offset)
         logs.append(segment.log)
-        if len(in_log := segment.scanned.leader_epochs["epoch"]):  # of a scan they increase
-            epochs_of_logs[base_offset] = int(in_log[0]), int(in_log[-1])
+        if len(segment.scanned.leader_epochs):
+            epochs_of_logs[base_offset] = segment.scanned.leader_epochs
         broken |= {(base_offset, suffix): reason for suffix, reason in segment.broken.items()}
         if recovery is not None:
             recoveries[base_offset] = recovery
@@ -83,12 +86,17 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     in_place = task.index_directory == task.directory
     found = AuditedPartition(_simulate(task, recoveries, is_empty=not logs))
     indexed = None if in_place else _indexed(task, base_offsets)
-    of_logs = dict(audit_logs(logs, epochs_of_logs, found.simulation, task.last_stop, indexed))
+    of_epochs = _log_epochs(task, fold, logs, epochs_of_logs)
+    epochs = read_epochs(task.index_directory)
+    in_logs = EpochsOfLogs(epochs_of_logs, by_broker=_epochs_are_of_broker(task, of_epochs, epochs))
+    of_logs = dict(audit_logs(logs, in_logs, found.simulation, task.last_stop, indexed))
     found.findings += [SegmentFinding(base_offset, finding) for base_offset, finding in of_logs.items()]
     found.findings += audit_transaction_indexes(read, fold, task.index_directory)
-    found.findings += audit_snapshots(read, fold, task.index_directory)
-    epochs = read_epochs(task.index_directory)
-    found.findings += audit_leader_epochs(read, fold, epochs, in_place=in_place)
+    cleaned = CleanedLogs(
+        directory=task.directory, index_directory=task.index_directory, logs=logs, broken=broken.keys()
+    )
+    found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
+    found.findings += audit_leader_epochs(read, epochs, of_epochs, in_place=in_place)
     if task.tiering:
         broken |= {
             (each.base_offset, each.finding.file): each.finding.reason
@@ -107,6 +115,42 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
             )
         )
     return found
+
+
+def _log_epochs(
+    task: PartitionAudit, fold: PartitionFold, logs: Sequence[AuditedLog], changes: Mapping[int, NDArray[np.void]]
+) -> LogEpochs:
+    """What the logs and the broker say of leader epochs."""
+    in_order = tuple(
+        EpochEntry(epoch, start_offset)
+        for of_log in changes.values()
+        for epoch, start_offset, _ in of_log.tolist()
+        if start_offset >= 0
+    )
+    ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
+    names = (path.name for path in task.directory.glob(f"*{kraft_snapshots.SUFFIX}"))
+    snapshots = [snapshot.end_offset for name in names if (snapshot := kraft_snapshots.parse_snapshot(name))]
+    return LogEpochs(
+        recovered=fold.leader_epochs,
+        changes=in_order,
+        all_are_known=fold.epochs_are_known,
+        log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, *snapshots) if start > 0})),
+        log_end_offset=max(ends, default=0),
+    )
+
+
+def _epochs_are_of_broker(
+    task: PartitionAudit, of_epochs: LogEpochs, found: LeaderEpochs | CheckpointError | None
+) -> bool:
+    """Whether epochs go back in the logs, and the broker's own file shows that it has appended them so.
+
+    Args:
+        found: what the file in the index directory says.
+    """
+    if not of_epochs.go_back():
+        return False
+    brokers = found if task.index_directory == task.directory else read_epochs(task.directory)
+    return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, of_epochs)
 
 
 def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
@@ -135,6 +179,10 @@ def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) ->
         )
     except (LogChangedError, OSError) as error:
         return StartupSimulation(failures=[describe_error(error)])
+
+
+def _snapshot_path(task: PartitionAudit, offset: int) -> Location:
+    return task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
 
 
 def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:

@@ -102,6 +102,6 @@ def spoil(directory: Path) -> list[str]:
     ]
     for name in broken[:3]:
         os.truncate(directory / name, (directory / name).stat().st_size - 12)
-    (directory / broken[3]).write_text("0\n1\n0 5\n")
+    (directory / broken[3]).write_text("0\n1\n1 5\n")
     os.truncate(directory / segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX), 80)
     return broken

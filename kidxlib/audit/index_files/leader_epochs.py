@@ -2,20 +2,124 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 
+_NO_END: Final = 2**63 - 1
+_TRUNCATES: Final = "replicas that compare epochs truncate their logs at a wrong offset"
 
-def audit_epochs(found: LeaderEpochs | None, expected: LeaderEpochs, *, all_are_known: bool) -> Finding:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEpochs:
+    """What a partition's logs and its broker say of leader epochs.
+
+    Attributes:
+        recovered: what recovery makes of the batches.
+        changes: where the epoch changes from batch to batch, in the order of the log.
+        all_are_known: the logs reach back to the start.
+        log_starts: where the log may start within its logs: below, a broker has forgotten the epochs
+            (`LeaderEpochFileCache.truncateFromStart`).
+        log_end_offset: where the logs end: epochs that begin there are forgotten when the log is loaded
+            (`truncateFromEnd`).
+    """
+
+    recovered: LeaderEpochs
+    changes: tuple[EpochEntry, ...]
+    all_are_known: bool = True
+    log_starts: tuple[int, ...] = ()
+    log_end_offset: int = _NO_END
+
+    def go_back(self) -> tuple[LeaderEpochs, ...]:
+        """What a broker makes of the batches if it is another thing than recovery makes of them without its file, as
+        epochs go back: when it appends them (`LeaderEpochFileCache.assign`), and when it recovers them upon that.
+        """
+        appended, recovered = LeaderEpochs(self.changes), LeaderEpochs(self.changes)
+        if appended.entries == self.recovered.entries:
+            return ()
+        for change in self.changes:
+            if recovered.is_new_epoch(change.epoch):
+                recovered.assign(change.epoch, change.start_offset)
+        return appended, recovered
+
+    def from_starts(self, epochs: LeaderEpochs) -> Iterator[LeaderEpochs]:
+        """Epochs of the logs as they may stand in the file: all of them, or those from a log start on."""
+        yield epochs
+        for start in self.log_starts:
+            if start >= self.log_end_offset:
+                yield LeaderEpochs()
+            yield epochs.within(start, _NO_END)
+
+
+def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     """The finding on a `leader-epoch-checkpoint`.
 
     Args:
         found: what it says; None where there is none.
-        expected: what recovery makes of the batches.
-        all_are_known: the logs reach back to the start.
     """
-    entries = () if found is None else found.entries
+    file = LeaderEpochs() if found is None else found
+    findings = [_compared(file, expected, logs.all_are_known) for expected in logs.from_starts(logs.recovered)]
+    best = min(findings, key=lambda finding: finding.verdict.severity)
+    if best.verdict is not Verdict.BROKEN:
+        return best
+    if (finding := _of_later_start(file, logs)) is not None:
+        return finding
+    if are_of_broker(found, logs):
+        return Finding(
+            file=LEADER_EPOCH_CHECKPOINT,
+            verdict=Verdict.SAFE,
+            reason="epochs-go-back",
+            detail=f"entries: {_listed(file)}; recovery without the file makes {_listed(logs.recovered)} of the log",
+            consequence="leader epochs go back in the log, and a broker that appends such batches forgets the epochs "
+            "before: it left the file so, and keeps it at a clean start",
+        )
+    return findings[-1]  # of the latest log start that is known
+
+
+def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
+    """Whether epochs go back in the logs, and the file is what the broker that wrote them made of that."""
+    if found is None:
+        return False
+    at = {entry.epoch: entry.start_offset for entry in found.entries}
+    before = {after.epoch: entry.start_offset for entry, after in pairwise(logs.changes)}
+    return any(
+        _compared(found, expected, logs.all_are_known).verdict is not Verdict.BROKEN
+        and all(at[entry.epoch] > before.get(entry.epoch, -1) for entry in expected.entries)
+        for epochs in logs.go_back()
+        for expected in logs.from_starts(epochs)
+    )
+
+
+def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
+    """The finding on a file that begins amid an epoch, as it does once the log start has come there. One that begins
+    with an epoch's first batch may have been lost, and begun anew by the next leader.
+    """
+    first = found.first
+    expected = LeaderEpochs() if first is None else logs.recovered.within(first.start_offset, _NO_END)
+    if first is None or expected.first != first or first in logs.recovered.entries:
+        return None
+    if first.start_offset > logs.log_end_offset:
+        return None
+    finding = _compared(found, expected, logs.all_are_known)
+    if finding.verdict is Verdict.BROKEN:
+        return None
+    return replace(
+        finding,
+        verdict=Verdict.SAFE,
+        reason="later-log-start",
+        detail=f"it begins with epoch {first.epoch} at {first.start_offset}, amid the epoch's batches",
+        consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and all below was "
+        f"committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before",
+    )
+
+
+def _compared(found: LeaderEpochs, expected: LeaderEpochs, all_are_known: bool) -> Finding:
+    entries = found.entries
     if entries == expected.entries:
         return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.IDENTICAL)
     at = {entry.epoch: entry.start_offset for entry in entries}
@@ -28,7 +132,7 @@ def audit_epochs(found: LeaderEpochs | None, expected: LeaderEpochs, *, all_are_
                 verdict=Verdict.BROKEN,
                 reason="missing-epoch" if begun is None else "wrong-start-offset",
                 detail=f"epoch {entry.epoch} {_where(begun)}, its first batch is at {entry.start_offset}",
-                consequence="replicas that compare epochs truncate their logs at a wrong offset",
+                consequence=_TRUNCATES,
             )
     more = [entry for entry in entries if entry.epoch not in {known.epoch for known in expected.entries}]
     after = [entry for entry in more if not _fits(entry, expected.entries)]
@@ -38,7 +142,7 @@ def audit_epochs(found: LeaderEpochs | None, expected: LeaderEpochs, *, all_are_
             verdict=Verdict.BROKEN,
             reason="epoch-amid-another",
             detail=f"epoch {after[0].epoch} begins at {after[0].start_offset}, where the log has another",
-            consequence="replicas that compare epochs truncate their logs at a wrong offset",
+            consequence=_TRUNCATES,
         )
     reason, why = (
         ("epochs-without-batches", "their leaders wrote nothing that is left")
@@ -56,6 +160,10 @@ def audit_epochs(found: LeaderEpochs | None, expected: LeaderEpochs, *, all_are_
 
 def _where(start_offset: int | None) -> str:
     return "is not in it" if start_offset is None else f"begins at {start_offset}"
+
+
+def _listed(epochs: LeaderEpochs) -> str:
+    return ", ".join(f"{entry.epoch} from {entry.start_offset} on" for entry in epochs.entries[:3]) or "none"
 
 
 def _fits(entry: EpochEntry, known: tuple[EpochEntry, ...]) -> bool:

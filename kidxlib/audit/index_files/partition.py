@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kidxlib.audit.finding import Finding, SegmentFinding, Verdict
-from kidxlib.audit.index_files.leader_epochs import audit_epochs
+from kidxlib.audit.index_files.cleaned import CleanedLogs
+from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, read_snapshot_file, snapshot_files
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index
@@ -54,7 +55,7 @@ def audit_transaction_indexes(
 
 
 def audit_snapshots(
-    read: list[ReadSegment], fold: PartitionFold, index_directory: Location
+    read: list[ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
 ) -> Iterator[SegmentFinding]:
     states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
     states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
@@ -66,7 +67,8 @@ def audit_snapshots(
         if offset in states:
             expected, source = states[offset]
             known = source is not StateSource.UNKNOWN
-            yield SegmentFinding(offset, audit_snapshot(content, expected, state_is_known=known))
+            finding = audit_snapshot(content, expected, state_is_known=known, offset=offset, cleaned=cleaned)
+            yield SegmentFinding(offset, finding)
         else:
             yield SegmentFinding(
                 offset,
@@ -88,7 +90,7 @@ def read_epochs(index_directory: Location) -> LeaderEpochs | CheckpointError | N
 
 
 def audit_leader_epochs(
-    read: list[ReadSegment], fold: PartitionFold, found: LeaderEpochs | CheckpointError | None, *, in_place: bool
+    read: list[ReadSegment], found: LeaderEpochs | CheckpointError | None, logs: LogEpochs, *, in_place: bool
 ) -> Iterator[SegmentFinding]:
     first = read[0].base_offset if read else 0
     if isinstance(found, CheckpointError):
@@ -101,7 +103,7 @@ def audit_leader_epochs(
         )
     else:
         # Where a broker has one for sure; in an index directory only if it was asked for.
-        if found is None and not (in_place and fold.leader_epochs.entries):
+        if found is None and not (in_place and logs.recovered.entries):
             return
-        finding = audit_epochs(found, fold.leader_epochs, all_are_known=fold.epochs_are_known)
+        finding = audit_epochs(found, logs)
     yield SegmentFinding(first, finding)

@@ -72,9 +72,11 @@ def audit_time_index(
     last = index.last_entry.timestamp
     if last != largest and not is_preallocated:
         return say.broken("wrong-largest-timestamp", len(index) - 1, _wrong_largest(last, largest))
-    if is_preallocated and clean_shutdown:
+    if is_preallocated and clean_shutdown and recovered.facts.batches:
         # `LogLoader.load` recovers nothing, and `TimeIndex` counts entries by the file's size.
         return say.broken("preallocated", int(np.count_nonzero(entries["timestamp"])), _OF_1970)
+    if is_preallocated and clean_shutdown:
+        return say.safe("preallocated", "the log is empty: nothing of it can be deleted, and the first append rolls it")
     if is_preallocated:
         return say.safe("preallocated", "a broker trims the room after the entries when it closes the segment")
     kind = "not-increasing" if (np.diff(entries["timestamp"]) <= 0).any() else "other-spacing"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kidxlib.audit.startup import checkpoints, log_dir_entries
 from kidxlib.format import checkpoint_files
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
@@ -57,6 +57,9 @@ class LastStop:
     notes: tuple[str, ...] = ()
 
     def of(self, partition: TopicPartition) -> PartitionStop:
+        if partition.topic == METADATA_TOPIC:
+            # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
+            return PartitionStop(False, 0, 0, 0, self.failures)
         return PartitionStop(
             self.clean_shutdown,
             self.recovery_points.get(partition, 0),

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.leader_epochs import audit_epochs
+from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.offset_index import audit_offset_index
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.time_index import audit_time_index
@@ -37,6 +37,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import FoldedSegment, PartitionFold, ScannedSegment, StateSource
 from kidxlib.recovery.past_end import past_end
+from kidxlib.recovery.scan.scan_events import begun_epochs
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import Access, LogBytes
@@ -267,8 +268,13 @@ def _of_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> I
             f"the metadata says {segment.max_timestamp_ms}, the log's largest is {largest}",
             _of_timestamps(segment.max_timestamp_ms, largest),
         )
-    in_log = LeaderEpochs(EpochEntry(epoch, start) for epoch, start, _ in recovered.leader_epochs.tolist())
-    finding = audit_epochs(LeaderEpochs(segment.leader_epochs), in_log, all_are_known=True)
+    changes = recovered.leader_epochs
+    begun, all_changes = (
+        tuple(EpochEntry(epoch, start) for epoch, start, _ in rows.tolist())
+        for rows in (begun_epochs(changes), changes)
+    )
+    in_logs = LogEpochs(recovered=LeaderEpochs(begun), changes=all_changes)
+    finding = audit_epochs(LeaderEpochs(segment.leader_epochs), in_logs)
     if finding.verdict is Verdict.BROKEN:
         why = "brokers look for an offset by its epoch: they do not find this segment for some of its offsets"
         yield broken(METADATA, finding.reason or "", finding.detail, why)

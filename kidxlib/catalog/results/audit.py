@@ -71,7 +71,7 @@ class AuditedSegmentRow(SegmentKey):
     reason_detail: str | None = column("as in segments")
     log_path: str = column("as in segments")
     recovery: RecoveryColumns | None = column("what recovering it comes to; null: its log could not be read")
-    leader_epochs: Sequence[LeaderEpochEntry] = column("as in segments")
+    leader_epochs: Sequence[LeaderEpochEntry] = column("where the leader epoch changes from batch to batch")
     index_end: IndexEnd | None = column("the last entry of its .index; null: none")
     log: LogFinding | None = column("what its log shows by itself; null: it is missing")
     broken: Sequence[BrokenFile] = column("its files that are broken")

@@ -16,6 +16,7 @@ from kidxlib.engine.work import ItemRows
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.partition import NO_EVENTS
+from kidxlib.recovery.scan.scan_events import begun_epochs
 from kidxlib.storage.location import as_text
 
 
@@ -66,5 +67,5 @@ def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
     if recovered is not None:
         # Facts have the names of their columns.
         known |= {name: _as_value(getattr(recovered.facts, name)) for name in _FACT_NAMES}
-        known["leader_epochs"] = from_leader_epochs(recovered.leader_epochs)
+        known["leader_epochs"] = from_leader_epochs(begun_epochs(recovered.leader_epochs))
     return PublishedSegmentRow.of(known)

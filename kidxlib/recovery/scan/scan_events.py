@@ -6,6 +6,9 @@ import enum
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format.layouts import NO_LEADER_EPOCH
 
 
 class EventKind(enum.IntEnum):
@@ -36,8 +39,20 @@ PRODUCER_EVENT: Final = np.dtype(
     ]
 )
 
-#: A batch with a leader epoch above all before it in the segment.
+#: A batch with another leader epoch than the one before it in the segment that carries one.
 LEADER_EPOCH: Final = np.dtype([("epoch", "i4"), ("start_offset", "i8"), ("position", "i8")])
+
+
+def begun_epochs(changes: NDArray[np.void]) -> NDArray[np.void]:
+    """Changes to an epoch above all before it: with these alone recovery does something (`LogSegment.recover`).
+
+    Args:
+        changes: of dtype `LEADER_EPOCH`, in the order of the log.
+    """
+    epochs = changes["epoch"]
+    before = np.concatenate([[NO_LEADER_EPOCH], np.maximum.accumulate(epochs)[:-1]]) if len(epochs) else epochs
+    return changes[epochs > before]
+
 
 #: Which event a producer's next data batch may be collapsed into, by the lowest bits of its id: a number of an event
 #: plus one. Two producers that share a slot push each other out, which costs an event and no more.

@@ -287,12 +287,10 @@ def scan(
             state.transactional_batches += (attributes & ATTRIBUTE_TRANSACTIONAL) != 0
             state.control_batches += (attributes & ATTRIBUTE_CONTROL) != 0
             leader_epoch = np.int64(int32(chunk, at + V2_EPOCH_AT))
-            if leader_epoch >= 0:
+            if leader_epoch >= 0 and leader_epoch != state.last_leader_epoch:
                 if state.first_leader_epoch < 0:
                     state.first_leader_epoch = leader_epoch
                 state.last_leader_epoch = leader_epoch
-            if leader_epoch > state.largest_leader_epoch:
-                state.largest_leader_epoch = leader_epoch
                 leader_epochs[state.leader_epochs].epoch = np.int32(leader_epoch)
                 leader_epochs[state.leader_epochs].start_offset = offset
                 leader_epochs[state.leader_epochs].position = position

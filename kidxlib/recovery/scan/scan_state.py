@@ -73,7 +73,6 @@ SCAN_STATE: Final = np.dtype(
         ("odd_position", "i8"),  # the first batch that no broker writes there, by offsets or magic; −1: none
         # Producers and leader epochs.
         ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
-        ("largest_leader_epoch", "i8"),
         ("producer_events", "i8"),
         ("leader_epochs", "i8"),
     ]
@@ -91,6 +90,5 @@ def new_state(base_offset: int) -> np.ndarray[Any, Any]:
     state["offset_of_max_timestamp"] = -1
     state["checked_position"] = state["odd_position"] = -1
     state["next_offset"] = state["map_end_offset"] = base_offset
-    for field in ("first_leader_epoch", "last_leader_epoch", "largest_leader_epoch"):
-        state[field] = formats.NO_LEADER_EPOCH
+    state["first_leader_epoch"] = state["last_leader_epoch"] = formats.NO_LEADER_EPOCH
     return state

@@ -152,7 +152,7 @@ def test_a_repair_writes_what_is_broken_and_nothing_else(tree: Path, tmp_path: P
     ]
     for name in broken[:4]:
         os.truncate(directory / name, len(sound[name]) - 7)
-    (directory / broken[4]).write_text("0\n1\n0 5\n")
+    (directory / broken[4]).write_text("0\n1\n1 5\n")
     sparse = segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX)
     os.truncate(directory / sparse, 80)
     of_follower = segment_files.segment_file(5891, segment_files.TRANSACTION_INDEX_SUFFIX)

@@ -12,7 +12,9 @@ LEADER_EPOCHS: Final = [
     Damage("without entries", EPOCHS, exactly(b"0\n0\n"), "broken", "missing-epoch"),
     Damage("no numbers", EPOCHS, exactly(b"0\n1\nzero 0\n"), "broken", "unreadable"),
     Damage("fewer than it says", EPOCHS, exactly(b"0\n2\n0 0\n"), "broken", "unreadable"),
-    Damage("begins too late", EPOCHS, exactly(b"0\n1\n0 5\n"), "broken", "wrong-start-offset"),
+    Damage("begins amid an epoch", EPOCHS, exactly(b"0\n1\n0 5\n"), "safe", "later-log-start"),
+    Damage("begins anew, amid an epoch", EPOCHS, exactly(b"0\n1\n1 5\n"), "broken", "missing-epoch"),
+    Damage("begins behind the end", EPOCHS, exactly(f"0\n1\n0 {END + 1}\n".encode()), "broken", "wrong-start-offset"),
     Damage(
         "a leader that wrote nothing",
         EPOCHS,

@@ -183,11 +183,13 @@ class Kafka:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         clean_shutdown: bool = True,
+        settings: Mapping[str, str] | None = None,
     ) -> Iterator[Any]:
         """Kafka's `UnifiedLog` over a partition's directory; it may change the files there.
 
         Args:
             log_start_offset, recovery_point: what the checkpoint files of its log dir say.
+            settings: those of the topic.
 
         Raises:
             Py4JJavaError: what Kafka throws while it loads the log.
@@ -195,7 +197,7 @@ class Kafka:
         transaction_timeout_ms, expiry_check_ms = 15 * 60 * 1000, 10 * 60 * 1000
         arguments = (
             self._file(str(directory.resolve())),
-            self._config({}),
+            self._config(settings or {}),
             log_start_offset,
             recovery_point,
             self._scheduler,

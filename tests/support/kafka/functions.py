@@ -44,6 +44,10 @@ class Functions:
             first = self._handles.filterReturnValue(first, handle)
         return self._as_instance(self.find("java.util.function.Function"), first)
 
+    def consumer(self, handle: Any) -> Any:
+        """A `Consumer` that calls a handle."""
+        return self._as_instance(self.find("java.util.function.Consumer"), handle)
+
     def predicate(self, handle: Any) -> Any:
         """A `Predicate` that calls a handle."""
         return self._as_instance(self.find("java.util.function.Predicate"), handle)
