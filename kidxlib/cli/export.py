@@ -9,6 +9,7 @@ import click
 
 from kidxlib.operations.export.request import export_request
 from kidxlib.operations.export.run import run_export
+from kidxlib.reading.left_out import LeftOut, lines_of
 from kidxlib.reading.request import ISOLATIONS
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
@@ -22,7 +23,7 @@ _THREADS_MAX: Final = 64
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.argument("directory", metavar="DIR")
+@click.argument("directories", metavar="DIR…", nargs=-1, required=True)
 @click.option(
     "--output",
     metavar="FILE",
@@ -65,7 +66,13 @@ _THREADS_MAX: Final = 64
 )
 @shared_options.layout
 @shared_options.tiered_metadata
-@click.option("--to-log-end", is_flag=True, help="Also what is beyond the high watermark.")
+@click.option(
+    "--to-log-end/--to-high-watermark",
+    "to_log_end",
+    default=None,
+    help="Also what is beyond the high watermark, or nothing of it. [default: nothing, and exit code 3 if something is "
+    "there; all if no broker runs on DIR and the cluster's metadata has no other replica]",
+)
 @click.option("--skip-damage", is_flag=True, help="Go on after damage, and tell what is lost.")
 @click.option(
     "--threads",
@@ -75,23 +82,38 @@ _THREADS_MAX: Final = 64
 )
 @shared_options.as_json
 @reports_run_of("export")
-def export(directory: str, *, threads: int | None, as_json: bool, **options: Any) -> RunResult:
-    """Write the records in DIR, a Kafka log dir, one partition's directory, a segment's log or a bucket of tiered
-    storage, to files: those that a consumer would get, with the columns of Spark's Kafka source.
+def export(directories: tuple[str, ...], *, threads: int | None, as_json: bool, **options: Any) -> RunResult:
+    """Write the records in DIR…, the log dirs of a Kafka broker, one partition's directory, a segment's log or a bucket
+    of tiered storage, to files: those that a consumer would get, with the columns of Spark's Kafka source.
 
     The output appears as a whole. Until then, what is finished lies in FILE.kidx-export, and the same command takes it
     up after it was interrupted or killed.
 
-    Exit codes: 0 exported; 2 wrong options or inputs, nothing done; 3 exported, but for damage that --skip-damage
-    passed over; 1 failed, for damage too.
+    Exit codes: 0 exported; 2 wrong options or inputs, nothing done; 3 exported, but not all: a partition ends at
+    damage, damage was passed over, offsets beyond the high watermark were left out, or what was asked for is not there;
+    1 failed.
     """
-    request = export_request(directory, **options)
+    request = export_request(directories, **options)
     done = run_export(request, threads or len(os.sched_getaffinity(0)))
-    counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage)}
+    counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
     if as_json:
-        print_json({"output": str(request.output), **counts, "bytes": done.log_bytes, "damaged": list(done.damage)})
+        told = {"damaged": list(done.damage), "failed": list(done.failed), "left_out": [*map(_as_json, done.left_out)]}
+        print_json({"output": str(request.output), **counts, "bytes": done.log_bytes, **told})
     else:
         records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
         print_line(f"{records} of {segments}: {request.output}")
-    warn_of_first(done.damage)
-    return RunResult(code=ExitCode.PROBLEMS_FOUND if done.damage else ExitCode.OK, counts=counts, bytes=done.log_bytes)
+    warn_of_first([*done.failed, *done.damage, *lines_of(done.left_out)])
+    return RunResult(
+        code=ExitCode.OK if done.is_whole else ExitCode.PROBLEMS_FOUND, counts=counts, bytes=done.log_bytes
+    )
+
+
+def _as_json(left_out: LeftOut) -> dict[str, Any]:
+    return {
+        "topic": left_out.partition.topic,
+        "partition": left_out.partition.partition,
+        "why": left_out.why,
+        "first_offset": left_out.first_offset,
+        "last_offset": None if left_out.end_offset is None else left_out.end_offset - 1,
+        "records": left_out.records,
+    }

@@ -14,9 +14,10 @@ from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
-from kidxlib.reading.plan import ReadPlan, SegmentRead, plan_reads
-from kidxlib.reading.request import Offsets, Times, ensure_isolation_means_something, read_request, read_schema
+from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
+from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.rows import rows_of
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.terminal.options.directories import existing_index_dir
@@ -29,7 +30,7 @@ _THREADS_MAX: Final = 4
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: Paths,
     *,
     topics: str = ".*",
     offsets: Offsets | None = None,
@@ -40,7 +41,7 @@ def read(
     include_headers: bool = False,
     index_dir: str | os.PathLike[str] | None = None,
     catalog: str | os.PathLike[str] | None = None,
-    to_log_end: bool = False,
+    to_log_end: bool | None = None,
     on_damage: OnDamage = "fail",
     threads: int | None = None,
     layout: str | None = None,
@@ -50,7 +51,7 @@ def read(
     without markers of transactions, from the log start offset to the high watermark. docs/read.md has more.
 
     Args:
-        path: a log dir, a partition's directory, a segment's log in one, or a bucket of tiered storage, here or in S3.
+        path: a log dir, a partition's directory, a segment's log, a bucket of tiered storage, or several directories.
         topics: a regular expression for the full names of topics. Topics that brokers keep for themselves are read only
             if it spells their names, or the path or `offsets` is of their partitions.
         offsets: from the first on to below the second, None for no limit; or such a range for each partition by the
@@ -63,7 +64,8 @@ def read(
         index_dir: the tree with the index files; None for beside the logs, or where the catalog has them.
         catalog: a catalog that has the logs, a directory or in S3, by kidx[catalog]: what it says of logs that are as
             they were tells which times need not be read, and which logs need not be scanned for transactions.
-        to_log_end: read what is beyond the high watermark, too.
+        to_log_end: read what is beyond the high watermark, too. None for not, with a warning by `logging`; but all is
+            read if this is the only replica and no broker is at work on it.
         on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; a function, called with each
             `Damage`, goes on, too.
         threads: beside the one that asks; None for as many as there are cores, 4 at most.
@@ -78,9 +80,8 @@ def read(
         - `headers`: list of structs of `key` (string) and `value` (binary); null where there are none.
 
     Raises:
-        UsageError, CheckpointError: an argument is wrong, no segment or no catalog is there, or a checkpoint file is
-            malformed.
-        CatalogError: the catalog cannot be read.
+        UsageError, CheckpointError, CatalogError: an argument is wrong, no segment or no catalog is there, or that
+            or a checkpoint file cannot be read.
         DamagedLogError, LogChangedError, OSError: (while it is read, after all records before) a log is damaged, was
             replaced, cut or rewritten since it was listed, or cannot be read. One that grows is read as it was.
     """
@@ -91,7 +92,7 @@ def read(
 
 
 def count(
-    path: str | os.PathLike[str],
+    path: Paths,
     *,
     topics: str = ".*",
     offsets: Offsets | None = None,
@@ -99,7 +100,7 @@ def count(
     isolation: str = "read_uncommitted",
     index_dir: str | os.PathLike[str] | None = None,
     catalog: str | os.PathLike[str] | None = None,
-    to_log_end: bool = False,
+    to_log_end: bool | None = None,
     on_damage: OnDamage = "fail",
     threads: int | None = None,
     layout: str | None = None,
@@ -140,13 +141,13 @@ class _Where:
 class _Asked:
     """What a caller asks for; see `read`."""
 
-    path: str | os.PathLike[str]
+    path: Paths
     topics: str
     offsets: Offsets | None
     times: Times | None
     isolation: str
     where: _Where
-    to_log_end: bool
+    to_log_end: bool | None
     on_damage: OnDamage
     threads: int | None
 
@@ -165,6 +166,7 @@ class _Asked:
         catalog = None if where.catalog is None else existing_tables("catalog", os.fspath(where.catalog))
         plan = plan_reads(request, goes_on=self.goes_on, threads=self.threads_to_use, catalog=catalog)
         _log.info("%s", plan)
+        warn_of_left_out(plan)
         return plan
 
     def records(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

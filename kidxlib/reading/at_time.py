@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kidxlib.errors import DamagedLogError, MalformedRecordsError
 from kidxlib.reading.damage import Damage, TakeDamage
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.decode import RecordPlacer

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.decode import Decoder, is_seen
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.arrow.batches import batch_rows
 from kidxlib.records.arrow.schema import CONSUMED

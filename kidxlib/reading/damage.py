@@ -24,6 +24,7 @@ class Damage:
         first_offset: what is lost has this offset or a later one.
         next_offset: the offset at which reading goes on; None where it does not in this segment.
         reason: what was found, and what was expected.
+        is_end: the log ends there, before it should: nothing stands after it.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Damage:
     first_offset: int
     next_offset: int | None
     reason: str
+    is_end: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: byte {self.position}: {self.reason}"
@@ -60,6 +62,8 @@ def fail_on(damage: Damage) -> NoReturn:
     Raises:
         DamagedLogError: always.
     """
+    if damage.is_end:
+        raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
     raise DamagedLogError(
         f"{damage}; what stands before it was read. --skip-damage (in Python on_damage='skip') reads what stands after "
         "it"

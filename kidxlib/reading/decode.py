@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.arrow.arrays import Array, has_attribute, numbers, words
 from kidxlib.records.arrow.columns import pieces, record_batch
 from kidxlib.records.bulk.batch_table import BatchTable

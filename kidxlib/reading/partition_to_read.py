@@ -41,14 +41,16 @@ class PartitionToRead:
 
     Attributes:
         logs: in their order.
-        high_watermark: None where nobody says it.
+        limit: what happens there and later does not count: the high watermark; None where all does.
+        must_reach: the log has to go on to this offset; None where nobody says so, or it is told that it does not.
         seen: what is wanted of what consumers see.
         aborted: the transactions whose records are left out.
     """
 
     directory: PartitionDirectory
     logs: Sequence[LogToRead]
-    high_watermark: int | None
+    limit: int | None
+    must_reach: int | None
     seen: Wanted
     aborted: AbortedRanges = field(default_factory=AbortedRanges)
 

@@ -20,7 +20,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmen
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.bounds import Bound, ListedLog, bound_before, bounds_of
 from kidxlib.reading.damage import Damage, TakeDamage
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.settled import settled_segments
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.bulk.batch_table import BatchWalk

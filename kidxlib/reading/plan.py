@@ -2,84 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment
-from kidxlib.build.listing import list_partitions
-from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory
-from kidxlib.errors import UsageError
+from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
+from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_events import KnownEvents
 from kidxlib.reading.known_logs import KnownLog, KnownLogs, KnownPartition
+from kidxlib.reading.left_out import LeftOut, Why, lines_of
 from kidxlib.reading.partition_to_read import LogToRead, PartitionToRead, has_offsets, may_hold, visible_part
 from kidxlib.reading.request import ReadRequest
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.settled import settled_segments
 from kidxlib.reading.transactions import (
     LogToScan,
     PartitionToScan,
     ScanLogs,
     ScannedLog,
+    Transactions,
     scan_in_threads,
     transactions_of,
 )
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.counted import counted
 
+_Planned = TypeVar("_Planned")
+
+_log: Final = logging.getLogger(__name__)
+
 _OFFSET_MAX: Final = 2**63 - 1
 #: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
 _PARTITIONS_AT_ONCE: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRead:
-    """What is read of one segment, or of a part of a large one. It says all that the reading needs to know, and can be
-    pickled.
-
-    Attributes:
-        log_path: its log, here or in an object store.
-        version: of the log when the plan was made. It may have grown since, as an active one does.
-        position: the byte from which batches are read, where one starts.
-        end_position: the byte before which it ends: the end of the log, or a batch that holds nothing wanted or is read
-            by another.
-        last_offset_before: of the batch before the position; below the base offset where there is none.
-        end_offset: the first offset of what follows, in this segment or the next, which no offset that is read reaches;
-            None of what is last.
-        wanted: the records that are asked for, none of which lies beyond the end of what consumers see.
-        must_reach: the log has to go on to this offset, as a checkpoint says; None where nobody says it.
-        aborted: transactions whose records are left out.
-        records: how many there are to read, where a catalog tells; None where nobody knows it.
-    """
-
-    topic: str
-    partition: int
-    base_offset: int
-    log_path: str
-    version: FileVersion
-    position: int
-    end_position: int
-    last_offset_before: int
-    end_offset: int | None
-    wanted: Wanted
-    must_reach: int | None
-    aborted: AbortedRanges
-    records: int | None = None
-
-    @property
-    def log_bytes(self) -> int:
-        """Bytes of the log that are read at most."""
-        return self.end_position - self.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +57,9 @@ class ReadPlan:
         skipped_partitions, skipped_segments: those whose names say that nothing in them is wanted, or a catalog.
         skipped_bytes: of segments, and of what stands in others before and after what is wanted.
         first_offsets: of partitions that hold offsets that are wanted, the first one of these that may be there.
-        notes: what a person should know, a line each.
+        left_out: offsets that are not read, and such as are asked for and not there.
+        failed: partitions that cannot be planned, and why, where that does not end all.
+        notes: what a person should know besides, a line each.
     """
 
     reads: tuple[SegmentRead, ...]
@@ -101,6 +68,8 @@ class ReadPlan:
     skipped_segments: int
     skipped_bytes: int
     first_offsets: Mapping[TopicPartition, int]
+    left_out: tuple[LeftOut, ...]
+    failed: Mapping[TopicPartition, str]
     notes: tuple[str, ...]
 
     @property
@@ -120,6 +89,24 @@ class ReadPlan:
             f"{self.skipped_bytes:,} bytes"
         ) + "".join(f"; {note}" for note in self.notes)
 
+    @property
+    def problems(self) -> list[str]:
+        """What of that who asked should look at, a line for each kind."""
+        return list(lines_of(each for each in self.left_out if each.is_problem))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What else was asked for and is not there, or is left out as it was asked for."""
+        return list(lines_of(each for each in self.left_out if not each.is_problem))
+
+
+def warn_of_left_out(plan: ReadPlan) -> None:
+    """Say by `logging` what is not read, or not there, a line for each reason."""
+    for line in plan.problems:
+        _log.warning("%s", line)
+    for line in plan.remarks:
+        _log.info("%s", line)
+
 
 def plan_reads(
     request: ReadRequest,
@@ -129,6 +116,7 @@ def plan_reads(
     scan: ScanLogs | None = None,
     part_bytes: int | None = None,
     catalog: TablesToRead | None = None,
+    isolates: bool = False,
 ) -> ReadPlan:
     """Plan what is read. Directories are listed and checkpoint files read; of a segment in which reading begins or ends
     amid the log, or that is divided, its `.index` and a batch at each such place. Where only what is committed is read,
@@ -143,6 +131,7 @@ def plan_reads(
             how; None for not.
         catalog: tells which times and transactions are in segments that are as they were when it was written; others
             are read.
+        isolates: a partition that cannot be planned is told in the plan, and the others are read.
 
     Raises:
         UsageError: there is no segment, or what lies there is no log dir and no partition's directory.
@@ -150,34 +139,40 @@ def plan_reads(
         DamagedLogError: what was committed cannot be told, see `transactions_of`.
         OSError, LogChangedError: a directory cannot be listed, or a file cannot be read.
     """
-    skipped = Skipped()
-    directories = list_partitions(request.source, skipped)
+    directories = request.partitions()
     asked = [(each, wanted) for each in directories if (wanted := _wanted(request, each)) is not None]
     known, known_events = None, None
     if catalog is not None and not goes_on:
         known = KnownLogs.read(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = KnownEvents(catalog) if request.committed else None
-    planner = _Planner(request, goes_on=goes_on, part_bytes=part_bytes, known=known)
+    planner = _Planner(request, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
     planner.named_partitions = sum(request.names(each) for each in directories)
     planner.skipped_partitions = len(directories) - len(asked)
     for start in range(0, len(asked), _PARTITIONS_AT_ONCE):
-        listed = [planner.listed(*each) for each in asked[start : start + _PARTITIONS_AT_ONCE]]
+        listed = planner.each(planner.listed, asked[start : start + _PARTITIONS_AT_ONCE])
         if request.committed:
             listed = planner.committed(listed, scan or scan_in_threads(threads), known_events)
-        for partition in listed:
-            planner.add(partition)
+        planner.each(planner.add, [(partition,) for partition in listed])
     if not planner.listed_segments and planner.skipped_partitions < max(len(directories), 1):
-        raise UsageError(f"{request.source.path}: no segment found; expected files named <20 digits>{LOG_SUFFIX}")
+        raise UsageError(
+            next(iter(planner.failed.values()), None)
+            or f"{request.place}: no segment found; expected files named <20 digits>{LOG_SUFFIX}"
+        )
+    planner.notes += _notes_on_sources(request, directories, len(asked))
+    planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
+    return planner.plan()
+
+
+def _notes_on_sources(request: ReadRequest, directories: Sequence[PartitionDirectory], asked: int) -> Iterator[str]:
     if directories and not asked:
         there = counted(len(directories), "partition")
-        planner.notes.append(f"{request.source.path}: it has {there}, none of which is asked for")
-    if request.source.remote is not None and request.source.remote.visible is None:
-        planner.notes.append(
-            f"{request.source.path}: all segments that lie there are read, also those that brokers do not read yet or "
-            "any more, as no metadata is named (--tiered-metadata)"
-        )
-    planner.left_out = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
-    return planner.plan()
+        yield f"{request.place}: it has {there}, none of which is asked for"
+    for source in request.sources:
+        if source.remote is not None and source.remote.visible is None:
+            yield (
+                f"{source.path}: all segments that lie there are read, also those that brokers do not read yet or any "
+                "more, as no metadata is named (--tiered-metadata)"
+            )
 
 
 def _wanted(request: ReadRequest, directory: PartitionDirectory) -> Wanted | None:
@@ -188,21 +183,33 @@ def _wanted(request: ReadRequest, directory: PartitionDirectory) -> Wanted | Non
 def _with_ends(segments: Sequence[FoundSegment]) -> Iterator[tuple[FoundSegment, int | None]]:
     """Segments in their order, each with the base offset of the next one."""
     ends: list[int | None] = [base_offset for base_offset, *_ in segments[1:]]
-    return zip(segments, [*ends, None], strict=True)
+    return zip(segments, [*ends, None][: len(segments)], strict=True)
 
 
 class _Planner:
-    def __init__(self, request: ReadRequest, *, goes_on: bool, part_bytes: int | None, known: KnownLogs | None) -> None:
+    def __init__(
+        self,
+        request: ReadRequest,
+        *,
+        goes_on: bool,
+        part_bytes: int | None,
+        known: KnownLogs | None,
+        isolates: bool,
+    ) -> None:
         self.named_partitions = self.skipped_partitions = 0
         self.listed_segments = 0
         self.notes: list[str] = []
-        self.left_out: list[str] = []
+        self.left_out_topics: list[str] = []
+        self.failed: dict[TopicPartition, str] = {}
         self._request, self._goes_on, self._part_bytes, self._known = request, goes_on, part_bytes, known
+        self._isolates = isolates
+        self._ends = ReadingEnds(request)
+        self._left_out: list[LeftOut] = []
         self._reads: list[SegmentRead] = []
         self._skipped_segments = self._skipped_bytes = 0
-        self._checkpoints: dict[Location, Checkpoints] = {}
         self._first_offsets: dict[TopicPartition, int] = {}
         self._ended_at_watermark = self._read_to_log_end = 0
+        self._beyond_watermark: list[int] = []
         self._scanned_logs = self._scanned_bytes = 0
 
     def plan(self) -> ReadPlan:
@@ -211,55 +218,132 @@ class _Planner:
                 f"read to the high watermark, which {HIGH_WATERMARK_CHECKPOINT} says: "
                 f"{counted(self._ended_at_watermark, 'partition')}"
             )
+        if self._beyond_watermark:
+            self.notes.append(
+                f"read to the end of the log, {counted(sum(self._beyond_watermark), 'offset')} beyond the high "
+                f"watermark that {HIGH_WATERMARK_CHECKPOINT} has, as no broker runs on this log dir and the cluster's "
+                f"metadata has no other replica: {counted(len(self._beyond_watermark), 'partition')}"
+            )
         if self._read_to_log_end:
             self.notes.append(
                 f"read to the end of the log, as no {HIGH_WATERMARK_CHECKPOINT} says how far: "
                 f"{counted(self._read_to_log_end, 'partition')}"
             )
-        if self.left_out:
-            self.notes.append(f"not read, as brokers keep them for themselves: {', '.join(self.left_out)}")
+        if self.left_out_topics:
+            self.notes.append(f"not read, as brokers keep them for themselves: {', '.join(self.left_out_topics)}")
         if self._scanned_logs:
             self.notes.append(
                 f"scanned for transactions: {counted(self._scanned_logs, 'log')}, {self._scanned_bytes:,} bytes"
             )
-        skipped = self.skipped_partitions, self._skipped_segments, self._skipped_bytes
-        return ReadPlan(tuple(self._reads), self.named_partitions, *skipped, self._first_offsets, tuple(self.notes))
+        return ReadPlan(
+            reads=tuple(self._reads),
+            named_partitions=self.named_partitions,
+            skipped_partitions=self.skipped_partitions,
+            skipped_segments=self._skipped_segments,
+            skipped_bytes=self._skipped_bytes,
+            first_offsets=self._first_offsets,
+            left_out=tuple(self._left_out),
+            failed=self.failed,
+            notes=tuple(self.notes),
+        )
+
+    def each(self, plan: Callable[..., _Planned], partitions: Iterable[tuple[Any, ...]]) -> list[_Planned]:
+        """What becomes of partitions; one that cannot be planned ends all, or is noted and left out.
+
+        Args:
+            partitions: arguments of `plan`, the first of which is a partition.
+        """
+        found: list[_Planned] = []
+        for arguments in partitions:
+            try:
+                found.append(plan(*arguments))
+            except (OSError, KidxError) as error:
+                if not self._isolates:
+                    raise
+                directory = arguments[0].directory if isinstance(arguments[0], PartitionToRead) else arguments[0]
+                self.failed[directory.topic_partition] = describe_error(error)
+        return found
 
     def listed(self, directory: PartitionDirectory, wanted: Wanted) -> PartitionToRead:
         """A partition with its logs."""
-        high_watermark, seen = self._seen(directory, wanted)
+        found = [
+            (
+                ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, end),
+                FileVersion(size, mtime_ns, None if inode == NO_INODE else inode),
+            )
+            for (base_offset, size, mtime_ns, inode), end in _with_ends(settled_segments(directory))
+        ]
+        ends = self._ends.of(directory, [log for log, _ in found], wanted, self._index_of(directory))
+        self._note_ends(ends)
         known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
         logs: list[LogToRead] = []
-        for (base_offset, size, mtime_ns, inode), end in _with_ends(settled_segments(directory)):
-            visible = visible_part(directory, base_offset)
-            end = end if visible is None else None  # what is beyond is in another segment, too, and no damage
-            log = ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, end)
-            version = FileVersion(size, mtime_ns, None if inode == NO_INODE else inode)
-            facts = known.log(log.path, base_offset, version)
-            if facts is not None and end is None and not facts.reaches(high_watermark or 0):
+        for log, version in found:
+            visible = visible_part(directory, log.base_offset)
+            # What is beyond such a part is in another segment, too, and no damage.
+            listed = log if visible is None else replace(log, end_offset=None)
+            facts = known.log(log.path, log.base_offset, version)
+            if facts is not None and log.end_offset is None and not facts.reaches(ends.high_watermark or 0):
                 facts = None  # it is damaged, and reading it tells so
-            logs.append(LogToRead(log, version, facts, visible))
-        return PartitionToRead(directory, logs, high_watermark, seen)
+            logs.append(LogToRead(listed, version, facts, visible))
+        must_reach = None if ends.is_short and self._isolates else ends.high_watermark
+        return PartitionToRead(directory, logs, ends.limit, must_reach, ends.seen)
+
+    def _note_ends(self, ends: PartitionEnds) -> None:
+        self._left_out += ends.left_out
+        if ends.beyond:
+            self._beyond_watermark.append(ends.beyond)
+        elif not self._request.to_log_end:
+            self._ended_at_watermark += ends.high_watermark is not None
+            self._read_to_log_end += ends.high_watermark is None
+
+    def _index_of(self, directory: PartitionDirectory) -> IndexOf:
+        def index_of(log: ListedLog) -> Location:
+            if self._request.index_dir is None:
+                return directory.file(log.base_offset, OFFSET_INDEX_SUFFIX)
+            name = segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
+            return self._request.index_dir / directory.topic_partition.directory / name
+
+        return index_of
 
     def committed(
         self, partitions: Sequence[PartitionToRead], scan: ScanLogs, known_events: KnownEvents | None
     ) -> list[PartitionToRead]:
         """Partitions of which only what is below the last stable offset is wanted, and not what was aborted."""
-        to_scan = [self._to_scan(partition) for partition in partitions]
 
         def counted(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
             self._scanned_logs += len(logs)
             self._scanned_bytes += sum(log.log_bytes for log in logs)
             return scan(logs)
 
-        return [
-            replace(
-                partition,
-                seen=replace(partition.seen, last_offset=min(partition.seen.last_offset, found.last_stable_offset - 1)),
-                aborted=found.aborted,
+        def decided(*some: PartitionToRead) -> list[PartitionToRead]:
+            found = transactions_of([self._to_scan(each) for each in some], counted, known_events)
+            return [self._up_to_stable(*each) for each in zip(some, found, strict=True)]
+
+        try:
+            return decided(*partitions)
+        except (OSError, KidxError):
+            if not self._isolates:
+                raise
+        # One of them is damaged: each by itself, so that the others are read.
+        return [each for found in self.each(decided, [(each,) for each in partitions]) for each in found]
+
+    def _up_to_stable(self, partition: PartitionToRead, found: Transactions) -> PartitionToRead:
+        """A partition up to its last stable offset."""
+        seen, stable = partition.seen, found.last_stable_offset
+        if max(stable, seen.first_offset) <= seen.last_offset and stable < _OFFSET_MAX and partition.logs:
+            self._left_out.append(
+                LeftOut(
+                    partition=partition.directory.topic_partition,
+                    why=Why.BEYOND_LAST_STABLE_OFFSET,
+                    first_offset=max(stable, seen.first_offset),
+                    end_offset=None if seen.last_offset == _OFFSET_MAX else seen.last_offset + 1,
+                    edge=stable,
+                    is_problem=False,
+                )
             )
-            for partition, found in zip(partitions, transactions_of(to_scan, counted, known_events), strict=True)
-        ]
+        return replace(
+            partition, seen=replace(seen, last_offset=min(seen.last_offset, stable - 1)), aborted=found.aborted
+        )
 
     def _to_scan(self, partition: PartitionToRead) -> PartitionToScan:
         """A partition with the logs that may say what became of transactions; with none if none is wanted."""
@@ -268,8 +352,7 @@ class _Planner:
                 f"{cut[0].listed.path}: it holds offsets that consumers get of another segment; of such logs kidx does "
                 "not tell what was committed: read them with isolation read_uncommitted"
             )
-        high_watermark = partition.high_watermark
-        end_offset = _OFFSET_MAX if high_watermark is None or self._request.to_log_end else high_watermark
+        end_offset = _OFFSET_MAX if partition.limit is None else partition.limit
         wanted = [log for log in partition.logs if self._is_asked_for(log) and may_hold(log, partition.seen)]
         last = wanted[-1].listed.end_offset if wanted else None
         last_offset = partition.seen.last_offset if last is None else min(partition.seen.last_offset, last - 1)
@@ -330,28 +413,11 @@ class _Planner:
                     last_offset_before=first_offset - 1,
                     end_offset=stop.offset,
                     wanted=seen,
-                    must_reach=partition.high_watermark if stop.offset is None else None,
+                    must_reach=partition.must_reach if stop.offset is None else None,
                     aborted=aborted,
                     records=records,
                 )
             )
-
-    def _seen(self, directory: PartitionDirectory, wanted: Wanted) -> tuple[int | None, Wanted]:
-        """The high watermark of a partition, where one is known, and what is wanted of what consumers see."""
-        partition, log_dir = directory.topic_partition, directory.log_dir
-        if log_dir not in self._checkpoints:
-            self._checkpoints[log_dir] = read_checkpoints(log_dir)
-        known = self._checkpoints[log_dir]
-        log_start_offset = (known.log_start_offsets or {}).get(partition, 0)
-        high_watermark = (known.high_watermarks or {}).get(partition)
-        last_offset = wanted.last_offset
-        if high_watermark is not None and not self._request.to_log_end:
-            last_offset = min(last_offset, high_watermark - 1)
-            self._ended_at_watermark += 1
-        elif high_watermark is None and not self._request.to_log_end:
-            self._read_to_log_end += 1
-        first_offset = max(wanted.first_offset, log_start_offset)
-        return high_watermark, replace(wanted, first_offset=first_offset, last_offset=last_offset)
 
     def _bounds(
         self, directory: PartitionDirectory, log: ListedLog, seen: Wanted, facts: KnownLog | None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from kidxlib.build.listing import list_partitions
 from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
@@ -28,6 +31,9 @@ OffsetRange: TypeAlias = tuple[int | None, int | None]
 Offsets: TypeAlias = OffsetRange | Mapping[str, OffsetRange]
 #: From a time on to before another, each in ms since the epoch or in ISO 8601 with a zone; None for no limit.
 Times: TypeAlias = tuple[int | str | None, int | str | None]
+
+#: One place or several.
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 READ_COMMITTED: Final = "read_committed"
 #: Kafka's `isolation.level`.
@@ -46,7 +52,7 @@ class ReadRequest:
     """What is to be read.
 
     Attributes:
-        source: a log dir, a partition's directory, or the one that a segment's log is in.
+        sources: log dirs, partitions' directories, or the one that a segment's log is in.
         log_name: the only log that is read, by its name; None for all.
         index_dir: the tree with the index files; None for beside the logs.
         topics: matches the full names of topics. Those that brokers keep for themselves it means only if it spells
@@ -56,10 +62,11 @@ class ReadRequest:
         times: ms since the epoch, from the first on to before the second; None for no limit.
         committed: only records of transactions that were committed, and those outside of transactions, up to the last
             stable offset.
-        to_log_end: to the end of logs, also beyond the high watermark.
+        to_log_end: to the end of logs, also beyond the high watermark. False for not beyond it; None for to the end of
+            logs where this is the only replica, see `OnlyReplicas`, and else not beyond it.
     """
 
-    source: Source
+    sources: Sequence[Source]
     log_name: str | None
     index_dir: Location | None
     topics: re.Pattern[str]
@@ -67,14 +74,46 @@ class ReadRequest:
     all_offsets: OffsetRange
     times: tuple[int | None, int | None]
     committed: bool
-    to_log_end: bool
+    to_log_end: bool | None
+
+    @property
+    def place(self) -> str:
+        """The sources, as messages name them."""
+        return ", ".join(str(source.path) for source in self.sources)
+
+    @property
+    def log_dirs(self) -> list[Location]:
+        """The log dirs that the sources are, or are in."""
+        return [
+            source.path if parse_partition_directory(source.path.name) is None else source.path.parent
+            for source in self.sources
+        ]
+
+    def partitions(self) -> list[PartitionDirectory]:
+        """The partitions of the sources, in order.
+
+        Raises:
+            UsageError: as `list_partitions`, or a partition is in two sources.
+        """
+        found = [each for source in self.sources for each in list_partitions(source, Skipped())]
+        found.sort(key=lambda each: each.topic_partition)
+        for one, other in pairwise(found):
+            if one.topic_partition == other.topic_partition:
+                raise UsageError(
+                    f"{one.topic_partition.directory} is in {one.source.path} and in {other.source.path}; expected log "
+                    "dirs of one broker, which has each partition once; give one of the two"
+                )
+        return found
+
+    def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
+        """The offsets that are asked for of a partition that is read."""
+        return self.all_offsets if self.offsets is None else self.offsets[directory.topic_partition]
 
     def wanted(self, directory: PartitionDirectory) -> Wanted | None:
         """What is asked for of a partition; None where nothing is."""
         if not self.names(directory) or self.leaves_out(directory):
             return None
-        offsets = self.all_offsets if self.offsets is None else self.offsets[directory.topic_partition]
-        return Wanted.between(*offsets, *self.times)
+        return Wanted.between(*self.offsets_of(directory), *self.times)
 
     def names(self, directory: PartitionDirectory) -> bool:
         """Whether topics and offsets are those of a partition, whatever is wanted of it."""
@@ -92,35 +131,33 @@ class ReadRequest:
 
 
 def read_request(
-    path: str | os.PathLike[str],
+    path: Paths,
     *,
     topics: re.Pattern[str],
     offsets: Offsets | None,
     times: Times | None,
     isolation: str,
     index_dir: Location | None,
-    to_log_end: bool,
+    to_log_end: bool | None,
     remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
     """What a caller asks for, checked.
 
     Args:
-        path: a log dir, a partition's directory, or a segment's log in one; or a bucket of tiered storage.
+        path: a log dir, a partition's directory, or a segment's log in one; or a bucket of tiered storage. Or several
+            directories, as of a broker with more than one log dir.
         remote: what is said of the latter.
 
     Raises:
         UsageError: a path is none of these, or a range is not one.
     """
-    text = os.fspath(path)
-    directory, log_name = (os.path.split(text)) if text.endswith(LOG_SUFFIX) else (text, None)
-    if log_name is not None and parse_segment_log(log_name) is None:
-        raise UsageError(f"{text}: expected a segment's log, which is named <base offset, 20 digits>{LOG_SUFFIX}")
+    directories, log_name = _places(path)
     if isolation not in ISOLATIONS:
         raise UsageError(f"isolation {isolation!r}: expected {' or '.join(ISOLATIONS)}")
     by_partition = _by_partition(offsets) if isinstance(offsets, Mapping) else None
     all_offsets = _EVERYTHING if offsets is None or isinstance(offsets, Mapping) else _checked(offsets, "offsets")
     return ReadRequest(
-        source=source_at(directory or ".", remote=remote),
+        sources=[source_at(directory or ".", remote=remote) for directory in directories],
         log_name=log_name,
         index_dir=index_dir,
         topics=topics,
@@ -130,6 +167,26 @@ def read_request(
         committed=isolation == READ_COMMITTED,
         to_log_end=to_log_end,
     )
+
+
+def _places(path: Paths) -> tuple[list[str], str | None]:
+    """The directories that paths mean, and the name of the only log that is read; None for all.
+
+    Raises:
+        UsageError: there is none, or a log among others.
+    """
+    texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(each) for each in path]
+    if not texts:
+        raise UsageError("no path: expected a log dir, a partition's directory or a log")
+    for text in texts:
+        if text.endswith(LOG_SUFFIX) and parse_segment_log(os.path.basename(text)) is None:
+            raise UsageError(f"{text}: expected a segment's log, which is named <base offset, 20 digits>{LOG_SUFFIX}")
+        if text.endswith(LOG_SUFFIX) and len(texts) > 1:
+            raise UsageError(f"{text}: a log beside other paths; expected it alone, or directories")
+    if texts[0].endswith(LOG_SUFFIX):
+        directory, log_name = os.path.split(texts[0])
+        return [directory], log_name
+    return texts, None
 
 
 def ensure_isolation_means_something(mode: str, isolation: str) -> None:

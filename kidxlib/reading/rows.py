@@ -14,7 +14,7 @@ import pyarrow as pa
 from kidxlib.errors import KidxError
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.decode import Decoder
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Item, WalkOptions, items_of
 from kidxlib.records.bulk.batch_table import BatchTable
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage, warn_of_unfinished
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.recovery.unfinished_append import is_unfinished, next_whole_batch
@@ -193,6 +193,7 @@ class _SegmentWalk:
         end = next_whole_batch(self._log, position + 1, least, self._most) if self._options.goes_on else None
         next_offset = None if end is None else int.from_bytes(self._log.read(end, 8), signed=True)
         return Damage(
+            is_end=position == self._read.version.size,
             path=self._read.log_path,
             topic=self._read.topic,
             partition=self._read.partition,

@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.reading.damage import fail_on, warn_of
-from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.request import Offsets, Times, ensure_isolation_means_something, read_request, read_schema
+from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
+from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.spark.columns import spark_schema
 from kidxlib.spark.rows import PART_BYTES, task_rows, tasks_of
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 
 def read(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: Paths,
     *,
     topics: str = ".*",
     offsets: Offsets | None = None,
@@ -41,7 +41,7 @@ def read(
     include_headers: bool = False,
     index_dir: str | os.PathLike[str] | None = None,
     catalog: str | os.PathLike[str] | None = None,
-    to_log_end: bool = False,
+    to_log_end: bool | None = None,
     on_damage: Literal["fail", "skip"] = "fail",
     layout: str | None = None,
     tiered_metadata: Sequence[str | os.PathLike[str]] = (),
@@ -86,6 +86,7 @@ def read(
     scan = scan_by_tasks(spark)
     plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
     _log.info("%s", plan)
+    warn_of_left_out(plan)
     return _frame(spark, plan, mode, spark_schema(columns_read), goes_on=goes_on)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +21,7 @@ _LIMITS: Final = tuple(
 _MAX_OFFSETS, _MAX_BYTES = "maxOffsetsPerTrigger", "maxBytesPerTrigger"
 _OF_STREAMS: Final = (_MAX_OFFSETS, _MAX_BYTES)
 OPTIONS: Final = (
-    "path",
-    "source",
+    *("path", "paths", "source"),
     *("subscribe", "subscribePattern", "assign"),
     *_LIMITS,
     "startingOffsetsByTimestampStrategy",
@@ -49,7 +49,7 @@ class SourceOptions:
     """What a DataFrame is to be made of.
 
     Attributes:
-        path: a log dir, a partition's directory, or a segment's log.
+        paths: a log dir, a partition's directory, or a segment's log; or several directories.
         start, end: where reading begins in each partition, and before what it ends.
         skips_unmatched: a partition none of whose records is as late as the start is not read; else it is an error.
         isolation, mode, index_dir, catalog, to_log_end: as of `kidxlib.read`.
@@ -57,7 +57,7 @@ class SourceOptions:
         fails_on_loss: damage ends the reading, and so does a start whose records are gone. Else it is told.
     """
 
-    path: str
+    paths: tuple[str, ...]
     topics: Topics
     start: Limit
     end: Limit
@@ -67,7 +67,7 @@ class SourceOptions:
     include_headers: bool
     index_dir: str | None
     catalog: str | None
-    to_log_end: bool
+    to_log_end: bool | None
     remote: RemoteOptions
     fails_on_loss: bool
 
@@ -114,8 +114,10 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         if option in given:
             raise UsageError(f"option {option}: a stream goes on; leave it out, or use spark.read")
     source = _parse(given, of_stream=True)
-    if source.path.endswith(LOG_SUFFIX):
-        raise UsageError(f"{source.path}: expected a log dir or a partition's directory, as a stream goes on in others")
+    if source.paths[0].endswith(LOG_SUFFIX):
+        raise UsageError(
+            f"{source.paths[0]}: expected a log dir or a partition's directory, as a stream goes on in others"
+        )
     offsets, log_bytes = (_number(given, option) for option in _OF_STREAMS)
     if offsets is not None and log_bytes is not None:
         raise UsageError(f"{_MAX_OFFSETS} and {_MAX_BYTES}: expected one of them, or none")
@@ -139,7 +141,7 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
     isolation = _one_of(given, "isolation", ISOLATIONS)
     ensure_isolation_means_something(mode, isolation)
     return SourceOptions(
-        path=_path(given),
+        paths=_paths(given),
         topics=parse_choice(given),
         start=parse_limit(given, STARTING, takes_other=of_stream),
         end=parse_limit(given, ENDING),
@@ -149,7 +151,7 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
         include_headers=include_headers,
         index_dir=given.get("indexDir"),
         catalog=given.get("catalog"),
-        to_log_end=_flag(given, "toLogEnd", default=False),
+        to_log_end=_flag(given, "toLogEnd", default=False) if "toLogEnd" in given else None,
         remote=RemoteOptions(given.get("layout"), tuple(filter(None, given.get("tieredMetadata", "").split(",")))),
         fails_on_loss=_flag(given, "failOnDataLoss", default=True),
     )
@@ -170,12 +172,22 @@ def _ensure_known(given: Mapping[str, str]) -> None:
             raise UsageError(f"option {option}: not known; expected {', '.join(OPTIONS)}")
 
 
-def _path(given: Mapping[str, str]) -> str:
-    paths = [given[option] for option in ("path", "source") if option in given]
-    if len(paths) != 1:
-        what = "both" if paths else "neither"
-        raise UsageError(f"path and source: {what} given, expected one: a log dir, a partition's directory or a log")
-    return paths[0]
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The places that are read: `load` takes a list of them, of which Spark makes the option `paths`, in JSON."""
+    named = [option for option in ("path", "paths", "source") if option in given]
+    if len(named) != 1:
+        what = f"{' and '.join(named)} given" if named else "none given"
+        raise UsageError(f"{what}, expected one of path, paths and source: log dirs, a partition's directory or a log")
+    text = given[named[0]]
+    if named != ["paths"]:
+        return (text,)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
+        raise UsageError(f"paths {text}: expected a list of directories in JSON, as load gives it")
+    return tuple(found)
 
 
 def _one_of(given: Mapping[str, str], option: str, words: tuple[str, ...]) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from kidxlib.build.listing import list_partitions
-from kidxlib.build.skipped import Skipped
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.at_time import first_offset_at
-from kidxlib.reading.plan import ReadPlan, SegmentRead, plan_reads
+from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
+from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.spark.damage import damage_taker
 from kidxlib.spark.limits import Limit
@@ -25,6 +25,7 @@ from kidxlib.terminal.options.sources import parse_topics
 
 _ANY_TOPIC: Final = parse_topics(".*", "topics")
 _EVERYTHING: Final[OffsetRange] = (None, None)
+_EVERY: Final = Wanted()
 
 
 def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
@@ -37,14 +38,14 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
         UsageError: options name what is not there, or records that are gone; or as `plan_reads`.
         CheckpointError, CatalogError, DamagedLogError, OSError, LogChangedError: as `plan_reads`.
     """
-    there = list_partitions(source_request(options, None).source, Skipped())
+    there = source_request(options, None).partitions()
     partitions = options.topics.among(there)
     for limit in (options.start, options.end):
         limit.ensure_names(partitions)
     partitions = [each for each in partitions if pushed.holds(each)]
     starts = offsets_of(options, options.start, partitions)
     ends = offsets_of(options, options.end, partitions)
-    offsets: dict[TopicPartition, tuple[int, int]] = {}
+    offsets: dict[TopicPartition, OffsetRange] = {}
     for partition in partitions:
         start, end = starts[partition], ends[partition]
         if options.start.is_time and start is None:
@@ -52,8 +53,11 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
             continue
         first = pushed.wanted.first_offset if start is None else max(start, pushed.wanted.first_offset)
         until = pushed.wanted.last_offset + 1 if end is None else min(end, pushed.wanted.last_offset + 1)
-        if first < until:
-            offsets[partition] = first, until
+        if first < until:  # no limit where nobody asked for one: of limits it is told what is not there
+            offsets[partition] = (
+                None if first <= max(_EVERY.first_offset, 0) else first,
+                None if until > _EVERY.last_offset else until,
+            )
     times = (pushed.wanted.first_ms, pushed.wanted.last_ms + 1) if offsets else None
     plan = _plan(options, source_request(options, offsets, options.isolation, times))
     if options.fails_on_loss and not options.start.is_time:
@@ -69,7 +73,7 @@ def source_request(
 ) -> ReadRequest:
     index_dir = options.index_dir
     return read_request(
-        options.path,
+        options.paths,
         topics=_ANY_TOPIC,
         offsets=None if offsets is None else {each.directory: limits for each, limits in offsets.items()},
         times=times,
@@ -121,10 +125,10 @@ def ensure_may_be_skipped(options: SourceOptions, partition: TopicPartition) -> 
         )
 
 
-def _ensure_not_gone(options: SourceOptions, offsets: Mapping[TopicPartition, tuple[int, int]], plan: ReadPlan) -> None:
+def _ensure_not_gone(options: SourceOptions, offsets: Mapping[TopicPartition, OffsetRange], plan: ReadPlan) -> None:
     """A start that options name is there, or nothing from there on."""
     for partition, first in plan.first_offsets.items():
-        if options.start.of(partition) is not None and first > offsets[partition][0]:
+        if options.start.of(partition) is not None and first > (offsets[partition][0] or 0):
             raise UsageError(
                 f"{options.start.option} of {partition.directory}: {options.start.of(partition)}, but the first offset "
                 f"that is left is {first}; failOnDataLoss=false begins there"

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from kidxlib.reading.batches import batch_rows_of
 from kidxlib.reading.damage import TakeDamage
-from kidxlib.reading.plan import SegmentRead
 from kidxlib.reading.rows import rows_of
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.spark.columns import as_spark_has_them, columns_read
 
 #: Spark takes fewer rows at once slower: 1,000 cost it half as much again.

@@ -20,7 +20,7 @@ from kidxlib.spark.options import SourceOptions, parse_columns, parse_options, p
 from kidxlib.spark.pushed import Pushed, push_filters
 
 if TYPE_CHECKING:
-    from kidxlib.reading.plan import SegmentRead
+    from kidxlib.reading.segment_read import SegmentRead
     from kidxlib.spark.stream import KafkaSegmentStreamReader
 
 _log: Final = logging.getLogger(__name__)
@@ -114,6 +114,8 @@ class KafkaSegmentReader(DataSourceReader):
         plan = plan_source(self._options, self._pushed)
         show_log(_log)
         _log.info("%s", plan)
+        for line in (*plan.problems, *plan.remarks):
+            _log.warning("%s", line)
         # Spark takes no task at all for one that is to read everything.
         return [TaskReads(reads) for reads in tasks_of(plan.reads) or [()]]
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from kidxlib.build.listing import list_partitions
-from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import DamagedLogError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
@@ -29,7 +27,8 @@ class Available:
     Attributes:
         first_offset: records below it are gone.
         log_end: where the last whole batch ends.
-        end: up to where a consumer reads: the end of the log, its high watermark, or the last stable offset.
+        limit: the end of the log, or its high watermark if nothing from there on is read.
+        end: up to where a consumer reads: that, or the last stable offset.
         aborted: transactions whose records are left out.
     """
 
@@ -37,6 +36,7 @@ class Available:
     logs: PartitionLogs
     first_offset: int
     log_end: int
+    limit: int
     end: int
     aborted: AbortedRanges
 
@@ -64,7 +64,7 @@ class StreamLogs:
             LogChangedError, OSError: a directory cannot be listed, or a log cannot be read.
         """
         request = source_request(self._options, None)
-        listed = list_partitions(request.source, Skipped())
+        listed = request.partitions()
         topics = self._options.topics
         chosen = {*(topics.among(listed) if at_start else topics.found(listed))}
         directories = [each for each in listed if each.topic_partition in chosen]
@@ -98,9 +98,9 @@ class StreamLogs:
             )
         else:
             end = min(high_watermark, log_end)
-        aborted = AbortedRanges()
+        limit, aborted = end, AbortedRanges()
         if self._options.isolation == READ_COMMITTED:
             followed = self._transactions.setdefault(partition, FollowedTransactions(goes_on=not fails))
             transactions = followed.up_to(logs, end, since=since)
             end, aborted = transactions.last_stable_offset, transactions.aborted
-        return Available(directory, logs, first_offset, log_end, end, aborted)
+        return Available(directory, logs, first_offset, log_end, limit, end, aborted)

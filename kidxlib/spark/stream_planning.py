@@ -9,8 +9,10 @@ from typing import Final
 
 from kidxlib.errors import LostRecordsError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.plan import ReadPlan, SegmentRead, plan_reads
+from kidxlib.reading.left_out import LeftOut, Why, lines_of
+from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import OffsetRange
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.spark.limits import LATEST
 from kidxlib.spark.options import Limits, StreamOptions
@@ -38,8 +40,24 @@ class StreamPlanner:
         self._warned: set[str] = set()
 
     def stop_at_what_is_there(self) -> None:
-        """What is written from now on is not read, nor partitions that come."""
-        self._until = {each: found.end for each, found in self._logs.look({}).items()}
+        """What is written from now on is not read, nor partitions that come. What is left out beyond high watermarks is
+        told: the query ends before it.
+        """
+        there = self._logs.look({})
+        self._until = {each: found.end for each, found in there.items()}
+        beyond = [
+            LeftOut(
+                partition=each,
+                why=Why.BEYOND_HIGH_WATERMARK,
+                first_offset=found.limit,
+                end_offset=found.log_end,
+                edge=found.limit,
+            )
+            for each, found in sorted(there.items())
+            if found.limit < found.log_end
+        ]
+        for line in lines_of(beyond):
+            _log.warning("%s", line)
 
     def next_end(self, start: StreamOffsets | None, limits: Limits) -> StreamOffsets:
         """Where the micro-batch ends that begins at a start: there, if there is nothing to read.
@@ -130,7 +148,7 @@ class StreamPlanner:
         Raises:
             LostRecordsError: `failOnDataLoss` is true; else it is said once.
         """
-        message = f"{self._options.path}: {partition.directory}: {what}"
+        message = f"{', '.join(self._options.paths)}: {partition.directory}: {what}"
         if self._options.fails_on_loss:
             raise LostRecordsError(f"{message}; failOnDataLoss=false goes on with what is there")
         if message not in self._warned:

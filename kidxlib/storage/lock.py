@@ -77,7 +77,7 @@ def locked_to_read(log_dir: Path) -> Iterator[str | None]:
                 f"{log_dir}: mounted read-only; a broker that starts so takes the log dir out of use, and ends if it "
                 "has no other"
             )
-            _ensure_free(log_dir / LOCK_FILE)
+            _ensure_free(log_dir)
         elif os.path.lexists(log_dir / LOCK_FILE):
             try:
                 stack.enter_context(locked(log_dir))
@@ -85,7 +85,7 @@ def locked_to_read(log_dir: Path) -> Iterator[str | None]:
                 raise
             except UsageError as error:
                 why = str(error)
-                _ensure_free(log_dir / LOCK_FILE)
+                _ensure_free(log_dir)
         yield why
 
 
@@ -93,25 +93,34 @@ def locked_to_read(log_dir: Path) -> Iterator[str | None]:
 _FLOCK: Final = struct.Struct("@hhqqi0q")
 
 
-def _ensure_free(path: Path) -> None:
-    """See that nobody holds a lock, without asking for it, which takes a file that may be written.
+def is_locked(log_dir: Path) -> bool:
+    """Whether another process holds the lock of a log dir, as a broker does that runs on it. The lock is not asked for,
+    which takes a file that may be written, and so a broker may start meanwhile.
+
+    Raises:
+        OSError: the lock file is there and cannot be read, or its file system tells nothing of locks.
+    """
+    try:
+        descriptor = os.open(log_dir / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return bool(kind != fcntl.F_UNLCK)
+
+
+def _ensure_free(log_dir: Path) -> None:
+    """See that nobody holds a lock, where anybody lets us look.
 
     Raises:
         LockHeldError: another process holds it.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return  # nobody has made it, or nobody lets us look
-    try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
-    if kind != fcntl.F_UNLCK:
-        raise _held(path)
+    with contextlib.suppress(OSError):
+        if is_locked(log_dir):
+            raise _held(log_dir / LOCK_FILE)
 
 
 def _held(path: Path) -> LockHeldError:

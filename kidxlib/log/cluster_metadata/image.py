@@ -48,7 +48,7 @@ class Assignment:
         return zip(self.replicas, self.directories, strict=False)
 
     def changed(self, values: dict[str, Any]) -> Assignment:
-        """As a `PartitionChangeRecord` leaves it: what it does not name stays (`PartitionRegistration.merge`)."""
+        """The assignment after a change: what a change does not name stays (`PartitionRegistration.merge`)."""
         replicas, directories = values.get("replicas"), values.get("directories")
         return Assignment(
             self.replicas if replicas is None else tuple(replicas),

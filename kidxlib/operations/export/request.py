@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pyarrow as pa
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.operations.export.formats import ExportFormat
-from kidxlib.operations.export.staging import SKIPS_DAMAGE
 from kidxlib.operations.seek.output import ensure_new
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
 from kidxlib.storage.log_dir import is_brokers
@@ -44,7 +44,7 @@ class ExportRequest:
 
 
 def export_request(
-    directory: str,
+    directories: Sequence[str],
     *,
     output: str,
     topics: str,
@@ -55,7 +55,7 @@ def export_request(
     columns: str | None,
     index_dir: str | None,
     catalog: str | None,
-    to_log_end: bool,
+    to_log_end: bool | None,
     skip_damage: bool,
     layout: str | None = None,
     tiered_metadata: tuple[str, ...] = (),
@@ -74,7 +74,7 @@ def export_request(
         if is_brokers(above):
             raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
     asked = {
-        "source": os.path.realpath(directory) if not is_object(directory) else directory,
+        "sources": [each if is_object(each) else os.path.realpath(each) for each in directories],
         "topics": topics,
         "offsets": list(offsets),
         "times": times,
@@ -82,10 +82,10 @@ def export_request(
         "include_headers": include_headers,
         "columns": columns,
         "to_log_end": to_log_end,
-        SKIPS_DAMAGE: skip_damage,
+        "skip_damage": skip_damage,
     }
     read = read_request(
-        directory,
+        directories,
         topics=parse_topics(topics),
         offsets=_offsets(offsets),
         times=_times(times),
@@ -94,7 +94,7 @@ def export_request(
         to_log_end=to_log_end,
         remote=RemoteOptions(layout, tiered_metadata),
     )
-    if read.source.remote is not None:
+    if any(source.remote is not None for source in read.sources):
         asked |= {"layout": layout, "tiered_metadata": list(tiered_metadata)}
     names = None if columns is None else columns.split(",")
     schema = read_schema("records", names, include_headers=include_headers)

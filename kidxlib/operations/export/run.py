@@ -16,10 +16,12 @@ import pyarrow as pa
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.export.request import ExportRequest
-from kidxlib.operations.export.staging import FinishedPart, Staging
+from kidxlib.operations.export.staging import EndedPartition, FinishedPart, PlannedExport, Staging
 from kidxlib.reading.damage import Damage, fail_on
-from kidxlib.reading.plan import SegmentRead, plan_reads
+from kidxlib.reading.left_out import LeftOut
+from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.rows import rows_of
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note
@@ -39,61 +41,91 @@ class Exported:
     Attributes:
         log_bytes: of the segments that were read, by this run and those that it took up.
         damage: what was passed over, a line each.
+        failed: partitions of which not all was exported, as something is wrong with a log, a line each.
+        left_out: offsets that were not exported, and such as were asked for and are not there.
     """
 
     rows: int
     segments: int
     log_bytes: int
     damage: tuple[str, ...]
+    failed: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all was exported that a consumer would get of what was asked for."""
+        return not (self.damage or self.failed or self.left_out)
 
 
 def run_export(request: ExportRequest, threads: int) -> Exported:
-    """Export, or go on where an earlier run was interrupted.
+    """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
+    damage, and the others as a whole.
 
     Raises:
         UsageError: there is nothing to read, or another export to this output is not finished.
-        DamagedLogError: a log is damaged, and that is not to be passed over.
-        KidxError: a log was replaced, or a file cannot be written. Parts that are finished stay for a later run.
+        KidxError: not one partition can be read; or a file cannot be written. Parts that are finished stay for a later
+            run.
     """
     staging = Staging(request.output, request.form.value)
     try:
         with staging.locked():
-            units = staging.plan(request.asked)
-            if units is None:
-                units = _planned(request, threads)
-                staging.keep_plan(request.asked, units)
-            parts = _write_parts(request, units, staging, threads)
-            _put_together(request, staging, len(units))
+            plan = staging.plan(request.asked)
+            if plan is None:
+                plan = _planned(request, threads)
+                staging.keep_plan(request.asked, plan)
+            parts = _write_parts(request, plan.units, staging, threads)
+            exported = _exported(plan, parts)
+            if exported.failed and not exported.rows:
+                staging.give_up()
+                raise KidxError(exported.failed[0])
+            _put_together(request, staging, len(plan.units))
     except OSError as error:
         raise KidxError(f"--output {request.output}: {describe_error(error)}") from error
+    return exported
+
+
+def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
+    ended = {(each.topic, each.partition): each.why for part in reversed(parts) for each in part.ended}
     return Exported(
         rows=sum(part.rows for part in parts),
-        segments=_segments_in(units),
-        log_bytes=sum(map(_bytes_of, units)),
+        segments=_segments_in(plan.units),
+        log_bytes=sum(map(_bytes_of, plan.units)),
         damage=tuple(line for part in parts for line in part.damage),
+        failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
+        left_out=plan.left_out,
     )
 
 
-def _planned(request: ExportRequest, threads: int) -> list[list[SegmentRead]]:
+def _planned(request: ExportRequest, threads: int) -> PlannedExport:
     begin_phase("planning")
     catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
-    plan = plan_reads(
-        request.read, goes_on=request.skip_damage, threads=threads, part_bytes=_PART_BYTES, catalog=catalog
-    )
+    try:
+        plan = plan_reads(
+            request.read,
+            goes_on=request.skip_damage,
+            threads=threads,
+            part_bytes=_PART_BYTES,
+            catalog=catalog,
+            isolates=True,
+        )
+    except OSError as error:
+        raise KidxError(describe_error(error)) from error
     if not plan.named_partitions:
         there = counted(plan.skipped_partitions, "partition")
         raise UsageError(
-            f"{request.read.source.path}: it has {there}, none of which is asked for; expected --topics and --offsets "
-            "to name one that is there"
+            f"{request.read.place}: it has {there}, none of which is asked for; expected --topics and --offsets to "
+            "name one that is there"
         )
-    for line in plan.notes:
+    for line in (*plan.notes, *plan.remarks):
         note(line)
     units: list[list[SegmentRead]] = [[]]
     for read in plan.reads:
         if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
             units.append([])
         units[-1].append(read)
-    return units
+    failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
+    return PlannedExport(units, tuple(each for each in plan.left_out if each.is_problem), failed)
 
 
 def _bytes_of(unit: Sequence[SegmentRead]) -> int:
@@ -155,7 +187,14 @@ def _write_parts(
 
     with interrupts.telling(told), ThreadPoolExecutor(threads) as pool:
         try:
-            return list(pool.map(write, range(len(units))))
+            parts = list(pool.map(write, range(len(units))))
+            ended = [each for part in parts for each in part.ended]
+            for number, unit in enumerate(units if ended else ()):
+                kept = [read for read in unit if not any(each.ends_before(read) for each in ended)]
+                if len(kept) < parts[number].reads:  # it was written before it was known that its partition ends
+                    staging.discard(number)
+                    parts[number] = _write_part(request, number, kept, staging, progress)
+            return parts
         finally:
             progress.stops.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -165,6 +204,7 @@ def _write_part(
     request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
 ) -> FinishedPart:
     lost: list[str] = []
+    ended: list[EndedPartition] = []
 
     def note_damage(damage: Damage) -> None:
         lost.append(f"{damage}; not exported: {damage.lost}")
@@ -172,14 +212,23 @@ def _write_part(
     def rows() -> Iterator[pa.RecordBatch]:
         on_damage = note_damage if request.skip_damage else fail_on
         for read in unit:
-            for batch in rows_of([read], request.schema, on_damage, goes_on=request.skip_damage, threads=1):
-                if progress.stops.is_set():
-                    raise _StoppedError
-                yield batch
+            if any(each.ends_before(read) for each in ended):
+                continue
+            try:
+                for batch in rows_of([read], request.schema, on_damage, goes_on=request.skip_damage, threads=1):
+                    if progress.stops.is_set():
+                        raise _StoppedError
+                    yield batch
+            except (OSError, KidxError) as error:
+                ended.append(
+                    EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
+                )
             progress.add([read])
 
     written: Path = staging.part(number).with_suffix(".tmp")
-    finished = FinishedPart(write_part(request.form, written, request.schema, rows()), tuple(lost))
+    count = write_part(request.form, written, request.schema, rows())
+    reads = sum(not any(each.ends_before(read) for each in ended) for read in unit)
+    finished = FinishedPart(count, reads, tuple(lost), tuple(ended))
     staging.finish(number, finished, written)
     return finished
 

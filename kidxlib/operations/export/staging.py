@@ -14,18 +14,52 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.errors import KidxError, UsageError
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.plan import SegmentRead
+from kidxlib.reading.left_out import LeftOut, Why
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.file_version import FileVersion
-from kidxlib.terminal.console import note
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
-_VERSION: Final = 2
+_VERSION: Final = 3
 
-#: Of the options that rows depend on, whether damage is passed over.
-SKIPS_DAMAGE: Final = "skip_damage"
+
+@dataclass(frozen=True, slots=True)
+class PlannedExport:
+    """What an export writes.
+
+    Attributes:
+        units: what each part is made of.
+        left_out: what the plan left out or did not find and a person should look at; `ReadPlan.left_out`.
+        failed: partitions that could not be planned, a line each.
+    """
+
+    units: Sequence[Sequence[SegmentRead]]
+    left_out: tuple[LeftOut, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPartition:
+    """A partition of which nothing more is exported, as something is wrong with a log.
+
+    Attributes:
+        base_offset, position: of the segment, or the part of one, in which that is: what stands in it before that was
+            exported, and nothing that follows.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    position: int
+    why: str
+
+    def ends_before(self, read: SegmentRead) -> bool:
+        """Whether something stands after what was exported of the partition."""
+        is_of_it = (read.topic, read.partition) == (self.topic, self.partition)
+        return is_of_it and (read.base_offset, read.position) > (self.base_offset, self.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +67,15 @@ class FinishedPart:
     """What is in a part.
 
     Attributes:
+        reads: how many of the unit it has been made of: those that come after the end of a partition are left out.
         damage: what was passed over, a line each.
+        ended: partitions that end in it before they should.
     """
 
     rows: int
+    reads: int
     damage: tuple[str, ...]
+    ended: tuple[EndedPartition, ...]
 
 
 class Staging:
@@ -58,7 +96,7 @@ class Staging:
         Raises:
             UsageError: another one does.
         """
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(exist_ok=True)
         with (self.directory / _LOCK).open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,9 +108,8 @@ class Staging:
                 if not (self.directory / _PLAN).exists():  # nothing was begun, or all is done
                     shutil.rmtree(self.directory, ignore_errors=True)
 
-    def plan(self, asked: dict[str, Any]) -> list[list[SegmentRead]] | None:
-        """What an earlier run has planned, in units; None where none has. One that stopped at damage makes way for one
-        that passes it over, as messages advise: that one reads each segment as a whole, and divides them otherwise.
+    def plan(self, asked: dict[str, Any]) -> PlannedExport | None:
+        """What an earlier run has planned; None where none has.
 
         Raises:
             UsageError: that one was asked for something else.
@@ -83,22 +120,22 @@ class Staging:
             return None
         except ValueError as error:
             raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
-        if found["version"] == _VERSION and {**found["asked"], SKIPS_DAMAGE: True} == asked != found["asked"]:
-            note(f"{self.directory}: begun without --skip-damage; all is read again")
-            for part in self.directory.glob(f"part-*{self._suffix}"):
-                part.unlink()
-            return None
         if found["version"] != _VERSION or found["asked"] != asked:
             raise UsageError(
                 f"{self.directory}: an export with other options was begun and not finished; give those options again, "
                 "or remove this directory"
             )
-        return [[_of_json(read) for read in unit] for unit in found["units"]]
+        return PlannedExport(
+            [[_of_json(read) for read in unit] for unit in found["units"]],
+            tuple(map(_left_out_of_json, found["left_out"])),
+            tuple(found["failed"]),
+        )
 
-    def keep_plan(self, asked: dict[str, Any], units: Sequence[Sequence[SegmentRead]]) -> None:
+    def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
         """Keep what is planned, for a later run."""
-        content = {"version": _VERSION, "asked": asked, "units": [[_as_json(read) for read in unit] for unit in units]}
-        self._write(_PLAN, json.dumps(content))
+        units = [[_as_json(read) for read in unit] for unit in plan.units]
+        told = {"left_out": [asdict(each) for each in plan.left_out], "failed": plan.failed}
+        self._write(_PLAN, json.dumps({"version": _VERSION, "asked": asked, "units": units, **told}))
 
     def part(self, number: int) -> Path:
         """The file of a unit's rows."""
@@ -109,7 +146,13 @@ class Staging:
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
         found = json.loads(self._facts(number).read_text())
-        return FinishedPart(found["rows"], tuple(found["damage"]))
+        ended = tuple(EndedPartition(**each) for each in found["ended"])
+        return FinishedPart(found["rows"], found["reads"], tuple(found["damage"]), ended)
+
+    def discard(self, number: int) -> None:
+        """Remove a part that is to be written again."""
+        self._facts(number).unlink()
+        self.part(number).unlink()
 
     def finish(self, number: int, part: FinishedPart, written: Path) -> None:
         """Give a written part its name."""
@@ -134,6 +177,10 @@ class Staging:
         whole.rename(output)
         _sync(output.parent)
         shutil.rmtree(self.directory)
+
+    def give_up(self) -> None:
+        """Have nothing left for a later run."""
+        (self.directory / _PLAN).unlink()
 
     def _facts(self, number: int) -> Path:
         return self.directory / f"part-{number:05}.json"
@@ -168,3 +215,7 @@ def _of_json(found: dict[str, Any]) -> SegmentRead:
             "aborted": AbortedRanges(base64.b64decode(found["aborted"])),
         }
     )
+
+
+def _left_out_of_json(found: dict[str, Any]) -> LeftOut:
+    return LeftOut(**{**found, "partition": TopicPartition(**found["partition"]), "why": Why(found["why"])})

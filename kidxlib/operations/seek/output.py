@@ -40,10 +40,12 @@ def ensure_new(path: str) -> None:
     if is_there:
         raise there_already(path)
     if isinstance(place, Path):
-        nearest = next(directory for directory in place.parents if os.path.lexists(directory))
-        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        above = place.absolute().parent
+        if not os.path.lexists(above):
+            raise UsageError(f"--output {path}: no directory {above}; expected one that is there")
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise UsageError(
-                f"--output {path}: {nearest} is no directory that this user can write in; name another place"
+                f"--output {path}: {above} is no directory that this user can write in; name another place"
             )
 
 

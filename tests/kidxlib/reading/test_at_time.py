@@ -16,8 +16,9 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.at_time import first_offset_at
 from kidxlib.reading.damage import fail_on
-from kidxlib.reading.plan import SegmentRead, plan_reads
+from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.record import Record
 from tests.conftest import one_in
 from tests.support.consumed import rows_of_partition

@@ -27,9 +27,9 @@ def _parsed(**options: str) -> SourceOptions:
 
 def test_without_options_all_is_read_as_a_consumer_reads_it() -> None:
     found = _parsed()
-    assert (found.path, found.isolation, found.mode) == ("/logs", "read_uncommitted", "records")
+    assert (found.paths, found.isolation, found.mode) == (("/logs",), "read_uncommitted", "records")
     assert (found.start, found.end) == (Limit("startingOffsets"), Limit("endingOffsets"))
-    assert (found.include_headers, found.to_log_end, found.fails_on_loss, found.catalog) == (False, False, True, None)
+    assert (found.include_headers, found.to_log_end, found.fails_on_loss, found.catalog) == (False, None, True, None)
     assert _parsed(ISOLATION="READ_COMMITTED", failondataloss="FALSE").isolation == "read_committed"
 
 
@@ -72,7 +72,7 @@ def test_the_end_is_said_in_the_same_ways() -> None:
         ({"maxBytesPerTrigger": "3"}, "option maxBytesPerTrigger: only a stream has micro-batches; leave it out"),
         ({"minOffsetsPerTrigger": "3"}, "option minoffsetspertrigger: a stream here does not wait for more"),
         ({"startOffsets": "earliest"}, f"option startoffsets: not known; expected {', '.join(OPTIONS)}"),
-        ({"source": "/other"}, "path and source: both given, expected one"),
+        ({"source": "/other"}, "path and source given, expected one"),
         ({"isolation": "committed"}, "isolation 'committed': expected read_uncommitted or read_committed"),
         ({"mode": "rows"}, "mode 'rows': expected records or batches"),
         ({"mode": "batches", "isolation": "read_committed"}, "isolation read_committed: of batches all are read"),
@@ -102,9 +102,17 @@ def test_what_is_wrong_is_said_in_one_line(options: dict[str, str], said: str) -
 
 
 def test_something_is_to_be_read() -> None:
-    with pytest.raises(UsageError, match="path and source: neither given, expected one: a log dir"):
+    with pytest.raises(UsageError, match="none given, expected one of path, paths and source: log dirs"):
         parse_options({})
-    assert parse_options({"source": "/logs"}).path == "/logs"
+    assert parse_options({"source": "/logs"}).paths == ("/logs",)
+
+
+def test_load_takes_a_list() -> None:
+    """Spark makes JSON of it."""
+    assert parse_options({"paths": '["/a", "/b"]'}).paths == ("/a", "/b")
+    for text in ("/a", "[]", '["/a", 1]'):
+        with pytest.raises(UsageError, match="expected a list of directories in JSON"):
+            parse_options({"paths": text})
 
 
 def _streamed(**options: str) -> StreamOptions:

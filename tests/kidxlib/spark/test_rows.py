@@ -12,8 +12,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.damage import fail_on
-from kidxlib.reading.plan import SegmentRead, plan_reads
+from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
+from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.record import Record
 from kidxlib.spark.columns import source_schema
 from kidxlib.spark.rows import task_rows, tasks_of

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.errors import DamagedLogError, KidxError, UsageError
 from kidxlib.library.read import read
 from kidxlib.operations.export import run as export_run
 from kidxlib.operations.export.formats import ExportFormat, write_part
@@ -29,8 +29,8 @@ def _export(directory: Path, output: Path, threads: int = 2, **options: Any) -> 
         "isolation": "read_uncommitted",
         "include_headers": False,
     }
-    asked |= {"columns": None, "index_dir": None, "catalog": None, "to_log_end": False, "skip_damage": False, **options}
-    return run_export(export_request(str(directory), output=str(output), **asked), threads)
+    asked |= {"columns": None, "index_dir": None, "catalog": None, "to_log_end": None, "skip_damage": False, **options}
+    return run_export(export_request([str(directory)], output=str(output), **asked), threads)
 
 
 def _table(output: Path) -> pa.Table:
@@ -63,10 +63,11 @@ def test_an_export_holds_what_is_read(
     name: str, options: dict[str, Any], asked: dict[str, Any], tmp_path: Path
 ) -> None:
     output = tmp_path / "new" / name
+    output.parent.mkdir()
     done = _export(SAMPLES, output, **options)
     expected = read(SAMPLES, **asked).read_all()
     found = _table(output)
-    assert found.equals(expected) and (done.rows, done.damage) == (expected.num_rows, ())
+    assert found.equals(expected) and (done.rows, done.damage, done.failed) == (expected.num_rows, (), ())
     assert [path.name for path in output.parent.iterdir()] == [name]
     if output.is_dir():
         assert {path.suffix for path in output.iterdir()} == {".parquet"} and len(list(output.iterdir())) > 1
@@ -115,25 +116,69 @@ def test_what_is_finished_is_taken_up(tmp_path: Path, monkeypatch: pytest.Monkey
     assert written and not {*written} & {*first}
 
 
-def test_damage_fails_or_is_told(tmp_path: Path) -> None:
-    logs, output = tmp_path / "logs", tmp_path / "all.parquet"
-    shutil.copytree(SAMPLES / "txn-mixed-0", logs / "txn-mixed-0")
-    log = sorted((logs / "txn-mixed-0").glob("*.log"))[1]
+def _damaged(logs: Path, number: int) -> Path:
+    """A log dir of two partitions, and the log of one that is damaged amid it."""
+    for partition in ("txn-mixed-0", "plain-zstd-0"):
+        shutil.copytree(SAMPLES / partition, logs / partition)
+    log = sorted((logs / "txn-mixed-0").glob("*.log"))[number]
     data = bytearray(log.read_bytes())
     data[200_000] ^= 1
     log.write_bytes(data)
-    with pytest.raises(DamagedLogError, match=f"{log}: byte "):
-        _export(logs, output)
-    assert not output.exists()
-    done = _export(logs, output, skip_damage=True)
-    lost: list[Damage] = []
-    assert _table(output).equals(read(logs, on_damage=lost.append).read_all())
+    return log
+
+
+def test_a_damaged_partition_ends_at_the_damage_and_others_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever of it was written already; also in a run that takes up another."""
+    logs, output = tmp_path / "logs", tmp_path / "all.arrow"
+    log = _damaged(logs, 1)
+    monkeypatch.setattr(export_run, "_PART_BYTES", 100_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(export_run, "assemble", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _export(logs, output)
+    done = _export(logs, output)
+    expected = list[pa.RecordBatch]()
+    with pytest.raises(DamagedLogError):
+        expected.extend(read(logs, topics="txn-mixed"))
+    others = read(logs, topics="plain-zstd").read_all()
+    assert _table(output).equals(pa.concat_tables([others, pa.Table.from_batches(expected)]))
+    assert len(done.failed) == 1 and done.failed[0].startswith(f"{log}: byte ") and not done.is_whole
+    passed = tmp_path / "passed.arrow"
+    done, lost = _export(logs, passed, skip_damage=True), list[Damage]()
+    assert _table(passed).equals(read(logs, on_damage=lost.append).read_all())
     assert list(done.damage) == [f"{each}; not exported: {each.lost}" for each in lost] and len(lost) == 1
+
+
+def _interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_partition_that_cannot_be_read_is_named(isolation: str, tmp_path: Path) -> None:
+    """What is wrong with a log is not said of the output. Where no other partition is there nothing is made."""
+    logs, output = tmp_path / "logs", tmp_path / "all.arrow"
+    _damaged(logs, 1)
+    log = max((logs / "txn-mixed-0").glob("*.log"))
+    log.unlink()
+    log.mkdir()
+    done = _export(logs, output, isolation=isolation)
+    assert len(done.failed) == 1 and "txn-mixed-0" in done.failed[0] and "--output" not in done.failed[0]
+    assert set(_table(output)["topic"].to_pylist()) >= {"plain-zstd"}
+    shutil.rmtree(logs / "plain-zstd-0")
+    for first in (logs / "txn-mixed-0").glob("*.log"):
+        if first.is_file():
+            first.write_bytes(b"\1" * 500)
+    with pytest.raises(KidxError, match="txn-mixed-0"):
+        _export(logs, tmp_path / "none.arrow", isolation=isolation)
+    assert not list(tmp_path.glob("none*"))
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"output": "nowhere/all.arrow"}, "--output nowhere/all.arrow: no directory .*/nowhere; expected one"),
         ({"output": "all.csv"}, "--output all.csv: expected a name that ends in .parquet, .arrow, .jsonl"),
         ({"output": "s3://bucket/all.arrow"}, "--output s3://bucket/all.arrow: expected a path of this machine"),
         ({"offsets": ("5",)}, "--offsets 5: expected START:END, START:, :END or <topic>-<partition>=START:END"),
@@ -159,7 +204,7 @@ def test_wrong_usage(options: dict[str, Any], said: str, tmp_path: Path, monkeyp
 def test_no_output_is_put_into_a_brokers_log_dir_or_over_another(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").touch()
     with pytest.raises(UsageError, match=f"{tmp_path} is a broker's log dir; expected a place of its own"):
-        _export(SAMPLES, tmp_path / "new" / "all.parquet")
+        _export(SAMPLES, tmp_path / "all.parquet")
     (tmp_path / "meta.properties").unlink()
     (tmp_path / "all.arrow").touch()
     with pytest.raises(UsageError, match="it is there already; expected a new name"):

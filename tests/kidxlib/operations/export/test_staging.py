@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from kidxlib.operations.export.staging import FinishedPart, Staging
+from kidxlib.operations.export.staging import FinishedPart, PlannedExport, Staging
 
 _PARTS: Final = 2
 
@@ -16,11 +16,11 @@ _PARTS: Final = 2
 def _begun(output: Path, asked: dict[str, str]) -> Staging:
     staging = Staging(output, ".parquet")
     staging.directory.mkdir()
-    staging.keep_plan(asked, [[]] * _PARTS)
+    staging.keep_plan(asked, PlannedExport([[]] * _PARTS, (), ()))
     for number in range(_PARTS):
         written = staging.part(number).with_suffix(".tmp")
         written.write_text(f"rows of {asked}")
-        staging.finish(number, FinishedPart(1, ()), written)
+        staging.finish(number, FinishedPart(1, 0, (), ()), written)
     return staging
 
 

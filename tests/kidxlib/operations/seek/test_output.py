@@ -52,6 +52,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", _NAMES)
 def test_the_same_in_every_format(name: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / name
+    with pytest.raises(UsageError, match=r"no directory .*/new; expected one that is there"):
+        ensure_new(str(path))
+    path.parent.mkdir()
     ensure_new(str(path))
     write_answers(_batches(), str(path))
     rows = [{column: _answer(number).get(column) for column in RESULT_COLUMNS} for number in range(6)]
@@ -87,7 +90,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     """Said before anything is answered; and where it comes to that meanwhile."""
     (tmp_path / "file").touch()
     with pytest.raises(UsageError) as refused:
-        ensure_new(str(tmp_path / "file" / "new" / "answers.csv"))
+        ensure_new(str(tmp_path / "file" / "answers.csv"))
     assert str(refused.value).endswith(
         f"{tmp_path}/file is no directory that this user can write in; name another place"
     )

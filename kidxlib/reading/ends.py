@@ -1,0 +1,207 @@
+"""From where to where partitions are read, and what of them is not: by checkpoint files, the ends of logs, and what is
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from kidxlib.build.source import PartitionDirectory
+from kidxlib.errors import LogChangedError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.reading.bounds import ListedLog
+from kidxlib.reading.left_out import LeftOut, Why
+from kidxlib.reading.only_replica import OnlyReplicas
+from kidxlib.reading.request import OffsetRange, ReadRequest
+from kidxlib.reading.tail import Tail, has_times, tail_of
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
+from kidxlib.storage.location import Location
+
+#: Says where the `.index` of a log is.
+IndexOf: TypeAlias = Callable[[ListedLog], Location]
+
+_OFFSET_MAX: Final = Wanted().last_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEnds:
+    """From where to where a partition is read.
+
+    Attributes:
+        seen: what is wanted of what consumers see.
+        high_watermark: as a checkpoint has it; None where none does.
+        limit: that, if nothing from there on is read; else None.
+        beyond: how many offsets beyond it are read, as this is the only replica.
+        is_short: the log is known to end before the high watermark.
+        left_out: what is not read, and what is asked for and not there.
+    """
+
+    seen: Wanted
+    high_watermark: int | None
+    limit: int | None = None
+    beyond: int = 0
+    is_short: bool = False
+    left_out: Sequence[LeftOut] = ()
+
+
+class ReadingEnds:
+    """Finds them, and remembers the checkpoints of log dirs."""
+
+    def __init__(self, request: ReadRequest) -> None:
+        self._request = request
+        self._checkpoints: dict[Location, Checkpoints] = {}
+        self._only_replicas: OnlyReplicas | None = None
+
+    def of(
+        self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: Wanted, index_of: IndexOf
+    ) -> PartitionEnds:
+        """
+        Args:
+            logs: those of the partition in their order.
+            wanted: what is asked for.
+            index_of: where the `.index` of a log is.
+
+        Raises:
+            CheckpointError: a checkpoint file is malformed.
+            OSError, LogChangedError: a file cannot be read.
+        """
+        known = self._known(directory.log_dir)
+        partition = directory.topic_partition
+        high_watermark = (known.high_watermarks or {}).get(partition)
+        log_start = (known.log_start_offsets or {}).get(partition, 0)
+        seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
+        if not logs:
+            nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0)
+            return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
+        found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
+        left_out = [*found.before_first_segment(wanted), *found.below_start()]
+        ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
+        if high_watermark is not None:
+            ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
+            left_out += beyond
+        elif found.asked != (None, None):
+            left_out += found.beyond_end(_tail(logs, index_of, replace(seen, first_offset=found.last_asked)))
+        in_log = [part for each in left_out if (part := self._in_log(each, logs)) is not None]
+        return replace(ends, left_out=in_log)
+
+    def _to_high_watermark(
+        self,
+        directory: PartitionDirectory,
+        logs: Sequence[ListedLog],
+        seen: Wanted,
+        high_watermark: int,
+        index_of: IndexOf,
+        found: _Found,
+    ) -> tuple[PartitionEnds, list[LeftOut]]:
+        tail = _tail(logs, index_of, replace(seen, first_offset=max(high_watermark, seen.first_offset)))
+        limited = replace(seen, last_offset=min(seen.last_offset, high_watermark - 1))
+        ends = PartitionEnds(seen=limited, high_watermark=high_watermark, limit=high_watermark)
+        if self._request.to_log_end:
+            ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
+        left_out = list(found.beyond_end(tail))
+        if tail.is_whole and tail.end_offset < high_watermark:
+            missing = LeftOut(
+                partition=found.partition,
+                why=Why.ENDS_BELOW_HIGH_WATERMARK,
+                first_offset=tail.end_offset,
+                end_offset=high_watermark,
+                edge=high_watermark,
+            )
+            return replace(ends, is_short=True), [*left_out, missing]
+        end = min(tail.end_offset, seen.last_offset + 1 if seen.last_offset < _OFFSET_MAX else _OFFSET_MAX)
+        if self._request.to_log_end or tail.first_offset is None or tail.first_offset >= end:
+            return ends, left_out
+        if self._request.to_log_end is None and self._is_only_replica(directory):
+            return replace(ends, seen=seen, limit=None, beyond=end - tail.first_offset), left_out
+        if tail.last_offset is not None and has_times(seen):
+            end = min(end, tail.last_offset + 1)
+        beyond = LeftOut(
+            partition=found.partition,
+            why=Why.BEYOND_HIGH_WATERMARK,
+            first_offset=tail.first_offset,
+            end_offset=end,
+            edge=high_watermark,
+            records=tail.records if seen.last_offset >= tail.end_offset - 1 else None,
+            is_problem=self._request.to_log_end is None or seen.first_offset >= high_watermark,
+        )
+        return ends, [*left_out, beyond]
+
+    def _in_log(self, left_out: LeftOut, logs: Sequence[ListedLog]) -> LeftOut | None:
+        """The part of it that is of the only log that is asked for, where one is."""
+        log = next((log for log in logs if log.path.name == self._request.log_name), None)
+        if log is None or log.end_offset is None:
+            return left_out if log is None or left_out.first_offset >= log.base_offset else None
+        first = max(left_out.first_offset, log.base_offset)
+        end = min(log.end_offset if left_out.end_offset is None else left_out.end_offset, log.end_offset)
+        return replace(left_out, first_offset=first, end_offset=end, records=None) if first < end else None
+
+    def _known(self, log_dir: Location) -> Checkpoints:
+        if log_dir not in self._checkpoints:
+            self._checkpoints[log_dir] = read_checkpoints(log_dir)
+        return self._checkpoints[log_dir]
+
+    def _is_only_replica(self, directory: PartitionDirectory) -> bool:
+        if self._only_replicas is None:
+            self._only_replicas = OnlyReplicas(self._request.log_dirs)
+        return self._only_replicas.holds(directory)
+
+
+def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+    """The end of a partition; one of which nothing is known where a log cannot be read: reading it says why."""
+    try:
+        return tail_of(logs, index_of, wanted)
+    except (OSError, LogChangedError):
+        return Tail(wanted.first_offset, is_whole=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A partition.
+
+    Attributes:
+        asked: the offsets that are asked for; None for no limit.
+        log_start: as a checkpoint has it; 0 where none does.
+        first_base: the base offset of its first segment.
+    """
+
+    partition: TopicPartition
+    asked: OffsetRange
+    log_start: int
+    first_base: int
+
+    @property
+    def last_asked(self) -> int:
+        """From here on nothing may be there of what is asked for."""
+        start, end = self.asked
+        return max(start or 0, (end or 1) - 1)
+
+    def before_first_segment(self, wanted: Wanted) -> Iterator[LeftOut]:
+        """Offsets that the log has by a checkpoint, and no segment here."""
+        first, end = max(self.log_start, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
+        if self.log_start > 0 and first < end:
+            yield self._left_out(Why.BEFORE_FIRST_SEGMENT, first, end, self.first_base)
+
+    def below_start(self) -> Iterator[LeftOut]:
+        """Offsets that are asked for and gone."""
+        start, end = self.asked
+        log_start = self.log_start or self.first_base
+        if start is not None and start < log_start and (end is None or start < end):
+            left = self._left_out(
+                Why.BELOW_LOG_START, start, log_start if end is None else min(end, log_start), log_start
+            )
+            yield replace(left, is_problem=end is not None and end <= log_start)
+
+    def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
+        """Offsets that are asked for and that no record has yet."""
+        start, end = self.asked
+        first = max(start or 0, tail.end_offset)
+        is_asked = first < end if end is not None else start is not None and start >= tail.end_offset
+        if tail.is_whole and is_asked:
+            left = self._left_out(Why.BEYOND_LOG_END, first, end, tail.end_offset)
+            yield replace(left, is_problem=start is not None and start > tail.end_offset)
+
+    def _left_out(self, why: Why, first: int, end: int | None, edge: int) -> LeftOut:
+        return LeftOut(partition=self.partition, why=why, first_offset=first, end_offset=end, edge=edge)

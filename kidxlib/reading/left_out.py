@@ -1,0 +1,120 @@
+"""What a reading leaves out, and what is asked for and is not there: which offsets of which partition, and why."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.text.counted import counted
+
+#: So many partitions are named in a line.
+_NAMED: Final = 5
+
+
+class Why(enum.StrEnum):
+    """Why offsets are not read."""
+
+    BEYOND_HIGH_WATERMARK = "beyond-high-watermark"
+    BEYOND_LAST_STABLE_OFFSET = "beyond-last-stable-offset"
+    BELOW_LOG_START = "below-log-start"
+    BEYOND_LOG_END = "beyond-log-end"
+    ENDS_BELOW_HIGH_WATERMARK = "log-ends-below-high-watermark"
+    BEFORE_FIRST_SEGMENT = "before-first-segment"
+    NO_LOG = "no-log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Offsets of a partition that are not read.
+
+    Attributes:
+        first_offset: where they begin.
+        end_offset: before which they end; None for no end.
+        edge: the high watermark, the last stable offset, the log start or the log end that they lie beyond.
+        records: how many records they have; None where nobody has counted them.
+        is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
+    """
+
+    partition: TopicPartition
+    why: Why
+    first_offset: int
+    end_offset: int | None
+    edge: int
+    records: int | None = None
+    is_problem: bool = True
+
+    @property
+    def offsets(self) -> str:
+        """Which they are, in words."""
+        if self.end_offset is None:
+            return f"{self.partition.directory} from {self.first_offset} on"
+        if self.end_offset == self.first_offset + 1:
+            return f"{self.partition.directory} {self.first_offset}"
+        return f"{self.partition.directory} {self.first_offset} to {self.end_offset - 1}"
+
+
+def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
+    """A line for each reason."""
+    by_reason: dict[Why, list[LeftOut]] = {}
+    for each in left_out:
+        by_reason.setdefault(each.why, []).append(each)
+    for why in Why:
+        if why in by_reason:
+            yield _line(why, by_reason[why])
+
+
+def _line(why: Why, found: list[LeftOut]) -> str:
+    match why:
+        case Why.BEYOND_HIGH_WATERMARK:
+            return (
+                f"not read: {_sizes(found)} beyond the high watermark that {HIGH_WATERMARK_CHECKPOINT} has: "
+                f"{_named(found, 'the high watermark is')}; --to-log-end (in Python to_log_end=True, in Spark "
+                "toLogEnd=true) reads them"
+            )
+        case Why.BEYOND_LAST_STABLE_OFFSET:
+            return (
+                f"not read: {_sizes(found)} from the last stable offset on, where a transaction begins that has not "
+                f"ended: {_named(found, 'the last stable offset is')}; isolation read_uncommitted reads them"
+            )
+        case Why.BELOW_LOG_START:
+            return f"asked for and not there: offsets below the log start: {_named(found, 'the log starts at')}"
+        case Why.BEYOND_LOG_END:
+            return f"asked for and not there: offsets beyond the log end: {_named(found, 'the log ends at')}"
+        case Why.ENDS_BELOW_HIGH_WATERMARK:
+            return (
+                f"missing: {_sizes(found)} below the high watermark, before which the log ends: "
+                f"{_named(found, 'the high watermark is')}; look for a replica or a copy that has them"
+            )
+        case Why.BEFORE_FIRST_SEGMENT:
+            return (
+                f"not in this log dir: {_sizes(found)} between the log start and the first segment: "
+                f"{_named(found, 'the first segment begins at')}; of a topic with tiered storage read its bucket, too"
+            )
+        case Why.NO_LOG:
+            return (
+                f"no .log in the directory of {counted(len(found), 'partition')}: "
+                f"{_few([each.partition.directory for each in found])}; if there was one, look for a copy of it"
+            )
+
+
+def _sizes(found: list[LeftOut]) -> str:
+    """How many offsets they are, and records where all are counted."""
+    sizes = [None if each.end_offset is None else each.end_offset - each.first_offset for each in found]
+    offsets = "offsets" if None in sizes else counted(sum(size or 0 for size in sizes), "offset")
+    counts = [each.records for each in found]
+    records = [count for count in counts if count is not None]
+    told = f" ({counted(sum(records), 'record')})" if len(records) == len(counts) else ""
+    return f"{offsets}{told} of {counted(len(found), 'partition')}"
+
+
+def _named(found: list[LeftOut], edge: str) -> str:
+    return _few([f"{each.offsets} ({edge} {each.edge})" for each in found])
+
+
+def _few(texts: list[str]) -> str:
+    more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more

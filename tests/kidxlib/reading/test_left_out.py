@@ -1,0 +1,206 @@
+"""What a reading leaves out is told with its offsets, and so is what is asked for and not there."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.library.read import count, read
+from kidxlib.reading.left_out import Why
+from kidxlib.reading.plan import ReadPlan, plan_reads
+from kidxlib.reading.request import read_request
+from kidxlib.records.record import Record
+from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
+from tests.support.cluster_metadata import data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.logs import encoded
+
+_ID = topic_id("a")
+_DIRECTORY = topic_id("b")
+
+
+def _log_dir(place: Path, bases: tuple[int, ...] = (0, 100), /, **checkpoints: int) -> Path:
+    """A log dir of partition t-0 with batches of ten records, in segments, of offsets 0 to 199."""
+    directory = place / "t-0"
+    directory.mkdir(parents=True)
+    for base, until in zip(bases, (*bases[1:], 200), strict=True):
+        batches = [
+            encoded.batch_v2([Record(offset, 1_000 * offset, b"k", b"v") for offset in range(first, first + 10)])
+            for first in range(base, until, 10)
+        ]
+        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    for name, offset in checkpoints.items():
+        (place / f"{name.replace('_', '-')}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+    return place
+
+
+def _plan(*places: Path, **options: Any) -> ReadPlan:
+    asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
+    asked |= {"index_dir": None, "to_log_end": None, **options}
+    return plan_reads(read_request(places, topics=re.compile(".*"), **asked), goes_on=False)
+
+
+def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]:
+    return [(each.why, each.first_offset, each.end_offset, each.records, each.is_problem) for each in plan.left_out]
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "options", "told"),
+    [
+        ({}, {}, []),
+        ({"replication": 200}, {}, []),
+        ({"replication": 150}, {}, [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]),
+        ({"replication": 50}, {}, [(Why.BEYOND_HIGH_WATERMARK, 50, 200, 150, True)]),
+        ({"replication": 150}, {"to_log_end": False}, [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, False)]),
+        ({"replication": 150}, {"to_log_end": True}, []),
+        ({"replication": 150}, {"offsets": (None, 150)}, []),
+        ({"replication": 150}, {"offsets": (None, 160)}, [(Why.BEYOND_HIGH_WATERMARK, 150, 160, None, True)]),
+        ({"replication": 150}, {"offsets": (170, 171)}, [(Why.BEYOND_HIGH_WATERMARK, 170, 171, None, True)]),
+        (
+            {"replication": 150},
+            {"offsets": (190, 210), "to_log_end": False},
+            [(Why.BEYOND_LOG_END, 200, 210, None, False), (Why.BEYOND_HIGH_WATERMARK, 190, 200, 10, True)],
+        ),
+        ({"replication": 150}, {"times": (0, 140_000)}, []),
+        ({"replication": 150}, {"times": (0, 155_000)}, [(Why.BEYOND_HIGH_WATERMARK, 150, 155, 5, True)]),
+        ({"replication": 250}, {}, [(Why.ENDS_BELOW_HIGH_WATERMARK, 200, 250, None, True)]),
+        ({}, {"offsets": (300, 301)}, [(Why.BEYOND_LOG_END, 300, 301, None, True)]),
+        ({}, {"offsets": {"t-0": (200, None)}}, [(Why.BEYOND_LOG_END, 200, None, None, False)]),
+        ({}, {"offsets": (190, 220)}, [(Why.BEYOND_LOG_END, 200, 220, None, False)]),
+        ({}, {"offsets": (5, 5)}, []),
+        ({"log_start": 20}, {"offsets": (5, 15)}, [(Why.BELOW_LOG_START, 5, 15, None, True)]),
+        ({"log_start": 20}, {"offsets": (5, 30)}, [(Why.BELOW_LOG_START, 5, 20, None, False)]),
+        ({"log_start": 20}, {}, []),
+    ],
+)
+def test_offsets_that_are_not_read(
+    checkpoints: dict[str, int], options: dict[str, Any], told: list[Any], tmp_path: Path
+) -> None:
+    assert _told(_plan(_log_dir(tmp_path, **checkpoints), **options)) == told
+
+
+def test_what_lies_before_the_first_segment_is_elsewhere(tmp_path: Path) -> None:
+    """As of a topic with tiered storage."""
+    plan = _plan(_log_dir(tmp_path, (100,), log_start=40))
+    assert _told(plan) == [(Why.BEFORE_FIRST_SEGMENT, 40, 100, None, True)]
+
+
+def test_one_log_is_told_of_by_itself(tmp_path: Path) -> None:
+    log_dir = _log_dir(tmp_path, replication=150)
+    first, second = sorted((log_dir / "t-0").glob("*.log"))
+    assert _told(_plan(first)) == []
+    assert _told(_plan(second)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]
+
+
+def test_lines_say_which_and_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log_dir = _log_dir(tmp_path, replication=150)
+    assert read(log_dir).read_all().num_rows == count(log_dir) == 150
+    assert {record.message for record in caplog.records if record.levelname == "WARNING"} == {
+        "not read: 50 offsets (50 records) of 1 partition beyond the high watermark that replication-offset-checkpoint "
+        "has: t-0 150 to 199 (the high watermark is 150); --to-log-end (in Python to_log_end=True, in Spark "
+        "toLogEnd=true) reads them"
+    }
+    [line] = _plan(log_dir, offsets=(300, 301)).problems
+    assert line == "asked for and not there: offsets beyond the log end: t-0 300 (the log ends at 200)"
+
+
+@pytest.fixture
+def held_lock(tmp_path: Path) -> Iterator[Path]:
+    """A log dir whose lock another process holds."""
+    held = (
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
+    )
+    log_dir = tmp_path / "held"
+    log_dir.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", held, log_dir / LOCK_FILE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield log_dir
+        process.communicate(b"\n")
+
+
+def test_a_lock_is_looked_at_and_not_taken(held_lock: Path, tmp_path: Path) -> None:
+    assert is_locked(held_lock) and not is_locked(tmp_path)
+    assert not (tmp_path / LOCK_FILE).exists()
+    with locked(tmp_path):  # by this very process
+        assert not is_locked(tmp_path)
+    with (tmp_path / LOCK_FILE).open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        (tmp_path / LOCK_FILE).chmod(0o400)
+
+
+def _of_broker(log_dir: Path, replicas: list[int], *, topic_id: str = _ID, has_metadata: bool = True) -> Path:
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (log_dir / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    if has_metadata:
+        values = [topic("t", _ID), partition(_ID, 0, replicas, [_DIRECTORY] * len(replicas))]
+        write_copy(log_dir / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    return log_dir
+
+
+def test_of_the_only_replica_all_is_read(tmp_path: Path) -> None:
+    """Of a log dir that is stopped, whose metadata says so; also where that is in another log dir of the broker."""
+    log_dir = _of_broker(_log_dir(tmp_path / "a", replication=150), [1])
+    plan = _plan(log_dir)
+    assert _told(plan) == [] and [read.wanted.last_offset for read in plan.reads] == [2**63 - 1] * 2
+    assert plan.notes == (
+        "read to the end of the log, 50 offsets beyond the high watermark that replication-offset-checkpoint has, as "
+        "no broker runs on this log dir and the cluster's metadata has no other replica: 1 partition",
+        "not read, as brokers keep them for themselves: __cluster_metadata",
+    )
+    assert _told(_plan(log_dir, to_log_end=False)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, False)]
+    other = tmp_path / "other"
+    other.mkdir()
+    (log_dir / "__cluster_metadata-0").rename(other / "__cluster_metadata-0")
+    shutil.copy(log_dir / "meta.properties", other)
+    assert _told(_plan(log_dir)) and not _told(_plan(log_dir, other))
+
+
+@pytest.mark.parametrize("why", ["replicas", "id", "no metadata", "running"])
+def test_otherwise_it_is_not(why: str, tmp_path: Path, held_lock: Path) -> None:
+    log_dir = _of_broker(
+        _log_dir(tmp_path / "a", replication=150),
+        [1, 2] if why == "replicas" else [1],
+        topic_id=_DIRECTORY if why == "id" else _ID,
+        has_metadata=why != "no metadata",
+    )
+    if why == "running":
+        log_dir = log_dir.rename(held_lock / "logs").rename(held_lock.with_name("moved"))
+        shutil.copytree(log_dir, held_lock, dirs_exist_ok=True)
+        log_dir = held_lock
+    assert _told(_plan(log_dir)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]
+
+
+def test_log_dirs_of_a_broker_are_read_together(tmp_path: Path) -> None:
+    """In the order of partitions. A partition is in one of them."""
+    first, second = _log_dir(tmp_path / "a"), _log_dir(tmp_path / "b")
+    (second / "t-0").rename(second / "s-0")
+    rows = read([first, second], columns=["topic", "offset"]).read_all()
+    assert rows["topic"].to_pylist() == ["s"] * 200 + ["t"] * 200 and count([second, first]) == 400
+    (second / "s-0").rename(second / "t-0")
+    with pytest.raises(UsageError, match=f"t-0 is in {first} and in {second}; expected log dirs of one broker"):
+        read([first, second]).read_all()
+    with pytest.raises(UsageError, match="a log beside other paths; expected it alone"):
+        read([first, max((second / "t-0").glob("*.log"))]).read_all()
+
+
+def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:
+    from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
+
+    log_dir = _log_dir(tmp_path)
+    batch = encoded.batch_v2([Record(200, 1, b"k", b"v")], attributes=ATTRIBUTE_TRANSACTIONAL, producer_id=7)
+    with max((log_dir / "t-0").glob("*.log")).open("ab") as file:
+        file.write(batch)
+    plan = _plan(log_dir, isolation="read_committed")
+    assert _told(plan) == [(Why.BEYOND_LAST_STABLE_OFFSET, 200, None, None, False)]
