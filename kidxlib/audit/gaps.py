@@ -57,7 +57,7 @@ FACTS: Final = (*SEGMENT_KEY, "topic_id", "status", "next_offset", "records", "l
 #: Topics that brokers make with `cleanup.policy=compact` (`GroupCoordinatorService.groupMetadataTopicConfigs`,
 #: `TransactionStateManager.transactionTopicConfigs`). `__share_group_state` (KIP-932) and `__remote_log_metadata` have
 #: `delete`, and a cluster's metadata is not cleaned.
-_COMPACTED_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+COMPACTED_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _COMPACT: Final = "compact"
 _CLEANERS: Final = (segment_files.SWAP_SUFFIX, segment_files.CLEANED_SUFFIX, segment_files.DELETED_SUFFIX)
 
@@ -395,7 +395,7 @@ def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said
         if is_lacking:
             return _Said(Evidence.NONE, f"{says}, and logs of the topic lack records as after compaction", False)
         return _Said(Evidence.POLICY, f"{says}: retention deletes from the start alone", False)
-    if topic in _COMPACTED_BY_BROKERS:
+    if topic in COMPACTED_BY_BROKERS:
         return _Said(Evidence.KAFKAS_OWN, "brokers compact this topic", True)
     if is_lacking:
         return _Said(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)

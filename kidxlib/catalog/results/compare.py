@@ -60,3 +60,34 @@ class FilePairRow(Row):
 
 #: What is compared of a copy.
 COMPARED_COPY: Final = kinds_of(log=LogPairRow.columns(), file=FilePairRow.columns())
+
+
+@row
+class ReplicaRangeRow(Row):
+    """Batches of a range of offsets of two replicas."""
+
+    directory: str = column("the partition's")
+    first_offset: int = column("of the range")
+    same_batches: int = column("batches that both have")
+    cleaned_to: int = column("below it a cleaner has worked on one of them")
+    has_inner_gaps: bool = column("offsets are missing within a log, as a cleaner leaves it")
+    a_records: int | None = column("records in the range; null where headers do not tell")
+    b_records: int | None = column("the same of the other side")
+    a_end_offset: int | None = column("the offset after its last batch in the range; null: none")
+    b_end_offset: int | None = column("the same of the other side")
+
+
+@row
+class BatchRangeRow(Row):
+    """Offsets of which two replicas have not the same batches, or of which one cannot be read."""
+
+    directory: str = column("the partition's")
+    kind: str = column("only-a, only-b, differs, neither, damaged-a, damaged-b")
+    first_offset: int = column("of the range")
+    last_offset: int = column("of the range")
+    records: int | None = column("records in it; null where nobody can tell")
+    detail: str | None = column("why it cannot be read")
+
+
+#: What is compared of replicas.
+COMPARED_REPLICAS: Final = kinds_of(range=ReplicaRangeRow.columns(), batches=BatchRangeRow.columns())

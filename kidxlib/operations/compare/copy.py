@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kidxlib.build.bins import pack
 from kidxlib.catalog.results.compare import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import ItemRows, Work
-from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.operations.compare.copy_partition import (
     ComparedPartition,
     PartitionFindings,
@@ -25,46 +21,44 @@ from kidxlib.operations.compare.copy_partition import (
     same_to,
 )
 from kidxlib.operations.compare.file_pair import FilePairs, compared_files
-from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
+from kidxlib.operations.compare.finding import Comparison, Finding, PartitionResult, verdict_of
+from kidxlib.operations.compare.known import KnownOfPlaces, LogsOfPartition, gaps
 from kidxlib.operations.compare.log_dir_files import ends_early, log_dir_files, log_start, only_in_checkpoints, origin
 from kidxlib.operations.compare.log_pair import LogPair, compared_pair
-from kidxlib.operations.compare.place import ListedDirectory, Place
+from kidxlib.operations.compare.pairing import DirectoryPair, paired
+from kidxlib.operations.compare.place import Place
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
 
-#: Topics that Kafka itself compacts.
-_COMPACTED = ("__consumer_offsets", "__transaction_state")
 
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A directory that both sides have."""
-
-    one: ListedDirectory
-    other: ListedDirectory
-
-
-def compare_copy(one: Place, other: Place, topics: re.Pattern[str], engine: Engine) -> Comparison:
+def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: KnownOfPlaces, engine: Engine) -> Comparison:
     """Compare B with A.
 
     Args:
         topics: matches the full names of those that are compared.
+        known: what the cluster's metadata says.
 
     Raises:
         KidxError: as `Engine.run`.
         Interrupted: the run is; nothing is reported.
     """
-    pairs, results, findings = _paired(one, other, topics)
+    pairs, results, findings = paired(one, other, topics)
     logs = [log for pair in pairs for log in _logs_of(pair)]
     files = [each for pair in pairs if (each := _files_of(pair)).names]
     staged = _work([*logs, *files], engine)
     findings += origin(one, other, as_copy=True)
-    for partition in _compared(pairs, staged, one, other):
-        found = PartitionFindings(partition).findings()
-        found += log_start(partition.one.topic_partition, one, other)
-        if not found:
-            found += ends_early(partition.one.topic_partition, logs_end(partition.logs, "other"), other)
+    compared = list(_compared(pairs, staged))
+    lost = gaps(
+        (
+            LogsOfPartition(each.one, each.one.topic_partition, each.logs)
+            for each in compared
+            if each.one.topic_partition
+        ),
+        known,
+    )
+    for partition in compared:
+        found = _of_partition(partition, lost, one, other)
         findings += found
         results.append(
             PartitionResult(
@@ -88,76 +82,17 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], engine: Engi
     )
 
 
-def is_wanted(name: str, place: Place, topics: re.Pattern[str]) -> bool:
-    """Whether a directory is of a topic that was asked for; one that a broker moves or has set aside always is."""
-    partition = place.directories[name].topic_partition
-    return partition is None or topics.fullmatch(partition.topic) is not None
+def _of_partition(partition: ComparedPartition, lost: Sequence[Finding], one: Place, other: Place) -> list[Finding]:
+    """What is said of a partition that both sides have."""
+    found = PartitionFindings(partition).findings()
+    found += [each for each in lost if each.directory == partition.one.name]
+    found += log_start(partition.one.topic_partition, one, other)
+    if not found:
+        found += ends_early(partition.one.topic_partition, logs_end(partition.logs, "other"), other)
+    return found
 
 
-def unpaired(
-    one: Place, other: Place, topics: re.Pattern[str]
-) -> tuple[list[str], list[PartitionResult], list[Finding]]:
-    """Compare which directories there are.
-
-    Returns:
-        The names of those on both sides that can be compared; and what is said of all others.
-    """
-    findings: list[Finding] = []
-    results: list[PartitionResult] = []
-    names = []
-    wanted = {name for place in (one, other) for name in place.directories if is_wanted(name, place, topics)}
-    for name in sorted(wanted):
-        found = _of_directory(name, one.directories.get(name), other.directories.get(name))
-        for side, place in (("A", one), ("B", other)):
-            if name in place.twice:
-                first, second = place.twice[name]
-                detail = (
-                    f"{side} has it twice, in {first} and {second}, and the first was compared; a broker does not start"
-                )
-                findings.append(Finding(kind=Kind.NOT_COMPARABLE, directory=name, detail=detail))
-        if found is None:
-            names.append(name)
-            continue
-        findings.append(found)
-        results.append(PartitionResult(directory=name, verdict=found.kind.value))
-    for side, place in (("A", one), ("B", other)):
-        for path in place.others:
-            detail = f"{path}, in {side}: it is no partition's"
-            findings.append(Finding(kind=Kind.NOT_COMPARED, detail=detail))
-    return names, results, findings
-
-
-def _of_directory(name: str, one: ListedDirectory | None, other: ListedDirectory | None) -> Finding | None:
-    """What is said of a directory before anything in it is read; None where it is to be compared."""
-    if name.endswith("-delete"):
-        side = "A and B" if one and other else "A" if one else "B"
-        return Finding(kind=Kind.NOT_COMPARED, directory=name, detail=f"in {side}: a broker was deleting it")
-    for side, directory in (("A", one), ("B", other)):
-        if directory is not None and directory.problem is not None:
-            return Finding(kind=Kind.NOT_COMPARABLE, directory=name, detail=f"in {side}: {directory.problem}")
-    if one is None or other is None:
-        directory = one or other
-        assert directory is not None
-        logs = {file: listed.size or 0 for file, listed in directory.files.items() if file.endswith(LOG_SUFFIX)}
-        amount = f"{counted(len(logs), 'segment')}, {sum(logs.values()):,} bytes"
-        kind, where = (Kind.ONLY_IN_B, "A") if one is None else (Kind.MISSING, "B")
-        return Finding(
-            kind=kind, directory=name, bytes=sum(logs.values()), detail=f"{where} has no such directory; {amount}"
-        )
-    if other.link is not None and os.path.realpath(other.path) == os.path.realpath(one.path):
-        detail = f"{other.path} leads to {one.path}: it is the same directory, and no copy"
-        return Finding(kind=Kind.NO_COPY, directory=name, detail=detail)
-    return None
-
-
-def _paired(
-    one: Place, other: Place, topics: re.Pattern[str]
-) -> tuple[list[_Pair], list[PartitionResult], list[Finding]]:
-    names, results, findings = unpaired(one, other, topics)
-    return [_Pair(one.directories[name], other.directories[name]) for name in names], results, findings
-
-
-def _logs_of(pair: _Pair) -> Iterator[LogPair]:
+def _logs_of(pair: DirectoryPair) -> Iterator[LogPair]:
     names = {*pair.one.files, *pair.other.files}
     for name in sorted(names):
         base_offset = parse_segment_log(name)
@@ -178,7 +113,7 @@ def _logs_of(pair: _Pair) -> Iterator[LogPair]:
         )
 
 
-def _files_of(pair: _Pair) -> FilePairs:
+def _files_of(pair: DirectoryPair) -> FilePairs:
     names = sorted(set(beside_logs(pair.one)) & set(pair.other.files))
     sizes = [(place.files[name].size or 0) for place in (pair.one, pair.other) for name in names]
     return FilePairs(
@@ -218,7 +153,7 @@ def compare_items(items: Iterable[LogPair | FilePairs], use_mmap: bool) -> Itera
             yield ItemRows(log_bytes=item.log_bytes, rows=rows)
 
 
-def _compared(pairs: Sequence[_Pair], staged: Staged, one: Place, other: Place) -> Iterator[ComparedPartition]:
+def _compared(pairs: Sequence[DirectoryPair], staged: Staged) -> Iterator[ComparedPartition]:
     logs: dict[str, list[LogPairRow]] = defaultdict(list)
     files: dict[str, list[FilePairRow]] = defaultdict(list)
     for row in LogPairRow.of_arrow(staged.rows("log")):
@@ -232,13 +167,4 @@ def _compared(pairs: Sequence[_Pair], staged: Staged, one: Place, other: Place) 
             other=pair.other,
             logs=sorted(logs[name], key=lambda row: row.base_offset),
             files=sorted(files[name], key=lambda row: row.name),
-            cleaned=_is_cleaned(pair.one.topic_partition, one, other),
         )
-
-
-def _is_cleaned(partition: TopicPartition | None, one: Place, other: Place) -> bool:
-    """Whether a cleaner has worked on it, or its topic is one that Kafka compacts."""
-    if partition is None:
-        return False
-    by_cleaner = any(partition in place.checkpoints[CLEANER_CHECKPOINT] for place in (one, other))
-    return by_cleaner or partition.topic in _COMPACTED

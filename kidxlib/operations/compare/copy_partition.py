@@ -29,14 +29,12 @@ class ComparedPartition:
     Attributes:
         logs: in the order of base offsets.
         files: those that differ.
-        cleaned: it is known to be compacted, so that offsets may be missing.
     """
 
     one: ListedDirectory
     other: ListedDirectory
     logs: Sequence[LogPairRow]
     files: Sequence[FilePairRow]
-    cleaned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +106,7 @@ class PartitionFindings:
 
     def findings(self) -> list[Finding]:
         """All of them; none where the partition is the same."""
-        found = [*self._of_origin(), *self._of_logs(), *self._of_gaps()]
-        return [*found, *self._of_files()]
+        return [*self._of_origin(), *self._of_logs(), *self._of_files()]
 
     @property
     def _is_other_topic(self) -> bool:
@@ -272,19 +269,6 @@ class PartitionFindings:
             detail = f"{_offsets(first, end)}, {where}"
         return self._finding(Kind.ONLY_IN_B, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
 
-    def _of_gaps(self) -> Iterator[Finding]:
-        """Offsets between two segments that neither side has, where nothing says that a cleaner took them out."""
-        if self._compared.cleaned or any(map(_has_fewer, self._logs)):
-            return
-        for row, following in zip(self._logs, self._logs[1:], strict=False):
-            ends = [end for end in (row.one_end_offset, row.other_end_offset) if end is not None]
-            if row.problem is None and ends and max(ends) < following.base_offset:
-                lost = _offsets(max(ends), following.base_offset)
-                detail = f"neither side has {lost}, between two segments; look for a replica that has them"
-                yield self._finding(
-                    Kind.NEITHER, detail=detail, first_offset=max(ends), last_offset=following.base_offset - 1
-                )
-
     def _of_files(self) -> Iterator[Finding]:
         for name, missing in self._missing_files().items():
             suffix = f"{counted(len(missing), 'file')} {name}" if len(missing) > 1 else missing[0]
@@ -368,15 +352,6 @@ def _snapshot_offset(name: str) -> int | None:
     if (found := kraft_snapshots.parse_snapshot(name)) is not None:
         return found.end_offset
     return parse_snapshot(name)
-
-
-def _has_fewer(row: LogPairRow) -> bool:
-    """Whether a log has fewer records than offsets, as only a cleaner leaves it."""
-    if row.one_bytes is None or row.one_end_offset is None or row.problem is not None:
-        return False
-    if row.one_beyond_records is None or (row.other_bytes is not None and row.same_records is None):
-        return False
-    return (row.same_records or 0) + row.one_beyond_records < row.one_end_offset - row.base_offset
 
 
 def _records(rows: Sequence[LogPairRow]) -> int | None:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+
 
 class Kind(StrEnum):
     """What is found, in the order in which it is shown. A is the original, B what is compared with it.
@@ -75,6 +77,11 @@ class Finding:
     records: int | None = None
     bytes: int | None = None
     detail: str
+
+    @property
+    def partition(self) -> TopicPartition | None:
+        """The partition whose directory it is; None where it is none's."""
+        return None if self.directory is None else parse_partition_directory(self.directory)
 
     def line(self) -> str:
         """The line on screen."""

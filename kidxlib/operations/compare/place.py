@@ -13,17 +13,20 @@ from kidxlib.errors import CheckpointError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LOG_DIR_CHECKPOINTS
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE, TopicPartition, is_moved, parse_partition_directory
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
-from kidxlib.storage.java_properties import parse_properties
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.lock import LOCK_FILE
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, read_topic_id
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MetaProperties,
+    ensure_one_broker,
+    read_meta_properties,
+    read_topic_id,
+)
 from kidxlib.storage.store.s3 import ObjectPath
 
 #: What a running broker alone has, or makes anew by itself, and says nothing of any record.
 PASSING: Final = (LOCK_FILE, CLEAN_SHUTDOWN_FILE, REMOTE_INDEX_CACHE)
-#: What `meta.properties` says whose a log dir is by.
-_CLUSTER, _NODES, _DIRECTORY = "cluster.id", ("node.id", "broker.id"), "directory.id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +95,20 @@ class Place:
     others: Sequence[str]
     files: Mapping[str, Sequence[Location]]
     checkpoints: Mapping[str, Mapping[TopicPartition, int]]
-    owners: Sequence[Mapping[str, str]]
+    owners: Sequence[MetaProperties]
     problems: Mapping[str, str]
-
-    def owned(self, *keys: str) -> set[str]:
-        """What its `meta.properties` say by the first of some keys that each has."""
-        found = (next((owner[key] for key in keys if key in owner), None) for owner in self.owners)
-        return {value for value in found if value is not None}
 
     @property
     def clusters(self) -> set[str]:
-        return self.owned(_CLUSTER)
+        return {owner.cluster_id for owner in self.owners if owner.cluster_id is not None}
 
     @property
     def nodes(self) -> set[str]:
-        return self.owned(*_NODES)
+        return {str(owner.node_id) for owner in self.owners if owner.node_id is not None}
 
     @property
     def directory_ids(self) -> set[str]:
-        return self.owned(_DIRECTORY)
+        return {owner.directory_id for owner in self.owners if owner.directory_id is not None}
 
     def only(self, directory: str) -> Place:
         """One of its partitions alone, as if its directory had been named."""
@@ -133,8 +131,8 @@ def list_place(text: str) -> Place:
     """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
 
     Raises:
-        UsageError: a directory is not there or cannot be listed, or is no log dir; one is named twice, or two are
-            copies of one.
+        UsageError: a directory is not there or cannot be listed, or is no log dir; one is named twice; they are of
+            several brokers, or two are copies of one.
     """
     roots = _roots(text)
     if len(roots) == 1 and (partition := _as_partition(roots[0])) is not None:
@@ -207,24 +205,19 @@ def _place(
     problems: dict[str, str] = {}
     files: dict[str, list[Location]] = defaultdict(list)
     checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in LOG_DIR_CHECKPOINTS}
-    owners: list[dict[str, str]] = []
+    owners: list[tuple[Location, MetaProperties]] = []
     for root in roots:
         for path in _files_of(root):
             files[path.name].append(path)
             try:
                 if path.name == META_PROPERTIES:
-                    owners.append(parse_properties(small_file(path)))
+                    owners.append((root, read_meta_properties(root)))
                 elif path.name in LOG_DIR_CHECKPOINTS:
                     checkpoints[path.name].update(read_offset_checkpoint(path) or {})
             except (CheckpointError, OSError) as error:
                 problems[path.name] = describe_error(error)
-    ids = [owner[_DIRECTORY] for owner in owners if _DIRECTORY in owner]
-    if len(ids) > len(set(ids)):
-        both = max(ids, key=ids.count)
-        raise UsageError(
-            f"{text}: two of these have directory.id {both}, so one is a copy of the other; name all log dirs of one "
-            "broker, or compare the two with each other"
-        )
+    if owners:
+        ensure_one_broker(owners)
     return Place(
         name=text,
         log_dirs=roots,
@@ -234,7 +227,7 @@ def _place(
         others=others,
         files={} if is_partition else files,
         checkpoints=checkpoints,
-        owners=owners,
+        owners=[of_root for _, of_root in owners],
         problems={} if is_partition else problems,
     )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.compare.copy import compare_copy
+from kidxlib.operations.compare.known import KnownOfPlaces
 from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
+from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.compare.report import result, show, show_json
-from kidxlib.operations.compare.request import CompareRequest
+from kidxlib.operations.compare.request import As, CompareRequest
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.progress import begin_phase
 
@@ -22,8 +24,10 @@ def run_compare(request: CompareRequest, open_backend: OpenBackend, *, as_json: 
     """
     begin_phase("listing")
     one, other = _places(request)
+    known = KnownOfPlaces.of(one, other)
+    compare = compare_copy if request.how is As.COPY else compare_replicas_of_places
     with open_backend() as backend:
-        compared = compare_copy(one, other, request.topics, backend.engine)
+        compared = compare(one, other, request.topics, known, backend.engine)
         (show_json if as_json else show)(request, compared)
     return result(request, compared)
 

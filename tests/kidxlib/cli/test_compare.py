@@ -289,6 +289,7 @@ def test_a_lack_is_found(name: str, sides: Sides) -> None:
 #: What a copy may have: by name, how it comes about, and as what it is listed. Each ends with 0.
 HARMLESS: Final[dict[str, tuple[Callable[[Sides], Any], set[str]]]] = {
     "nothing": (lambda sides: None, set()),
+    "all logs of A": (lambda sides: _without_logs(Sides(sides.b, sides.a)), {"only-in-b"}),
     "a partition that A lacks": (lambda sides: shutil.rmtree(sides.a / _PLAIN), {"only-in-b"}),
     "batches beyond the end of A": (
         lambda sides: os.truncate(sides.a / _ORDERS / segment_file(5891, ".log"), 4096),
@@ -314,3 +315,77 @@ def test_what_a_copy_may_have(name: str, sides: Sides) -> None:
     plant(sides)
     code, compared = sides.compared()
     assert (code, {each["kind"] for each in compared["findings"]}) == (0, kinds), compared["findings"]
+
+
+def _resegmented(sides: Sides) -> None:
+    """All segments of B are one."""
+    logs = sorted((sides.b / _ORDERS).glob("*.log"))
+    logs[0].write_bytes(b"".join(log.read_bytes() for log in logs))
+    for path in (sides.b / _ORDERS).iterdir():
+        if path.name[:20].isdigit() and path != logs[0]:
+            path.unlink()
+
+
+def _with_epoch(sides: Sides) -> None:
+    data = bytearray(sides.log(84).read_bytes())
+    struct.pack_into(">i", data, _batches(bytes(data))[3] + 12, 7)
+    sides.log(84).write_bytes(data)
+
+
+def _cleaned(sides: Sides) -> None:
+    """A cleaner has taken a batch out of B, and says how far it has come."""
+    data = sides.log(84).read_bytes()
+    first, end = _batches(data)[3:5]
+    sides.log(84).write_bytes(data[:first] + data[end:])
+    (sides.b / "cleaner-offset-checkpoint").write_text("0\n1\ntxn-mixed 0 5891\n")
+
+
+def _cleaned_and_behind(sides: Sides) -> None:
+    _cleaned(sides)
+    _cut(sides.log(5891), 78)
+
+
+#: What replicas may have: how it comes about, the kinds by which it is found, and the exit code.
+REPLICAS: Final[dict[str, tuple[Callable[[Sides], Any], set[str], int]]] = {
+    "the same": (lambda sides: None, set(), 0),
+    "other segments": (_resegmented, set(), 0),
+    "other segments in A": (lambda sides: _resegmented(Sides(sides.b, sides.a)), set(), 0),
+    "no other files": (_without(".index"), set(), 0),
+    "another log dir": (_text("meta.properties", "directory.id=d", "directory.id=e"), set(), 0),
+    "another broker": (_text("meta.properties", "node.id=1", "node.id=2"), set(), 0),
+    "another cluster": (_text("meta.properties", "cluster.id=c", "cluster.id=e"), {"other-origin"}, 3),
+    "no partition": (lambda sides: shutil.rmtree(sides.b / _ORDERS), {"missing"}, 3),
+    "no first segment": (_without_segment(0), {"lacks"}, 3),
+    "no middle segment": (_without_segment(84), {"lacks"}, 3),
+    "no middle segment in A": (lambda sides: _without_segment(84)(Sides(sides.b, sides.a)), {"lacks"}, 3),
+    "no last segment": (_without_segment(5891), {"behind"}, 3),
+    "no logs": (_without_logs, {"lacks"}, 3),
+    "no logs in A": (lambda sides: _without_logs(Sides(sides.b, sides.a)), {"only-in-b"}, 0),
+    "a batch less": (lambda sides: _cut(sides.log(84), 1316), {"lacks"}, 3),
+    "a byte less": (lambda sides: _cut(sides.log(84), 1), {"not-comparable"}, 3),
+    "an end before A's": (lambda sides: _cut(sides.log(5891), 1), {"behind"}, 3),
+    "an end after A's": (lambda sides: _cut(sides.a / _ORDERS / segment_file(5891, ".log"), 78), {"only-in-b"}, 0),
+    "a wrong byte": (_damage(lambda batches: batches[3] + 200), {"not-comparable"}, 3),
+    "a wrong byte at the end": (_damage(lambda batches: -1, 5891), {"not-comparable"}, 3),
+    "a wrong base offset": (_damage(lambda batches: batches[3] + 6), {"not-comparable"}, 3),
+    "another leader epoch": (_with_epoch, {"differs"}, 3),
+    "zeros": (_zeros(40_960, 8192), {"not-comparable"}, 3),
+    "a batch twice": (_append(_last_batch), {"not-comparable"}, 3),
+    "another topic's segment": (lambda sides: shutil.copy(sides.log(0, _PLAIN), sides.log(84)), {"not-comparable"}, 3),
+    "a cleaner": (_cleaned, {"cleaned"}, 0),
+    "a cleaner, and an end before A's": (_cleaned_and_behind, {"cleaned", "behind"}, 3),
+    "no middle segment on both sides": (_of_both(_without_segment(84)), {"neither"}, 3),
+    "a partition that was set aside in A": (
+        lambda sides: shutil.copytree(sides.a / _PLAIN, sides.a / f"x-0.{'0' * 32}-stray"),
+        {"not-compared"},
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPLICAS)
+def test_replicas(name: str, sides: Sides) -> None:
+    plant, kinds, code = REPLICAS[name]
+    plant(sides)
+    ended, compared = sides.compared("--as", "replica")
+    assert (ended, {each["kind"] for each in compared["findings"]}) == (code, kinds), compared["findings"]

@@ -1,0 +1,106 @@
+"""What the metadata in one of the places says of topics, and what is missing on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kidxlib.audit.gaps import FACTS, Directories, gaps_in
+from kidxlib.build.source import Source
+from kidxlib.catalog.results.compare import LogPairRow
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.topic_configs import ConfigValue
+from kidxlib.operations.compare.finding import Finding, Kind
+from kidxlib.operations.compare.place import ListedDirectory, Place
+from kidxlib.recovery.outcome import Status
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.terminal.console import warn
+
+_POLICY = "cleanup.policy"
+#: Of the gaps between logs: both sides together are one source.
+_BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOfPlaces:
+    """What the cluster's metadata in A or B says.
+
+    Attributes:
+        topics: by log dirs, which stand for sources.
+        names: of these, those of A first.
+    """
+
+    topics: KnownTopics
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, one: Place, other: Place) -> KnownOfPlaces:
+        """Read it, where a place has it. Warns of what cannot be read."""
+        sources = [Source(str(log_dir), log_dir) for place in (one, other) for log_dir in place.log_dirs]
+        topics = read_known_topics(MetadataOptions(), sources)
+        for warning in topics.warnings:
+            warn(warning)
+        return cls(topics, [source.name for source in sources])
+
+    def policy(self, topic: str) -> ConfigValue | None:
+        """The `cleanup.policy` of a topic; None where nobody knows it."""
+        found = (self.topics.config(name, topic, _POLICY) for name in self.names)
+        return next((value for value in found if value is not None), None)
+
+    def nodes(self, partition: TopicPartition) -> frozenset[str]:
+        """The ids of the nodes that are to have a partition; none where nobody knows it."""
+        found = (metadata.assignments.get(partition) for metadata in self.topics.read())
+        assignment = next((each for each in found if each is not None), None)
+        return frozenset() if assignment is None else frozenset(map(str, assignment.replicas))
+
+
+@dataclass(frozen=True, slots=True)
+class LogsOfPartition:
+    """A partition's logs on both sides, in the order of base offsets."""
+
+    directory: ListedDirectory
+    partition: TopicPartition
+    logs: Sequence[LogPairRow]
+
+
+def gaps(partitions: Iterable[LogsOfPartition], known: KnownOfPlaces) -> list[Finding]:
+    """Offsets between two segments that neither side has, and that no compaction explains."""
+    places, rows = {}, []
+    for each in partitions:
+        places[_BOTH, each.partition.topic, each.partition.partition] = each.directory.path
+        rows += [_facts(each, row) for row in each.logs]
+    table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
+    found = gaps_in(table, lambda _, topic: known.policy(topic), Directories(places))
+    return [
+        Finding(
+            kind=Kind.NEITHER,
+            directory=TopicPartition(gap.topic, gap.partition).directory,
+            first_offset=gap.first_offset,
+            last_offset=gap.last_offset,
+            detail=f"{gap.detail} of either side: {gap.consequence}",
+        )
+        for gap in found.lost
+    ]
+
+
+def _facts(of: LogsOfPartition, row: LogPairRow) -> dict[str, object]:
+    """A log of both sides as a row of segments: as far as the one goes that has more."""
+    ends = (row.one_end_offset or -1, row.one_beyond_records), (row.other_end_offset or -1, row.other_beyond_records)
+    end, beyond = max(ends, key=lambda each: each[0])
+    is_pair = row.one_bytes is not None and row.other_bytes is not None
+    records = None if beyond is None or (is_pair and row.same_records is None) else beyond + (row.same_records or 0)
+    is_whole = row.problem is None and row.one_damaged is None and row.other_damaged is None
+    return {
+        "source": _BOTH,
+        "topic": of.partition.topic,
+        "partition": of.partition.partition,
+        "base_offset": row.base_offset,
+        "topic_id": of.directory.topic_id,
+        "status": (Status.OK if is_whole else Status.TRUNCATED).value,
+        "next_offset": None if row.problem is not None else max(end, row.base_offset),
+        "records": records,
+        "log_bytes": max(row.one_bytes or 0, row.other_bytes or 0),
+    }

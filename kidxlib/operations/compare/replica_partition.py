@@ -1,0 +1,175 @@
+"""What is said of a partition of which both sides have a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kidxlib.catalog.results.compare import BatchRangeRow, ReplicaRangeRow
+from kidxlib.operations.compare.finding import Finding, Kind
+from kidxlib.operations.compare.place import ListedDirectory
+from kidxlib.text.counted import counted
+
+#: Ranges that one finding each is made of; the rest is counted in the last one.
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedReplicas:
+    """A partition on both sides.
+
+    Attributes:
+        ranges: in the order of offsets.
+        batches: offsets of which they have not the same, in the order of offsets.
+    """
+
+    one: ListedDirectory
+    other: ListedDirectory
+    ranges: Sequence[ReplicaRangeRow]
+    batches: Sequence[BatchRangeRow]
+
+
+class ReplicaFindings:
+    """Puts the findings of one partition together.
+
+    Attributes:
+        one_end, other_end: where the logs end; None where nothing sound is in them.
+        cleaned_to: below it a cleaner has worked on one of them.
+        lower_end: up to where both can be compared.
+    """
+
+    def __init__(self, compared: ComparedReplicas) -> None:
+        self._compared = compared
+        self._name = compared.one.name
+        self.one_end = max((row.a_end_offset for row in compared.ranges if row.a_end_offset is not None), default=None)
+        self.other_end = max(
+            (row.b_end_offset for row in compared.ranges if row.b_end_offset is not None), default=None
+        )
+        self.cleaned_to = max((row.cleaned_to for row in compared.ranges), default=0)
+        self._damaged = {
+            side: [row for row in compared.batches if row.kind == f"damaged-{side}"] for side in ("a", "b")
+        }
+        self.lower_end = min(self.one_end or 0, self.other_end or 0)
+
+    @property
+    def same_to(self) -> int | None:
+        """The offset up to which both have the same; None where that is nothing, or a cleaner was there."""
+        if self.cleaned_to:
+            return None
+        first = min((row.first_offset for row in self._compared.batches), default=self.lower_end)
+        return min(first, self.lower_end) or None
+
+    def findings(self) -> list[Finding]:
+        """All of them; none where both are the same to their ends."""
+        found = list(self._of_topic())
+        found += self._of_damage()
+        found += self._of_batches()
+        return [*found, self._of_cleaned(found)] if self.cleaned_to else found
+
+    def _of_topic(self) -> Iterator[Finding]:
+        one, other = self._compared.one.topic_id, self._compared.other.topic_id
+        if one is not None and other is not None and one != other:
+            detail = f"topic id {other}, in A {one}: another topic of the same name"
+            yield self._finding(Kind.OTHER_ORIGIN, detail)
+
+    def _of_damage(self) -> Iterator[Finding]:
+        for side, rows in self._damaged.items():
+            for row in rows:
+                last = min(row.last_offset, max(self.one_end or 0, self.other_end or 0, row.first_offset + 1) - 1)
+                detail = f"offsets {row.first_offset}–{last}: {side.upper()} is damaged: {row.detail}"
+                yield self._finding(Kind.NOT_COMPARABLE, detail, row.first_offset, last)
+
+    def _of_batches(self) -> Iterator[Finding]:
+        by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}
+        damaged = {"only-a": self._damaged["b"], "only-b": self._damaged["a"]}
+        for found in self._compared.batches:
+            row = _undamaged(found, damaged.get(found.kind, ()))
+            if row is not None and (said := self._said(row)) is not None:
+                by_kind.setdefault(said[0], []).append((row, said[1]))
+        for kind, rows in by_kind.items():
+            if kind is Kind.BEHIND:
+                yield self._is_behind([row for row, _ in rows])
+                continue
+            for row, detail in rows[:_SHOWN]:
+                yield self._finding(kind, detail, row.first_offset, row.last_offset, row.records)
+            if len(rows) > _SHOWN:
+                last = rows[-1][0].last_offset
+                detail = f"{counted(len(rows) - _SHOWN, 'more range')} up to offset {last}"
+                yield self._finding(kind, detail, rows[_SHOWN][0].first_offset, last)
+
+    def _said(self, row: BatchRangeRow) -> tuple[Kind, str] | None:
+        """What a range means; None where another one says it already."""
+        offsets = f"offsets {row.first_offset}–{row.last_offset}"
+        records = "" if row.records is None else f", {counted(row.records, 'record')}"
+        if row.kind == "differs":
+            return Kind.DIFFERS, f"{offsets}: other batches than in A"
+        if row.kind == "neither":
+            if any(each.has_inner_gaps for each in self._compared.ranges) or any(self._damaged.values()):
+                return None  # a cleaner was there; or nobody can tell
+            return Kind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
+        if row.kind == "only-a":
+            if self._overlaps(row, "only-b"):
+                return Kind.DIFFERS, f"{offsets}: other batches than in A"
+            if row.first_offset >= (self.other_end or 0) > 0:
+                return Kind.BEHIND, ""
+            return Kind.LACKS, f"{offsets}{records}: B lacks them"
+        if row.kind == "only-b" and not self._overlaps(row, "only-a"):
+            if row.first_offset >= (self.one_end or 0):
+                return Kind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
+            return Kind.LACKS, f"{offsets}{records}: A lacks them"
+        return None
+
+    def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
+        return any(
+            each.kind == kind and each.first_offset <= row.last_offset and row.first_offset <= each.last_offset
+            for each in self._compared.batches
+        )
+
+    def _is_behind(self, rows: Sequence[BatchRangeRow]) -> Finding:
+        records = [row.records for row in rows]
+        total = None if None in records else sum(each or 0 for each in records)
+        of_records = "an unknown number of records" if total is None else counted(total, "record")
+        first, last = rows[0].first_offset, rows[-1].last_offset
+        end, until = self.other_end or first, self.one_end or last + 1
+        detail = f"B ends at offset {end} of {until}: {counted(until - end, 'offset')}, {of_records}"
+        return self._finding(Kind.BEHIND, detail, end, until - 1, total)
+
+    def _of_cleaned(self, others: Sequence[Finding]) -> Finding:
+        until = min(self.cleaned_to, max(self.one_end or 0, self.other_end or 0))
+        above = "nothing above is left to compare"
+        if self.lower_end > until:
+            above = "above it see the other lines" if others else f"above it the same up to offset {self.lower_end}"
+        detail = f"offsets below {until} are not comparable, as each broker compacts its own log; {above}"
+        return self._finding(Kind.CLEANED, detail, 0, until - 1)
+
+    def _finding(
+        self,
+        kind: Kind,
+        detail: str,
+        first_offset: int | None = None,
+        last_offset: int | None = None,
+        records: int | None = None,
+    ) -> Finding:
+        return Finding(
+            kind=kind,
+            directory=self._name,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            records=records,
+            detail=detail,
+        )
+
+
+def _undamaged(row: BatchRangeRow, damaged: Sequence[BatchRangeRow]) -> BatchRangeRow | None:
+    """What of a range the other side can be asked for; None where it is damaged there."""
+    first, last = row.first_offset, row.last_offset
+    for each in damaged:
+        if each.first_offset <= first <= each.last_offset:
+            first = each.last_offset + 1
+        if each.first_offset <= last <= each.last_offset:
+            last = each.first_offset - 1
+    if first > last:
+        return None
+    is_all = (first, last) == (row.first_offset, row.last_offset)
+    return row if is_all else replace(row, first_offset=first, last_offset=last, records=None)
