@@ -27,6 +27,9 @@ _OF_LOG_DIRS: Final = {
     "everything": "--all",
     "truncate": "--truncate",
     "keep": "--keep",
+    "mends": "--mend",
+    "accepted_topics": "--accept-topic-id",
+    "sets_snapshot_aside": "--set-aside-snapshot",
     "accept_loss": "--accept-loss",
     "alone": "--this-dir-alone",
     "trusts": "--trust-page-cache",
@@ -100,6 +103,9 @@ def _beside_disks(
     everything: bool,
     truncate: bool,
     keep: Path | None,
+    mends: bool,
+    accepted_topics: tuple[str, ...],
+    sets_snapshot_aside: bool,
     accept_loss: bool,
     alone: bool,
     trusts: bool,
@@ -114,8 +120,10 @@ def _beside_disks(
     Raises:
         KidxError: as `run_recover`.
     """
-    if truncate != (keep is not None):
-        raise UsageError("--truncate and --keep DIR: one is of no use without the other; give both")
+    if (truncate or mends) != (keep is not None):
+        raise UsageError("--keep DIR: needed by --truncate and by --mend, and of no use without one of them")
+    if (accepted_topics or sets_snapshot_aside) and not mends:
+        raise UsageError("--accept-topic-id, --set-aside-snapshot: only --mend puts files in place; give it too")
     if trusts and everything:
         raise UsageError(
             "--all and --trust-page-cache: --all reads every log, whatever is in the page cache; give one of them"
@@ -129,7 +137,11 @@ def _beside_disks(
         apply=apply,
         level=Level(level),
         everything=everything,
+        truncate=truncate,
         keep=keep,
+        mends=mends,
+        accepted_topics=accepted_topics,
+        sets_snapshot_aside=sets_snapshot_aside,
         accept_loss=accept_loss,
         alone=alone,
         trusts=trusts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -73,15 +74,21 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_dir
 
 
+def _mending(directory: Path) -> tuple[str | Path, ...]:
+    return ("recover", directory / "logs", "--apply", "--mend", "--keep", directory / _KEPT, "--processes", "1")
+
+
 def _arguments(directory: Path) -> tuple[str | Path, ...]:
     cut = ("--truncate", "--keep", directory / _KEPT, "--accept-loss")
     return ("recover", directory / "logs", "--apply", "--level", "marker", *cut, "--processes", "1")
 
 
-def _recover(directory: Path, last_step: int = 0) -> Ended:
+def _recover(
+    directory: Path, last_step: int = 0, arguments: Callable[[Path], tuple[str | Path, ...]] = _arguments
+) -> Ended:
     """Run to the end, or to just before a step; how many it took stands in a file then."""
     process = start_kidx(
-        *_arguments(directory),
+        *arguments(directory),
         program=_KILLED,
         LAST_STEP=str(last_step),
         STEPS_FILE=directory / _STEPS,
@@ -147,3 +154,30 @@ def test_a_run_that_is_killed_leads_to_the_same(
         assert _files(killed) == files, step
         shutil.rmtree(killed)
     say(f"killed before {count if exhaustive else 3} of {count} changes")
+
+
+def test_a_run_that_is_killed_as_it_mends(crashed: Path, tmp_path: Path, rng: random.Random, exhaustive: bool) -> None:
+    """Goal: after a kill before any change of a file, what was there is in place or kept, and the next run comes to the
+    same files.
+
+    Method: the checkpoints of a whole partition and of its log dir are zeros.
+    """
+    damaged, spoilt = tmp_path / "damaged", ("plain-zstd-0/leader-epoch-checkpoint", "recovery-point-offset-checkpoint")
+    shutil.copytree(crashed / "plain-zstd-0", damaged / "logs" / "plain-zstd-0")
+    shutil.copy(crashed / META_PROPERTIES, damaged / "logs")
+    for name in spoilt:
+        (damaged / "logs" / name).write_bytes(bytes(64))
+    shutil.copytree(damaged, tmp_path / "whole")
+    ended = _recover(tmp_path / "whole", 0, _mending)
+    assert ended.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND) and "mend: " in ended.out, ended
+    count, files = int((tmp_path / "whole" / _STEPS).read_text()), _files(tmp_path / "whole")
+    assert [name for name in spoilt if files[f"logs/{name}"] == bytes(64)] == []
+    for step in range(1, count + 1) if exhaustive else sorted(rng.sample(range(1, count + 1), 2)):
+        killed = tmp_path / f"killed-{step}"
+        shutil.copytree(damaged, killed)
+        assert _recover(killed, step, _mending).code == -9, step
+        now = _files(killed).values()
+        assert list(now).count(bytes(64)) >= len(spoilt), step  # in place or kept
+        assert kidx(*_mending(killed)).code == ended.code, step
+        assert _files(killed) == files, step
+        shutil.rmtree(killed)

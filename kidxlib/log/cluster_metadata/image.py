@@ -26,6 +26,8 @@ _BROKER: Final = 4
 _CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord")
 _BROKER_CHANGES: Final = ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "UnregisterBrokerRecord")
 _PARTITION_CHANGES: Final = ("PartitionRecord", "PartitionChangeRecord")
+#: In a `PartitionChangeRecord` (`NO_LEADER_CHANGE`). Each other leader begins an epoch, also the same one again.
+_SAME_LEADER: Final = -2
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
 
 
@@ -37,10 +39,12 @@ class Assignment:
         replicas: the ids of their nodes; during a reassignment those that come and those that go, too.
         directories: for each of them the id of the log dir (`directory.id`); empty where metadata of before 3.7 says
             nothing of them.
+        leader_epoch: of the partition.
     """
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...]
+    leader_epoch: int = 0
 
     @property
     def places(self) -> Iterator[tuple[int, str]]:
@@ -50,9 +54,11 @@ class Assignment:
     def changed(self, values: dict[str, Any]) -> Assignment:
         """The assignment after a change: what a change does not name stays (`PartitionRegistration.merge`)."""
         replicas, directories = values.get("replicas"), values.get("directories")
+        has_new_leader = values.get("leader", _SAME_LEADER) != _SAME_LEADER
         return Assignment(
             self.replicas if replicas is None else tuple(replicas),
             self.directories if directories is None else tuple(directories),
+            values.get("leaderEpoch", self.leader_epoch + has_new_leader),
         )
 
 

@@ -80,11 +80,12 @@ class Replica:
         return self.log[-1].last_offset + 1 if self.log else self.snapshot_end
 
 
-def read_replica(directory: Location, wanted: Wanted) -> Replica:
+def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = None) -> Replica:
     """Read a copy.
 
     Args:
         directory: that of `__cluster_metadata-0`. A node may go on writing to it.
+        left_out: the name of a file that is read as if it was not there.
 
     Raises:
         ClusterMetadataError: its files are not what a node writes, or the log does not begin where the snapshot ends.
@@ -92,18 +93,19 @@ def read_replica(directory: Location, wanted: Wanted) -> Replica:
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):
-            return _Copy(directory, wanted).read()
-    return _Copy(directory, wanted).read()
+            return _Copy(directory, wanted, left_out).read()
+    return _Copy(directory, wanted, left_out).read()
 
 
 @dataclass(slots=True)
 class _Copy:
     directory: Location
     wanted: Wanted
+    left_out: str | None = None
     voters: list[frozenset[int]] = field(default_factory=list)
 
     def read(self) -> Replica:
-        files = files_in(self.directory)
+        files = {name: path for name, path in files_in(self.directory).items() if name != self.left_out}
         latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files)), default=None)
         if latest is None and all(segment_files.parse_segment_log(name) is None for name in files):
             raise ClusterMetadataError(

@@ -17,7 +17,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_one_
 from kidxlib.storage.store.s3 import is_object
 
 #: Versions of `meta.properties` (`MetaPropertiesVersion`).
-_OF_KRAFT: Final = "1"
+OF_KRAFT: Final = "1"
 _OF_ZOOKEEPER: Final = "0"
 #: Directories of logs that a broker loads though they are no partition's yet, or no more (`LogManager.loadLog`). Their
 #: names have no offset here, and nothing of them is recovered.
@@ -51,13 +51,20 @@ class StoppedBroker:
     Attributes:
         log_dirs: those that can be looked at.
         obstacles: why nothing of it is made ready, all that can be seen without its logs.
-        plan_only: why nothing can be written there, while a plan serves.
+        plan_only: why nothing is to be written there, while a plan serves.
+        not_locked: why log dirs could not be locked.
     """
 
     node_id: int | None
     log_dirs: tuple[LogDir, ...]
     obstacles: tuple[Obstacle, ...]
     plan_only: tuple[str, ...] = ()
+    not_locked: tuple[str, ...] = ()
+
+    @property
+    def reads_alone(self) -> tuple[str, ...]:
+        """Why nothing can be written there."""
+        return self.plan_only + self.not_locked
 
     @property
     def unclean(self) -> tuple[LogDir, ...]:
@@ -157,8 +164,8 @@ def _meta_properties(path: Path) -> MetaProperties:
         found = read_meta_properties(path)
     except (CheckpointError, OSError) as error:
         raise UsageError(describe_error(error)) from error
-    if found.version not in (_OF_KRAFT, _OF_ZOOKEEPER):
-        raise UsageError(f"{file}: version {found.version}, expected {_OF_KRAFT}, as a broker with KRaft writes it")
+    if found.version not in (OF_KRAFT, _OF_ZOOKEEPER):
+        raise UsageError(f"{file}: version {found.version}, expected {OF_KRAFT}, as a broker with KRaft writes it")
     return found
 
 

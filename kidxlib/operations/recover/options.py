@@ -50,7 +50,30 @@ _OPTIONS: Final = (
         "--keep",
         metavar="DIR",
         type=click.Path(path_type=Path),
-        help="Where --truncate copies what it cuts off, and what the broker will drop. Outside of all log dirs.",
+        help="Where --truncate copies what it cuts off, and what the broker will drop; and --mend the files that it "
+        "replaces. Outside of all log dirs.",
+    ),
+    click.option(
+        "--mend",
+        "mends",
+        is_flag=True,
+        help="Put small files in place that are missing or cannot be read, where logs and the cluster's metadata tell "
+        "what they were: leader epochs, recovery points, and with the next two options more. Needs --keep.",
+    ),
+    click.option(
+        "--accept-topic-id",
+        "accepted_topics",
+        metavar="NAME",
+        multiple=True,
+        help="With --mend: partitions of this topic that have no partition.metadata are those of the topic that the "
+        "metadata knows by this name, and not of a deleted one. May be repeated.",
+    ),
+    click.option(
+        "--set-aside-snapshot",
+        "sets_snapshot_aside",
+        is_flag=True,
+        help="With --mend: move a snapshot of the cluster's metadata that cannot be read to --keep, where an older one "
+        "and the log lead to the same end.",
     ),
     click.option(
         "--accept-loss",

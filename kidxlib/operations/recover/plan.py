@@ -187,6 +187,7 @@ def recovery_plan(
     untrusted: Mapping[Path, str] | None,
     engine: Engine,
     scans: Path | None,
+    name: str = "forecasts",
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
@@ -196,6 +197,7 @@ def recovery_plan(
         known: what the log dirs' cluster says of its topics; their sources are named by their paths.
         engine: that reads.
         scans: a directory for the scans of logs; None where nobody reads them again.
+        name: of the engine's work, which does each name once.
 
     Raises:
         UsageError: a log dir cannot be listed.
@@ -212,7 +214,7 @@ def recovery_plan(
         segments=sum(task.segments for task in tasks),
         log_bytes=log_bytes,
     )
-    forecasts = iter(forecasts_of(tasks, engine))
+    forecasts = iter(forecasts_of(tasks, engine, name))
     planned = [
         PlannedLogDir(
             log_dir, listed[log_dir.path], list(itertools.islice(forecasts, len(listed[log_dir.path].partitions)))

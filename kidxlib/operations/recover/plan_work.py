@@ -55,17 +55,18 @@ class ForecastTask:
         return replace(self, threads=threads)
 
 
-def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine) -> list[Forecast]:
+def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
     """The forecasts of some partitions, in their order.
+
+    Args:
+        name: of the work; an engine does each name once.
 
     Raises:
         KidxError: as `Engine.run`.
     """
     log_bytes = sum(task.log_bytes for task in tasks)
     with engine.stopping():
-        staged = engine.run(
-            Work("forecasts", pack(tasks, engine.cores), forecast_partitions, _FORECASTS, bytes=log_bytes)
-        )
+        staged = engine.run(Work(name, pack(tasks, engine.cores), forecast_partitions, _FORECASTS, bytes=log_bytes))
     found: dict[int, Forecast] = {}
     for batch in staged.batches("forecast"):
         found.update({row["number"]: pickle.loads(row["pickled"]) for row in batch.to_pylist()})

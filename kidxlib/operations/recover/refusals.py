@@ -26,7 +26,7 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     """
     yield from plan.obstacles
     if applies:
-        yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.plan_only)
+        yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
     yield from _of_log_dirs(plan)
     for absent in plan.absent:
         if absent.stop.known_end and not plan.leaves_losses:

@@ -21,10 +21,11 @@ from kidxlib.text.counted import counted
 _SHOWN: Final = 20
 
 
-def show_plan(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool) -> None:
+def show_plan(plan: RecoveryPlan, refusals: Sequence[Obstacle], mended: Sequence[str], *, applies: bool) -> None:
     """A row per log dir, what the broker drops in any case, and what is refused.
 
     Args:
+        mended: what is put in place, and what is not.
         applies: it is carried out where it is not refused.
     """
     node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
@@ -44,6 +45,8 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool
     for noted in plan.noted[:_SHOWN]:
         print_line(f"noted: {noted}")
     print_more(len(plan.noted) - _SHOWN, "; --json has them all")
+    for each_mended in mended:
+        print_line(f"mend: {each_mended}")
     for refusal in refusals[:_SHOWN]:
         print_line(f"refused: {refusal.text}")
     print_more(len(refusals) - _SHOWN, "; --json has them all")
@@ -100,11 +103,12 @@ def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
 
 
 def as_json(
-    plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applied: bool, read_then: int | None
+    plan: RecoveryPlan, refusals: Sequence[Obstacle], mended: Sequence[str], *, applied: bool, read_then: int | None
 ) -> dict[str, Any]:
     """All of it as one object.
 
     Args:
+        mended: what is put in place.
         read_then: bytes that the broker reads at its start now; None where nothing was applied.
     """
     return {
@@ -115,7 +119,8 @@ def as_json(
         "refused": [each.text for each in refusals],
         "recovers_by_itself": all(each.recovers for each in refusals),
         "noted": plan.noted,
-        "plan_only": list(plan.broker.plan_only),
+        "mended": list(mended),
+        "plan_only": list(plan.broker.reads_alone),
         "unknown": list(plan.unknown),
         "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
         "plan_seconds": plan.seconds,

@@ -14,6 +14,7 @@ from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
 from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
 from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.page_cache.broker_log import ensure_no_errors_in
@@ -46,7 +47,10 @@ class RecoverRequest:
     Attributes:
         log_dirs: all of one broker.
         everything: read all segments as if nothing had been flushed.
-        keep: where is kept what is cut off; None where nothing is cut.
+        truncate: logs are cut where the broker would cut them.
+        keep: where is kept what is cut off or replaced; None where nothing is.
+        mends: small files are put in place, of which `mend` says which.
+        accepted_topics, sets_snapshot_aside: as in `MendRequest`.
         alone: the broker's other log dirs are lost.
         trusts: go by headers where the kernel has all that the broker had written, and note for the next time that all
             is right.
@@ -58,7 +62,11 @@ class RecoverRequest:
     apply: bool
     level: Level
     everything: bool
+    truncate: bool
     keep: Path | None
+    mends: bool
+    accepted_topics: Sequence[str]
+    sets_snapshot_aside: bool
     accept_loss: bool
     alone: bool
     trusts: bool
@@ -85,41 +93,85 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             if not request.or_leave:
                 raise
             return _left(request, str(error), as_json)
-        known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
         backend = stack.enter_context(open_backend())
-        plan = recovery_plan(
-            broker,
-            known,
-            request.level,
-            cuts=copies is not None,
-            accepts_loss=request.accept_loss,
-            alone=request.alone,
-            everything=request.everything,
-            untrusted=_untrusted(request, broker),
-            engine=backend.engine,
-            scans=stack.enter_context(scratch_directory()) if request.apply else None,
-        )
-        for warning in _warnings(request, plan, known):
-            warn(warning)
-        refusals = list(refusals_of(plan, applies=request.apply))
+        seen = first = _look(request, broker, backend, stack, "forecasts")
         if not as_json:
-            show_plan(plan, refusals, applies=request.apply)
-        applies, read_then = request.apply and not refusals, None
+            show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
+        if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
+            mend(seen.mendings, copies)
+            seen = _look(request, _broker(request, broker.not_locked), backend, stack, "forecasts-after-mending")
+            if not as_json:
+                show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
+        applies, read_then = request.apply and not seen.refusals, None
         if applies:
-            read_then = _carry_out(request, plan, known, copies, backend, as_json=as_json)
+            read_then = _carry_out(request, seen, copies, backend, as_json=as_json)
     if as_json:
-        print_json(plan_as_json(plan, refusals, applied=applies, read_then=read_then))
+        mended = [each.text for each in first.mendings]
+        print_json(plan_as_json(seen.plan, seen.refusals, mended, applied=applies, read_then=read_then))
     return RunResult(
-        code=_exit_code(request, plan, refusals),
+        code=_exit_code(request, seen, has_mended=mends),
         run_id=None,
         counts={
-            "partitions": len(plan.forecasts),
-            "rebuilt": plan.rebuilt if applies else 0,
-            "refused": len(refusals),
-            "dropped": len(plan.dropped),
+            "partitions": len(seen.plan.forecasts),
+            "rebuilt": seen.plan.rebuilt if applies else 0,
+            "refused": len(seen.refusals),
+            "dropped": len(seen.plan.dropped),
         },
-        bytes=plan.start_bytes,
+        bytes=seen.plan.start_bytes,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look at the log dirs has found.
+
+    Attributes:
+        refusals: why the plan cannot be applied, without those that mending answers.
+        mendings, unmended: small files that are put in place, and those that are not.
+    """
+
+    plan: RecoveryPlan
+    known: KnownTopics
+    refusals: Sequence[Obstacle]
+    mendings: Sequence[Mending]
+    unmended: Sequence[Unmended]
+
+    @property
+    def to_show(self) -> list[Mending | Unmended]:
+        return [*self.mendings, *self.unmended]
+
+
+def _look(
+    request: RecoverRequest, broker: StoppedBroker, backend: Backend, stack: contextlib.ExitStack, name: str
+) -> _Seen:
+    """Look at log dirs as they are now, and warn of what is not known."""
+    known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
+    plan = recovery_plan(
+        broker,
+        known,
+        request.level,
+        cuts=request.truncate,
+        accepts_loss=request.accept_loss,
+        alone=request.alone,
+        everything=request.everything,
+        untrusted=_untrusted(request, broker),
+        engine=backend.engine,
+        scans=stack.enter_context(scratch_directory()) if request.apply else None,
+        name=name,
+    )
+    for warning in _warnings(request, plan, known):
+        warn(warning)
+    mendings: list[Mending] = []
+    unmended: list[Unmended] = []
+    if request.mends:
+        said = MendRequest(request.accepted_topics, request.sets_snapshot_aside, bool(plan.not_named))
+        mendings, unmended = mendings_of(broker, known, said)
+    refusals = [
+        each
+        for each in refusals_of(plan, applies=request.apply)
+        if not any(mending.answers(each) for mending in mendings)
+    ]
+    return _Seen(plan, known, refusals, mendings, unmended)
 
 
 def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
@@ -132,13 +184,12 @@ def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -
     yield from known.warnings
     yield from plan.unknown
     if not request.apply:
-        yield from (f"only a plan is made here: {why}" for why in plan.broker.plan_only)
+        yield from (f"only a plan is made here: {why}" for why in plan.broker.reads_alone)
 
 
 def _carry_out(
     request: RecoverRequest,
-    plan: RecoveryPlan,
-    known: KnownTopics,
+    seen: _Seen,
     copies: KeptCopies | None,
     backend: Backend,
     *,
@@ -149,12 +200,12 @@ def _carry_out(
     Returns:
         How many bytes of logs the broker reads as it starts now.
     """
-    start = time.monotonic()
+    start, plan = time.monotonic(), seen.plan
     if not plan.broker.unclean:  # there is nothing to be made ready
         if request.trusts:
             _note_down(plan.broker)
         return plan.start_bytes
-    done = plan if copies is None else cut(plan, known, copies)
+    done = cut(plan, seen.known, copies) if request.truncate and copies is not None else plan
     read_then = _apply(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_down(plan.broker)
@@ -178,8 +229,11 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
             why = str(error)
         if why is not None:
             not_locked.append(why)
-    broker = stopped_broker(request.log_dirs)  # while nobody else writes
-    return replace(broker, plan_only=(*broker.plan_only, *not_locked))
+    return _broker(request, not_locked)  # while nobody else writes
+
+
+def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
+    return replace(stopped_broker(request.log_dirs), not_locked=tuple(not_locked))
 
 
 def _apply(plan: RecoveryPlan, backend: Backend) -> int:
@@ -243,9 +297,9 @@ def _left(request: RecoverRequest, refusal: str, as_json: bool) -> RunResult:
     return RunResult(code=ExitCode.OK, run_id=None, counts={"refused": 1}, bytes=0)
 
 
-def _exit_code(request: RecoverRequest, plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> ExitCode:
+def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> ExitCode:
     if request.or_leave:  # whatever is left to the broker, it may start
         return ExitCode.OK
-    if refusals:
-        return ExitCode.USAGE
-    return ExitCode.PROBLEMS_FOUND if plan.drops else ExitCode.OK
+    if seen.refusals:
+        return ExitCode.PROBLEMS_FOUND if has_mended else ExitCode.USAGE
+    return ExitCode.PROBLEMS_FOUND if seen.plan.drops or seen.to_show else ExitCode.OK

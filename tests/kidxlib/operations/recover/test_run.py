@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from click.testing import CliRunner, Result
 
-from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -20,82 +17,41 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
-from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.disks import mounted, remount
-from tests.support import cluster_metadata
-from tests.support.logs import golden
-
-_NAME: Final = "plain-zstd-0"
-_PARTITION: Final = TopicPartition("plain-zstd", 0)
-_ENDS: Final = {_PARTITION: 20_000, TopicPartition("append-time", 0): 8_000}
-_LAST: Final = "00000000000000013697.log"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two partitions of the sample as the log dir of a broker of before 3.7, all of whose files are there."""
-    log_dir = tmp_path_factory.mktemp("recover-run") / "whole"
-    for partition in _ENDS:
-        shutil.copytree(golden.SAMPLES / partition.directory, log_dir / partition.directory)
-    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
-    assert built.exit_code == 0, built.output
-    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-        (log_dir / name).write_bytes(offset_checkpoint(_ENDS))
-    return log_dir
-
-
-@pytest.fixture
-def log_dir(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "logs"))
-
-
-def _kidx(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(kidx, [*map(str, arguments), "--processes", "1"], standalone_mode=False)
-    assert result.exception is None, result.exception
-    return result
-
-
-def _plan(*arguments: str | Path) -> tuple[int, dict[str, Any]]:
-    result = _kidx("recover", *arguments, "--json")
-    return int(result.return_value or 0), json.loads(result.stdout)
-
-
-def _shown(*arguments: str | Path) -> str:
-    return _kidx("recover", *arguments).output
+from tests.kidxlib.operations.recover.plans import ENDS, LAST, NAME, PARTITION, planned, run_kidx, shown
 
 
 def _set_recovery_point(log_dir: Path, offset: int) -> None:
-    (log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint({**_ENDS, _PARTITION: offset}))
+    (log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint({**ENDS, PARTITION: offset}))
 
 
 def _lose_partition(log_dir: Path) -> None:
     """After a crash recovery points may be 0 still; the high watermark tells."""
-    shutil.rmtree(log_dir / _NAME)
+    shutil.rmtree(log_dir / NAME)
     _set_recovery_point(log_dir, 0)
 
 
 def _lose_logs(log_dir: Path) -> None:
-    for path in (log_dir / _NAME).glob("0*"):
+    for path in (log_dir / NAME).glob("0*"):
         path.unlink()
 
 
 def _tear(log_dir: Path) -> None:
-    os.truncate(log_dir / _NAME / _LAST, (log_dir / _NAME / _LAST).stat().st_size - 30)
+    os.truncate(log_dir / NAME / LAST, (log_dir / NAME / LAST).stat().st_size - 30)
 
 
 def _lose_last_segment(log_dir: Path) -> None:
-    for path in (log_dir / _NAME).glob("*13697*"):
+    for path in (log_dir / NAME).glob("*13697*"):
         path.unlink()
 
 
 def _flip(log_dir: Path) -> None:
-    with (log_dir / _NAME / _LAST).open("r+b") as log:
+    with (log_dir / NAME / LAST).open("r+b") as log:
         log.seek(2_000)
         log.write(b"\xff" * 8)
 
@@ -107,30 +63,30 @@ def _write(name: str, content: bytes) -> Callable[[Path], object]:
 #: What is done to a log dir; words of the refusal; and whether a broker comes over it by itself after an unclean stop.
 _DAMAGES: Final[Mapping[str, tuple[Callable[[Path], object], Sequence[str], bool]]] = {
     "epochs are NUL": (
-        _write(f"{_NAME}/{LEADER_EPOCH_CHECKPOINT}", bytes(64)),
+        _write(f"{NAME}/{LEADER_EPOCH_CHECKPOINT}", bytes(64)),
         (LEADER_EPOCH_CHECKPOINT, "takes the log dir out of use"),
         False,
     ),
     "a foreign directory": (lambda log_dir: (log_dir / "lost").mkdir(), ("/lost: ", "does not start beside it"), False),
-    "a file with another name": (_write(f"{_NAME}/copy.log", b""), ("copy.log", "is no offset"), False),
+    "a file with another name": (_write(f"{NAME}/copy.log", b""), ("copy.log", "is no offset"), False),
     "no metadata of a partition": (
-        lambda log_dir: (log_dir / _NAME / PARTITION_METADATA).unlink(),
+        lambda log_dir: (log_dir / NAME / PARTITION_METADATA).unlink(),
         ("no partition.metadata", "(-stray)"),
         False,
     ),
     "a partition is gone": (
         _lose_partition,
-        (f"{_NAME}: no such directory", "up to 19999", "makes an empty log"),
+        (f"{NAME}: no such directory", "up to 19999", "makes an empty log"),
         False,
     ),
-    "its logs are gone": (_lose_logs, (f"{_NAME}: no segment is there", "up to 19999"), True),
+    "its logs are gone": (_lose_logs, (f"{NAME}: no segment is there", "up to 19999"), True),
     "its last log is empty": (
-        _write(f"{_NAME}/{_LAST}", b""),
-        (f"{_NAME}: the log ends at offset 13697, below the high watermark 20000",),
+        _write(f"{NAME}/{LAST}", b""),
+        (f"{NAME}: the log ends at offset 13697, below the high watermark 20000",),
         True,
     ),
     "its last segment is gone": (_lose_last_segment, ("ends at offset 13697, below the high watermark",), True),
-    "its end is torn": (_tear, (f"{_NAME}: ", "below the high watermark 20000"), True),
+    "its end is torn": (_tear, (f"{NAME}: ", "below the high watermark 20000"), True),
     "meta.properties is empty": (_write(META_PROPERTIES, b""), (META_PROPERTIES,), False),
 }
 
@@ -143,49 +99,49 @@ def test_what_is_damaged_is_no_0(log_dir: Path, damage: str, *, is_clean: bool) 
     do(log_dir)
     if is_clean:
         (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
-    code, plan = _plan(log_dir)
+    code, plan = planned(log_dir)
     assert code == ExitCode.USAGE and plan["stopped_cleanly"] == is_clean, plan
     found = " ".join(plan["refused"])
     if not (is_clean and damage == "its end is torn"):
         assert [part for part in parts if part not in found] == [], plan["refused"]
     assert plan["recovers_by_itself"] == (recovers and not is_clean), plan["refused"]
-    last = _shown(log_dir).splitlines()[-1]
+    last = shown(log_dir).splitlines()[-1]
     assert ("the broker recovers by itself" in last) == (recovers and not is_clean), last
     if damage not in ("meta.properties is empty", "a partition is gone"):
-        verified = _kidx("verify", log_dir)
+        verified = run_kidx("verify", log_dir)
         assert verified.return_value == ExitCode.PROBLEMS_FOUND, verified.output
 
 
 def test_a_torn_log_behind_a_marker(log_dir: Path) -> None:
     """The broker would append behind it. The marker has to go: with its epoch the controller takes all for written."""
     _set_recovery_point(log_dir, 13_697)
-    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint(dict.fromkeys(_ENDS, 0)))
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint(dict.fromkeys(ENDS, 0)))
     _tear(log_dir)
     (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
     for arguments in ((), ("--all",), ("--apply",), ("--apply", "--accept-loss")):
-        code, plan = _plan(log_dir, *arguments)
+        code, plan = planned(log_dir, *arguments)
         assert code == ExitCode.USAGE and not plan["applied"], plan
         assert "appends behind it: remove that file in all log dirs" in plan["refused"][0]
     (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
-    assert _plan(log_dir, "--apply")[0] == ExitCode.PROBLEMS_FOUND
+    assert planned(log_dir, "--apply")[0] == ExitCode.PROBLEMS_FOUND
 
 
 def test_all_reads_after_a_clean_stop_too(log_dir: Path) -> None:
     (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
-    assert _plan(log_dir)[0] == 0 and _plan(log_dir, "--all")[0] == 0
-    assert "the broker drops nothing: 2 partitions looked at, their ends alone" in _shown(log_dir)
+    assert planned(log_dir)[0] == 0 and planned(log_dir, "--all")[0] == 0
+    assert "the broker drops nothing: 2 partitions looked at, their ends alone" in shown(log_dir)
     _flip(log_dir)
-    assert _plan(log_dir)[0] == 0
-    code, plan = _plan(log_dir, "--all")
-    assert code == ExitCode.USAGE and f"segment {int(_LAST[:-4])}" in plan["refused"][0], plan
+    assert planned(log_dir)[0] == 0
+    code, plan = planned(log_dir, "--all")
+    assert code == ExitCode.USAGE and f"segment {int(LAST[:-4])}" in plan["refused"][0], plan
 
 
 def test_an_empty_partition_of_which_nothing_is_known(log_dir: Path) -> None:
     """A broker was killed as it made it: that keeps nobody from making the others ready, and is told."""
     (log_dir / "new-0").mkdir()
-    shutil.copy(log_dir / _NAME / PARTITION_METADATA, log_dir / "new-0")
+    shutil.copy(log_dir / NAME / PARTITION_METADATA, log_dir / "new-0")
     (log_dir / "new-0" / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
-    code, plan = _plan(log_dir, "--apply")
+    code, plan = planned(log_dir, "--apply")
     assert code == ExitCode.PROBLEMS_FOUND and plan["applied"]
     assert "new-0: no segment is there" in plan["noted"][0]
 
@@ -193,10 +149,10 @@ def test_an_empty_partition_of_which_nothing_is_known(log_dir: Path) -> None:
 def test_records_of_whole_segments_that_go_are_counted(log_dir: Path) -> None:
     """A batch of the first segment is damaged: the second one is whole, and goes with it."""
     _set_recovery_point(log_dir, 0)
-    with (log_dir / _NAME / f"{0:020}.log").open("r+b") as log:
+    with (log_dir / NAME / f"{0:020}.log").open("r+b") as log:
         log.seek(2_000)
         log.write(b"\xff" * 8)
-    code, plan = _plan(log_dir)
+    code, plan = planned(log_dir)
     [partition] = [each for each in plan["partitions"] if each["dropped"]]
     assert code == ExitCode.USAGE and partition["dropped"][1]["records"] == 20_000 - 13_697
 
@@ -204,45 +160,22 @@ def test_records_of_whole_segments_that_go_are_counted(log_dir: Path) -> None:
 def test_all_obstacles_are_named(log_dir: Path) -> None:
     for damage in ("epochs are NUL", "a foreign directory", "a file with another name", "meta.properties is empty"):
         _DAMAGES[damage][0](log_dir)
-    code, plan = _plan(log_dir, log_dir.parent / "not-mounted")
+    code, plan = planned(log_dir, log_dir.parent / "not-mounted")
     assert code == ExitCode.USAGE
     for part in (LEADER_EPOCH_CHECKPOINT, "/lost: ", "copy.log", META_PROPERTIES, "not-mounted: no such directory"):
         assert any(part in refused for refused in plan["refused"]), part
 
 
-@pytest.fixture
-def two(log_dir: Path, tmp_path: Path) -> list[Path]:
-    """Two log dirs of a broker whose metadata names both; the first has it."""
-    ids = [cluster_metadata.topic_id(letter) for letter in "xy"]
-    more = tmp_path / "more"
-    more.mkdir()
-    (log_dir / "append-time-0").rename(more / "append-time-0")
-    values = [cluster_metadata.of_broker("RegisterBrokerRecord", 1, ids)]
-    for partition, directory_id in zip(_ENDS, ids, strict=True):
-        for place in (log_dir, more):
-            if (metadata := place / partition.directory / PARTITION_METADATA).exists():
-                topic_id = metadata.read_text().split()[-1]
-        values.append(cluster_metadata.topic(partition.topic, topic_id))
-        values.append(cluster_metadata.partition(topic_id, partition.partition, [1], [directory_id]))
-    for place, directory_id, partition in zip((log_dir, more), ids, _ENDS, strict=True):
-        (place / META_PROPERTIES).write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
-        for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-            (place / name).write_bytes(offset_checkpoint({partition: _ENDS[partition]}))
-    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
-    cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
-    return [log_dir, more]
-
-
 def test_a_log_dir_that_nobody_names(two: list[Path]) -> None:
     """It is said at each level, also where the log dir with the metadata is the one that is missing."""
-    assert _plan(*two)[0] == 0
+    assert planned(*two)[0] == 0
     for options in ((), ("--level", "marker"), ("--apply",)):
-        code, plan = _plan(two[0], *options)
+        code, plan = planned(two[0], *options)
         assert code == ExitCode.USAGE and "broker 1 has 1 more log dir (directory.id yyy" in plan["refused"][0]
-        code, plan = _plan(two[1], *options)
+        code, plan = planned(two[1], *options)
         assert code == ExitCode.USAGE and f"none of the log dirs has {METADATA_DIRECTORY}" in plan["refused"][0]
-    assert _plan(two[0], "--this-dir-alone", "--apply")[0] == _plan(two[1], "--this-dir-alone")[0] == 0
-    assert _plan(two[0], "--this-dir-alone", "--level", "marker")[0] == ExitCode.USAGE
+    assert planned(two[0], "--this-dir-alone", "--apply")[0] == planned(two[1], "--this-dir-alone")[0] == 0
+    assert planned(two[0], "--this-dir-alone", "--level", "marker")[0] == ExitCode.USAGE
 
 
 def test_a_partition_that_the_metadata_alone_knows(two: list[Path]) -> None:
@@ -250,15 +183,15 @@ def test_a_partition_that_the_metadata_alone_knows(two: list[Path]) -> None:
     shutil.rmtree(two[1] / "append-time-0")
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         (two[1] / name).write_bytes(offset_checkpoint({}))
-    code, plan = _plan(*two)
+    code, plan = planned(*two)
     assert code == ExitCode.PROBLEMS_FOUND and not plan["refused"]
     assert f"{two[1]}/append-time-0: no such directory; the cluster's metadata as of " in plan["noted"][0]
 
 
 def test_both_log_dirs_have_a_partition(two: list[Path]) -> None:
     """Whichever of them is mounted read-only meanwhile."""
-    shutil.copytree(two[0] / _NAME, two[1] / _NAME)
-    code, plan = _plan(*two)
+    shutil.copytree(two[0] / NAME, two[1] / NAME)
+    code, plan = planned(*two)
     assert code == ExitCode.USAGE and "Duplicate log directories" in " ".join(plan["refused"])
 
 
@@ -270,17 +203,17 @@ def test_a_read_only_disk(whole: Path, tmp_path: Path) -> None:
         log_dir = Path(shutil.copytree(whole, disk / "logs"))
         (log_dir / LOCK_FILE).touch()
         remount(disk, "ro")
-        assert _plan(log_dir)[0] == 0
-        assert "takes the log dir out of use" in _plan(log_dir)[1]["plan_only"][0]
-        code, plan = _plan(log_dir, "--apply")
+        assert planned(log_dir)[0] == 0
+        assert "takes the log dir out of use" in planned(log_dir)[1]["plan_only"][0]
+        code, plan = planned(log_dir, "--apply")
         assert code == ExitCode.USAGE and "--apply: " in plan["refused"][0] and not plan["applied"]
-        assert _plan(log_dir, "--apply", "--or-leave")[0] == 0
-        assert "the broker starts by itself" not in _shown(log_dir, "--apply", "--or-leave")
+        assert planned(log_dir, "--apply", "--or-leave")[0] == 0
+        assert "the broker starts by itself" not in shown(log_dir, "--apply", "--or-leave")
 
 
 def test_of_zookeepers_a_plan_is_made(log_dir: Path) -> None:
     (log_dir / META_PROPERTIES).write_text("version=0\nbroker.id=1\ncluster.id=c\n")
-    code, plan = _plan(log_dir)
+    code, plan = planned(log_dir)
     assert code == 0 and "of a broker with ZooKeeper" in plan["plan_only"][0]
-    code, plan = _plan(log_dir, "--apply")
+    code, plan = planned(log_dir, "--apply")
     assert code == ExitCode.USAGE and plan["recovers_by_itself"] and "ZooKeeper" in plan["refused"][0]

@@ -1,0 +1,333 @@
+"""Small files that keep a broker from starting, or without which it starts badly, and what can be put in their place.
+
+Only what follows from the logs and the cluster's metadata is made. `quorum-state`, `meta.properties`, high watermarks
+and log start offsets are not: nothing on the disk says what they were.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kidxlib.audit.startup import checkpoints, topic_ids
+from kidxlib.audit.startup.text_files import KafkaThrows
+from kidxlib.errors import ClusterMetadataError
+from kidxlib.format import kraft_snapshots
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
+from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
+from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
+from kidxlib.operations.recover.broker import OF_KRAFT, LogDir, StoppedBroker
+from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.operations.recover.obstacle import Obstacle
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.segment import recover
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.log_dir import PARTITION_METADATA
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.publisher import Owner, Publisher
+
+_TIERED: Final = "remote.storage.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class MendRequest:
+    """What somebody who mends has said.
+
+    Attributes:
+        accepted_topics: whose folders are those of the topics that the metadata has by these names.
+        sets_snapshot_aside: a snapshot of the cluster's metadata that cannot be read may be set aside.
+        not_named: the broker has log dirs that nobody has named.
+    """
+
+    accepted_topics: Collection[str]
+    sets_snapshot_aside: bool
+    not_named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """A small file that is put in place, or set aside.
+
+    Attributes:
+        directory: in which it stands, by its log dir.
+        content: None where nothing takes its place.
+        why: what is wrong with what is there, and where the content is from.
+    """
+
+    directory: Directory
+    name: str
+    content: bytes | None
+    why: str
+
+    @property
+    def path(self) -> Path:
+        return Path(str(self.directory)) / self.name
+
+    @property
+    def text(self) -> str:
+        return f"{self.path}: {self.why}"
+
+    def answers(self, obstacle: Obstacle) -> bool:
+        """Whether an obstacle is none once that is done."""
+        lacks = f"{self.directory}: no {self.name}"
+        return obstacle.text.startswith((f"{self.path}:", f"{self.path};", lacks))
+
+
+@dataclass(frozen=True, slots=True)
+class Unmended:
+    """A small file that is not put in place, and why not."""
+
+    path: Path
+    why: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.path}: not mended: {self.why}"
+
+
+def mendings_of(
+    broker: StoppedBroker, known: KnownTopics, request: MendRequest
+) -> tuple[list[Mending], list[Unmended]]:
+    """What can be put in place, and what cannot though it is missing or does not read. Nothing is written.
+
+    Raises:
+        OSError, LogChangedError: a log cannot be read.
+    """
+    found: list[Mending | Unmended] = []
+    read = known.read()
+    for log_dir in broker.log_dirs:
+        found += _recovery_points(log_dir)
+        if request.sets_snapshot_aside:
+            found += _snapshot(log_dir)
+        for name in log_dir.partitions:
+            partition = parse_partition_directory(name)
+            if partition is not None and partition.topic != METADATA_TOPIC:
+                found += _epochs(log_dir, partition, known)
+                found += _topic_id(log_dir, partition, broker, read, request)
+    mendings = [each for each in found if isinstance(each, Mending)]
+    return mendings, [each for each in found if isinstance(each, Unmended)]
+
+
+def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
+    """Put files in place, each after what was there was copied. The caller holds the log dirs' locks.
+
+    Raises:
+        KidxError: a file cannot be kept or written. Those before it are in place, each whole.
+    """
+    for each in mendings:
+        if os.path.lexists(each.path):
+            copies.keep(each.path, f"{each.path.parent.name}/{each.name}")
+    for each in mendings:
+        with Publisher() as publisher:
+            if each.content is None:
+                publisher.remove(each.directory, each.name)
+            else:
+                owner = replace(Owner.of(each.path.parent.stat()), mode=0o644)
+                publisher.stage(each.directory, each.name, each.content, owner)
+                publisher.commit()
+
+
+def _recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
+    """Recovery points begin anew where they cannot be read: nothing is taken for flushed, until it was read."""
+    path = log_dir.path / RECOVERY_POINT_CHECKPOINT
+    read = checkpoints.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
+    if read.failure is None and read.note is None:
+        return
+    if (why := _why_no_file(path)) is not None:
+        yield Unmended(path, why)
+        return
+    yield Mending(
+        Directory(str(log_dir.path), ""),
+        RECOVERY_POINT_CHECKPOINT,
+        offset_checkpoint({}),
+        "it cannot be read; all of the log dir's logs are read from their starts, and then it gets their ends",
+    )
+
+
+def _epochs(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> Iterator[Mending | Unmended]:
+    """Leader epochs as a broker that recovers all of the log would make them."""
+    directory = log_dir.path / partition.directory
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    what = "it cannot be read"
+    try:
+        if path.stat().st_size:
+            checkpoints.read_epochs(path)
+            return
+        what = "it is empty"
+    except FileNotFoundError:
+        what = "it is missing"
+    except KafkaThrows:
+        pass
+    except OSError as error:
+        yield Unmended(path, f"it cannot be read: {error.strerror}")
+        return
+    offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
+    of_log = _epochs_in(directory, offsets)
+    if what != "it cannot be read" and of_log.first is None:
+        return
+    start = max(offsets[0] if offsets else 0, log_dir.stop.log_start_offsets.get(partition, 0))
+    tiered = known.config(str(log_dir.path), partition.topic, _TIERED)
+    if start > 0 and (tiered is None or tiered.value != "false"):
+        state = "it is not known whether the topic is tiered" if tiered is None else "the topic is tiered"
+        yield Unmended(
+            path,
+            f"{what}, {state}, and the log begins at offset {start}: without the epochs of the remote segments a "
+            "leader deletes these from the bucket. --cluster-metadata tells how the topic is configured",
+        )
+        return
+    if (why := _why_no_file(path)) is not None:
+        yield Unmended(path, why)
+        return
+    epochs = of_log.within(start, 2**63 - 1)
+    last = epochs.last
+    has = (
+        "no batch with an epoch" if last is None else f"epochs up to {last.epoch}, which begins at {last.start_offset}"
+    )
+    directory_of = Directory(str(log_dir.path), partition.directory)
+    yield Mending(directory_of, LEADER_EPOCH_CHECKPOINT, epochs.checkpoint(), f"{what}; the log has {has}")
+
+
+def _epochs_in(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
+    """The epochs of a partition's batches, as recovery adds them (`LogSegment.recover`).
+
+    Raises:
+        OSError, LogChangedError: a log cannot be read.
+    """
+    epochs = LeaderEpochs()
+    for base_offset in base_offsets:
+        with opened_log(str(directory / segment_file(base_offset, LOG_SUFFIX))) as opened:
+            scanned = recover(
+                opened.log(use_mmap=False, access=Access.SEQUENTIAL), base_offset, RecoverOptions(verify_crc=True)
+            )
+            opened.ensure_unchanged()
+        for each in scanned.leader_epochs:
+            if epochs.is_new_epoch(int(each["epoch"])):
+                epochs.assign(int(each["epoch"]), int(each["start_offset"]))
+    return epochs
+
+
+def _topic_id(
+    log_dir: LogDir,
+    partition: TopicPartition,
+    broker: StoppedBroker,
+    read: Sequence[ClusterMetadata],
+    request: MendRequest,
+) -> Iterator[Mending | Unmended]:
+    """The topic's id, where the metadata has the partition in this very log dir and nothing speaks against it."""
+    directory = log_dir.path / partition.directory
+    path = directory / PARTITION_METADATA
+    if log_dir.meta.version != OF_KRAFT:
+        return
+    try:
+        topic_ids.read_topic_id(path)
+    except (FileNotFoundError, KafkaThrows):
+        pass
+    except OSError as error:
+        yield Unmended(path, f"it cannot be read: {error.strerror}")
+        return
+    else:
+        return
+    assigned = [(metadata, metadata.assignments.get(partition)) for metadata in read]
+    why = _why_no_id(log_dir, partition, broker, assigned, request)
+    if why is None and (why := _why_no_file(path)) is None:
+        [(metadata, _)] = assigned
+        yield Mending(
+            Directory(str(log_dir.path), partition.directory),
+            PARTITION_METADATA,
+            f"version: 0\ntopic_id: {metadata.topics[partition.topic]}".encode(),
+            f"it is missing or cannot be read; the metadata as of {metadata.as_of} has the partition here, and "
+            f"--accept-topic-id {partition.topic} says that its records are the topic's",
+        )
+    if why is not None:
+        yield Unmended(path, why)
+
+
+def _why_no_id(
+    log_dir: LogDir,
+    partition: TopicPartition,
+    broker: StoppedBroker,
+    assigned: Sequence[tuple[ClusterMetadata, Assignment | None]],
+    request: MendRequest,
+) -> str | None:
+    if len(assigned) != 1 or (of_partition := assigned[0][1]) is None:
+        return "no metadata was read that has the partition"
+    if (broker.node_id, log_dir.meta.directory_id) not in set(of_partition.places):
+        return "the metadata does not have the partition in this log dir of this node"
+    if request.not_named:
+        return "not all log dirs of the broker are named, and another one may have the partition"
+    names = [str(each.path / name) for each in broker.log_dirs for name in each.directories]
+    others = [name for name in names if loaded_as(os.path.basename(name)) == partition]
+    others.remove(str(log_dir.path / partition.directory))
+    if others:
+        return f"{others[0]} is of that partition too"
+    directory = log_dir.path / partition.directory
+    offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
+    last = _epochs_in(directory, offsets).last
+    if last is not None and last.epoch > of_partition.leader_epoch:
+        return (
+            f"its log has leader epoch {last.epoch}, and the metadata {of_partition.leader_epoch}: it is of another "
+            "topic of that name, or the metadata is older"
+        )
+    if partition.topic not in request.accepted_topics:
+        return (
+            "the metadata has the partition here, and nothing speaks against it; but a topic that was deleted and made "
+            f"again looks the same: compare with a replica, then --accept-topic-id {partition.topic}"
+        )
+    return None
+
+
+def _snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
+    """The latest snapshot of the cluster's metadata, if it does not read, and the files before it lead to its end."""
+    directory = log_dir.path / METADATA_DIRECTORY
+    if not directory.is_dir():
+        return
+    latest = max(filter(None, map(kraft_snapshots.parse_snapshot, os.listdir(directory))), default=None)
+    if latest is None:
+        return
+    name = kraft_snapshots.snapshot_file(latest)
+    try:
+        read_replica(directory, lambda record: False)
+    except (ClusterMetadataError, OSError) as error:
+        what = str(error)
+    else:
+        return
+    if name not in what:
+        yield Unmended(directory, what)
+        return
+    try:
+        without = read_replica(directory, lambda record: False, left_out=name)
+    except (ClusterMetadataError, OSError) as error:
+        yield Unmended(directory / name, f"without it the metadata does not read either: {error}")
+        return
+    if without.end_offset < latest.end_offset:
+        yield Unmended(
+            directory / name,
+            f"without it the metadata ends at offset {without.end_offset}, below {latest.end_offset}, its own end",
+        )
+        return
+    yield Mending(
+        Directory(str(log_dir.path), METADATA_DIRECTORY),
+        name,
+        None,
+        f"it cannot be read; a snapshot of offset {without.snapshot_end} and the log lead to offset "
+        f"{without.end_offset}. In a quorum the node gets what it lacks from the leader",
+    )
+
+
+def _why_no_file(path: Path) -> str | None:
+    """Why nothing is put in place of what is there: it is no file, or not one's own."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return None if stat.S_ISREG(status.st_mode) else "it is no regular file"

@@ -1,0 +1,59 @@
+"""Log dirs of a broker, all of whose files are there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kidxlib.cli.main import kidx
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from tests.kidxlib.operations.recover.plans import ENDS
+from tests.support import cluster_metadata
+from tests.support.logs import golden
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two partitions of the sample as the log dir of a broker of before 3.7, all of whose files are there."""
+    log_dir = tmp_path_factory.mktemp("recover-run") / "whole"
+    for partition in ENDS:
+        shutil.copytree(golden.SAMPLES / partition.directory, log_dir / partition.directory)
+    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
+    assert built.exit_code == 0, built.output
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (log_dir / name).write_bytes(offset_checkpoint(ENDS))
+    return log_dir
+
+
+@pytest.fixture
+def log_dir(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "logs"))
+
+
+@pytest.fixture
+def two(log_dir: Path, tmp_path: Path) -> list[Path]:
+    """Two log dirs of a broker whose metadata names both; the first has it."""
+    ids = [cluster_metadata.topic_id(letter) for letter in "xy"]
+    more = tmp_path / "more"
+    more.mkdir()
+    (log_dir / "append-time-0").rename(more / "append-time-0")
+    values = [cluster_metadata.of_broker("RegisterBrokerRecord", 1, ids)]
+    for partition, directory_id in zip(ENDS, ids, strict=True):
+        for place in (log_dir, more):
+            if (metadata := place / partition.directory / PARTITION_METADATA).exists():
+                topic_id = metadata.read_text().split()[-1]
+        values.append(cluster_metadata.topic(partition.topic, topic_id))
+        values.append(cluster_metadata.partition(topic_id, partition.partition, [1], [directory_id]))
+    for place, directory_id, partition in zip((log_dir, more), ids, ENDS, strict=True):
+        (place / META_PROPERTIES).write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
+        for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            (place / name).write_bytes(offset_checkpoint({partition: ENDS[partition]}))
+    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
+    cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
+    return [log_dir, more]

@@ -1,0 +1,165 @@
+"""`kidx recover --mend`: what it puts in place, what it keeps, and what it leaves as nothing tells what was there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    clean_shutdown,
+    offset_checkpoint,
+)
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.log.cluster_metadata.read import read_cluster_metadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
+from kidxlib.storage.log_dir import PARTITION_METADATA
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.kidxlib.operations.recover.plans import ENDS, NAME, planned, run_kidx
+from tests.support import cluster_metadata
+
+_EPOCHS: Final = f"{NAME}/{LEADER_EPOCH_CHECKPOINT}"
+_ID_FILE: Final = f"append-time-0/{PARTITION_METADATA}"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "kept"
+
+
+@pytest.mark.parametrize("content", [bytes(30), b"", None, b"0\n2\n0 0\n"], ids=["NUL", "empty", "gone", "short"])
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "stopped"])
+def test_leader_epochs_are_those_of_the_log(
+    log_dir: Path, kept: Path, content: bytes | None, *, is_clean: bool
+) -> None:
+    """The file has the bytes that it had, and the other one is kept. Neither a plan nor a second run changes any."""
+    path = log_dir / _EPOCHS
+    before = path.read_bytes()
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    if is_clean:
+        (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
+    code, plan = planned(log_dir, "--mend", "--keep", kept)
+    assert code == ExitCode.PROBLEMS_FOUND and str(path) in plan["mended"][0] and not plan["refused"], plan
+    assert not kept.exists() and (path.read_bytes() if path.exists() else None) == content
+    code, plan = planned(log_dir, "--mend", "--keep", kept, "--apply")
+    assert code == 0 and plan["applied"] and path.read_bytes() == before, plan
+    assert ((kept / _EPOCHS).read_bytes() if kept.exists() else None) == content
+    assert planned(log_dir, "--mend", "--keep", kept, "--apply")[1]["mended"] == []
+    assert run_kidx("verify", log_dir).return_value == 0
+
+
+def test_recovery_points_after_a_full_read(log_dir: Path, kept: Path) -> None:
+    (log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(bytes(300))
+    assert planned(log_dir)[0] == ExitCode.USAGE
+    code, plan = planned(log_dir, "--mend", "--keep", kept, "--apply", "--all")
+    assert code == 0 and plan["start_bytes"] == sum(path.stat().st_size for path in log_dir.glob(f"*/*{LOG_SUFFIX}"))
+    assert read_offset_checkpoint(log_dir / RECOVERY_POINT_CHECKPOINT) == ENDS
+    assert (kept / log_dir.name / RECOVERY_POINT_CHECKPOINT).read_bytes() == bytes(300)
+
+
+def test_a_log_that_begins_late_may_have_epochs_in_a_bucket(log_dir: Path, kept: Path) -> None:
+    """Nobody knows here whether the topic is tiered. With the metadata it is known that it is not."""
+    for path in (log_dir / NAME).glob(f"{0:020}*"):
+        path.unlink()
+    path = log_dir / _EPOCHS
+    path.write_bytes(bytes(9))
+    code, plan = planned(log_dir, "--mend", "--keep", kept, "--apply")
+    assert code == ExitCode.USAGE and LEADER_EPOCH_CHECKPOINT in plan["refused"][0] and path.read_bytes() == bytes(9)
+    topic_id = (log_dir / NAME / PARTITION_METADATA).read_text().split()[-1]
+    values = [cluster_metadata.topic(NAME[:-2], topic_id)]
+    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
+    cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
+    planned(log_dir, "--mend", "--keep", kept, "--apply", "--accept-loss")
+    assert path.read_bytes() == b"0\n1\n0 13697\n"
+
+
+def test_a_topic_id_needs_somebody_who_confirms_it(two: list[Path], kept: Path) -> None:
+    path = two[1] / _ID_FILE
+    before = path.read_bytes()
+    path.unlink()
+    mend = ("--mend", "--keep", kept, "--apply")
+    assert planned(*two)[0] == ExitCode.USAGE
+    assert planned(*two, *mend)[0] == ExitCode.USAGE and not path.exists()
+    assert planned(*two, *mend, "--accept-topic-id", "other")[0] == ExitCode.USAGE and not path.exists()
+    code, plan = planned(*two, *mend, "--accept-topic-id", "append-time")
+    assert code == 0 and path.read_bytes().split() == before.split(), plan
+    assert run_kidx("verify", two[1]).return_value == 0
+
+
+def _elsewhere(two: list[Path]) -> None:
+    shutil.copytree(two[1] / "append-time-0", two[0] / f"append-time-0.{'0' * 32}-future")
+
+
+def _of_a_later_epoch(two: list[Path]) -> None:
+    """As of a topic that was made again since: its leader epochs begin anew."""
+    [log] = (two[1] / "append-time-0").glob(f"*{LOG_SUFFIX}")
+    content = bytearray(log.read_bytes())
+    content[12:16] = (5).to_bytes(4)  # of the first batch; no checksum covers it
+    log.write_bytes(content)
+
+
+def _of_another_place(two: list[Path]) -> None:
+    (two[1] / "append-time-0").rename(two[0] / "append-time-0")
+
+
+@pytest.mark.parametrize("damage", [_elsewhere, _of_a_later_epoch, _of_another_place])
+def test_a_topic_id_that_something_speaks_against(
+    two: list[Path], kept: Path, damage: Callable[[list[Path]], object]
+) -> None:
+    damage(two)
+    [path] = [path for log_dir in two for path in log_dir.glob(_ID_FILE)]
+    path.unlink()
+    mend = ("--mend", "--keep", kept, "--apply", "--accept-topic-id", "append-time")
+    assert planned(*two, *mend)[0] == ExitCode.USAGE and not path.exists()
+    assert planned(two[1], *mend, "--this-dir-alone")[1]["mended"] == []
+
+
+@pytest.mark.parametrize("name", ["quorum-state", HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
+def test_what_nothing_tells_is_not_made(two: list[Path], kept: Path, name: str) -> None:
+    path = two[0] / (METADATA_DIRECTORY if name == "quorum-state" else "") / name
+    path.write_bytes(bytes(40))
+    planned(*two, "--mend", "--keep", kept, "--apply", "--set-aside-snapshot")
+    assert path.read_bytes() == bytes(40)
+
+
+def test_a_snapshot_that_cannot_be_read(two: list[Path], kept: Path) -> None:
+    """It is set aside where the log leads to the same end, and somebody says so; not where the log begins with it."""
+    directory = two[0] / METADATA_DIRECTORY
+    end = read_cluster_metadata(directory).end_offset
+    path = directory / f"{end - 1:020}-0000000000.checkpoint"
+    path.write_bytes(bytes(99))
+    mend = ("--mend", "--keep", kept, "--apply")
+    planned(*two, *mend)
+    assert path.exists()
+    code, plan = planned(*two, *mend, "--set-aside-snapshot")
+    assert code == 0 and not path.exists() and (kept / METADATA_DIRECTORY / path.name).read_bytes() == bytes(99), plan
+    later = directory / f"{end + 5:020}-0000000000.checkpoint"
+    later.write_bytes(bytes(99))
+    _, plan = planned(*two, *mend, "--set-aside-snapshot")
+    assert later.exists() and plan["mended"] == []
+
+
+def test_a_disk_without_room_for_what_is_kept(log_dir: Path, tmp_path: Path) -> None:
+    """Nothing is put in place of what could not be kept."""
+    (log_dir / _EPOCHS).write_bytes(bytes(30))
+    (tmp_path / "file").touch()
+    with pytest.raises(AssertionError, match="cannot keep"):
+        planned(log_dir, "--mend", "--keep", tmp_path / "file" / "kept", "--apply")
+    assert (log_dir / _EPOCHS).read_bytes() == bytes(30)
+
+
+def test_high_watermarks_stay(log_dir: Path, kept: Path) -> None:
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint(dict.fromkeys(ENDS, 5)))
+    planned(log_dir, "--mend", "--keep", kept, "--apply")
+    assert set((read_offset_checkpoint(log_dir / HIGH_WATERMARK_CHECKPOINT) or {}).values()) == {5}
