@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -77,6 +77,28 @@ class TopicConfig:
         """Whether segments are deleted by a `cleanup.policy` that was set not for this topic alone, but for several."""
         return Cleanup.DELETE in self.policy.cleanup and self.origins["cleanup.policy"] not in _OF_ONE_TOPIC
 
+    def contradicted_by(self, other: TopicConfig) -> list[str]:
+        """The values that both know, and that are not the same; by Kafka's names."""
+        return [
+            name
+            for name in DECIDING_CONFIGS
+            if Origin.KAFKA not in (self.origins[name], other.origins[name])
+            and getattr(self.policy, _FIELDS[name]) != getattr(other.policy, _FIELDS[name])
+        ]
+
+    def without(self, names: Collection[str]) -> TopicConfig:
+        """This configuration, of which some values are not known."""
+        return replace(self, origins={**self.origins, **dict.fromkeys(names, Origin.KAFKA)})
+
+    def keeping_what_is_compacted(self, own: TopicConfig) -> TopicConfig:
+        """This configuration; of a topic that has its own `cleanup.policy`, and none with `delete`, with that one where
+        `delete` was said for several topics.
+        """
+        origin = own.origins["cleanup.policy"]
+        if not self.assumes_delete or origin is Origin.KAFKA or Cleanup.DELETE in own.policy.cleanup:
+            return self
+        return TopicConfig(replace(self.policy, cleanup=own.policy.cleanup), {**self.origins, "cleanup.policy": origin})
+
     def completed(self, other: TopicConfig) -> TopicConfig:
         """This configuration, with what another says for values that nobody set."""
         names = [
@@ -87,6 +109,10 @@ class TopicConfig:
         values = {_FIELDS[name]: getattr(other.policy, _FIELDS[name]) for name in names}
         origins = {**self.origins, **{name: other.origins[name] for name in names}}
         return TopicConfig(replace(self.policy, **values), origins)
+
+
+#: Of a topic of which nobody has said anything.
+NOTHING_KNOWN: Final = TopicConfig(TopicPolicy(), dict.fromkeys(DECIDING_CONFIGS, Origin.KAFKA))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, node_id_of, read_meta_properties
 from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.text.counted import counted
+from kidxlib.text.times import NS_PER_MS
 
 _Result = TypeVar("_Result")
 
@@ -123,6 +126,20 @@ class KnownTopics:
             return None
         return topic_config(known.metadata, known.broker, topic, name)
 
+    def is_settled(self, source: str, topic: str, name: str) -> bool:
+        """Whether a setting stays what `config` says, whatever of the copy's end turns out to be committed.
+
+        Args:
+            name: one of `TOPIC_CONFIGS`.
+        """
+        known = self.of_sources.get(source)
+        if known is None or (at_end := known.metadata.at_end) is None:
+            return True
+        if known.metadata.topics.get(topic) != at_end.topics.get(topic):
+            return False
+        at_start = topic_config(known.metadata, known.broker, topic, name)
+        return at_start == topic_config(at_end, known.broker, topic, name)
+
     def read(self) -> list[ClusterMetadata]:
         """The metadata that was read, each once."""
         return list({str(each.metadata.directory): each.metadata for each in self.of_sources.values()}.values())
@@ -220,6 +237,43 @@ def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterabl
                 f"{file}: nothing is deleted by it, as its log.dirs ({', '.join(named) or 'not set'}) do not name "
                 f"{log_dir}; if that is a log dir of this file's broker, mounted elsewhere, give --same-broker"
             )
+
+
+def newest_ms(directory: Location) -> int | None:
+    """When a copy of metadata was written to last, in ms since the epoch; None in an object store. A controller writes
+    each half second, so its copy is as new as the log dir that it is in.
+    """
+    if not isinstance(directory, Path):
+        return None
+    times = []
+    for file in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a node that runs removes old files
+            times.append(file.stat().st_mtime_ns // NS_PER_MS)
+    return max(times, default=None)
+
+
+def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]) -> list[str]:
+    """Log dirs of the sources' brokers that nobody has named, a line for each broker.
+
+    Args:
+        at_hand: all log dirs that somebody has named, the sources among them.
+    """
+    ids = set()
+    for each in at_hand:
+        with contextlib.suppress(CheckpointError, OSError):
+            ids.add(read_meta_properties(_log_dir(each)).directory_id)
+    lines = {}
+    for source in sources:
+        of_source = known.of_sources.get(source.name)
+        if of_source is None or (node_id := of_source.broker.node_id) is None:
+            continue
+        others = sorted(set(of_source.metadata.log_dirs.get(node_id, ())) - ids)
+        if others:
+            lines[node_id, tuple(others)] = (
+                f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), no "
+                "source of the catalog: nothing is planned or deleted there"
+            )
+    return list(lines.values())
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
 from kidxlib.retention.described_topic import ConfigEntry
 from kidxlib.retention.plan import PartitionThen
-from kidxlib.retention.policy import Origin, TopicConfig
+from kidxlib.retention.policy import NOTHING_KNOWN, Origin, TopicConfig
 from kidxlib.retention.policy_file import config_of_described
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS
 from kidxlib.run.known_topics import (
@@ -23,7 +24,9 @@ from kidxlib.run.known_topics import (
     MetadataOptions,
     counted_by_origin,
     ensure_proven,
+    log_dirs_not_at_hand,
     metadata_as_json,
+    newest_ms,
     read_known_topics,
 )
 from kidxlib.run.recorded_sources import as_sources
@@ -33,6 +36,9 @@ from kidxlib.text.times import NS_PER_MS, show_time
 #: By topic, what its configuration says by each policy's name.
 Configs: TypeAlias = Mapping[str, Mapping[str, TopicConfig]]
 
+_NEWER: Final = (
+    "Name a newer copy with --cluster-metadata, give --metadata-high-watermark, or a longer --max-metadata-lag"
+)
 #: So many topics of which metadata says nothing are named.
 _NAMED: Final = 3
 
@@ -45,11 +51,17 @@ class ConfiguredTopics:
         values: by topic, the values that a deletion rests on, by Kafka's names. What is not the same in all its sources
             is not there.
         unknown: why others are not believed, by topic.
+        others: of these, topics of another id than the cluster's topic of that name has.
+        unsettled: by topic, values that the uncommitted end of the metadata may change.
+        other_log_dirs: log dirs of the brokers that the catalog does not have, a line for each broker.
     """
 
     known: KnownTopics
     values: Mapping[str, Mapping[str, ConfigValue]] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
+    others: frozenset[str] = frozenset()
+    unsettled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    other_log_dirs: Sequence[str] = ()
 
     @classmethod
     def read(
@@ -86,10 +98,19 @@ class ConfiguredTopics:
             of_topics[topic].append((source, topic_id))
         unknown = {topic: why for topic, ids in of_topics.items() if (why := _why_unknown(known, topic, ids))}
         values = {topic: _agreed(known, topic, ids) for topic, ids in of_topics.items() if topic not in unknown}
-        return cls(known, values, unknown)
+        others = frozenset(topic for topic in unknown if _is_another(known, topic, of_topics[topic]))
+        unsettled = {topic: _unsettled(known, topic, ids) for topic, ids in of_topics.items() if topic in values}
+        return cls(known, values, unknown, others, unsettled, log_dirs_not_at_hand(known, sources, of_catalog))
 
-    def complete(self, configs: Configs) -> dict[str, dict[str, TopicConfig]]:
+    def complete(
+        self, configs: Configs, *, deletes: bool, described: Collection[str] = ()
+    ) -> dict[str, dict[str, TopicConfig]]:
         """Configurations, with what clusters say for values that nobody set.
+
+        Args:
+            deletes: something is deleted by them. Then what is in doubt counts as unknown, and what was said for many
+                topics does not make a topic one with `delete` that its cluster has without.
+            described: policies that Kafka's tools have printed.
 
         Raises:
             UsageError: a cluster's value is none that Kafka takes.
@@ -97,8 +118,47 @@ class ConfiguredTopics:
         completed = {}
         for topic, by_policy in configs.items():
             own = self._config(topic)
-            completed[topic] = {name: config.completed(own) for name, config in by_policy.items()}
+            if deletes:
+                own = own.without(self.unsettled.get(topic, ()))
+            completed[topic] = {
+                name: config.completed(own)
+                if not deletes
+                else NOTHING_KNOWN
+                if name in described and self._doubt(topic, config, own)
+                else config.keeping_what_is_compacted(own).completed(own)
+                for name, config in by_policy.items()
+            }
         return completed
+
+    def _doubt(self, topic: str, described: TopicConfig, own: TopicConfig) -> str | None:
+        """Why what Kafka's tools have printed of a topic may be of another one, or of another time."""
+        if topic in self.others:
+            return self.unknown[topic]
+        differing = described.contradicted_by(own)
+        if not differing:
+            return None
+        return (
+            f"topic {topic}: {', '.join(differing)}: --policy and {self.known.as_of} differ: one is older, or another "
+            "cluster's; name newer metadata with --cluster-metadata, or write the policy yourself"
+        )
+
+    def doubts(self, configs: Configs, described: Collection[str]) -> list[str]:
+        """What `complete` leaves unknown where something is deleted, in words.
+
+        Args:
+            configs, described: as for `complete`.
+        """
+        found = []
+        for topic, by_policy in sorted(configs.items()):
+            own = self._config(topic).without(self.unsettled.get(topic, ()))
+            found += [why for name in described if (why := self._doubt(topic, by_policy[name], own)) is not None]
+            if self.unsettled.get(topic) and _is_open(configs, topic):
+                found.append(
+                    f"topic {topic}: {', '.join(self.unsettled[topic])}: the end of {self.known.as_of} changes it, and "
+                    "may not be committed; give --metadata-high-watermark"
+                )
+        more = [f"… and {len(found) - _NAMED:,} more such topics"] if len(found) > _NAMED else []
+        return [*found[:_NAMED], *more]
 
     def lines(self, configs: Configs) -> list[str]:
         """How far metadata was read, of how many topics it gave each value, and of which it says nothing.
@@ -114,7 +174,7 @@ class ConfiguredTopics:
         lines += [self.unknown[topic] for topic in needed[:_NAMED]]
         if len(needed) > _NAMED:
             lines.append(f"… and {len(needed) - _NAMED:,} more topics of which it says nothing")
-        return lines
+        return [*lines, *self.other_log_dirs]
 
     def as_json(self, configs: Configs) -> list[dict[str, Any]]:
         """What `lines` says, as JSON; an object for each copy of metadata."""
@@ -137,8 +197,14 @@ class ConfiguredTopics:
                 raise UsageError(
                     f"{metadata.directory} as of {metadata.as_of}: {TopicPartition(topic, number).directory} goes on "
                     f"to {show_time(last_ms)}, expected {limit} later at most: its topic may have been configured anew "
-                    "since. Name a newer copy with --cluster-metadata, give --metadata-high-watermark, or a longer "
-                    "--max-metadata-lag"
+                    f"since. {_NEWER}"
+                )
+            written_ms, metadata_ms = _written_ms(partition), newest_ms(metadata.directory)
+            if metadata_ms is not None and written_ms - metadata_ms > limit / timedelta(milliseconds=1):
+                raise UsageError(
+                    f"{metadata.directory}: its files were written until {show_time(metadata_ms)}, and the logs of "
+                    f"{TopicPartition(topic, number).directory} until {show_time(written_ms)}, expected {limit} later "
+                    f"at most: its topic may have been configured anew since. {_NEWER}"
                 )
 
     def _config(self, topic: str) -> TopicConfig:
@@ -163,7 +229,10 @@ def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | 
     for source, topic_id in ids:
         of_source = known.of_sources.get(source)
         if of_source is None:
-            return f"topic {topic}: source {source} has no cluster metadata that was read, so it counts in none"
+            return (
+                f"topic {topic}: not known what it is configured to: source {source} has no {METADATA_DIRECTORY}, nor "
+                "has another source of its cluster; name a copy with --cluster-metadata"
+            )
         if topic_id is None:
             return f"topic {topic}: source {source} has no partition.metadata of it, so nobody knows which topic it is"
         in_cluster = known.topic_id(source, topic)
@@ -174,6 +243,17 @@ def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | 
                 f"{of_source.metadata.directory} has {found}"
             )
     return None
+
+
+def _is_another(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | None]]) -> bool:
+    return any(
+        topic_id is not None and known.topic_id(source, topic) not in (None, topic_id) for source, topic_id in ids
+    )
+
+
+def _unsettled(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | None]]) -> list[str]:
+    sources = [source for source, _ in ids]
+    return [name for name in DECIDING_CONFIGS if not all(known.is_settled(source, topic, name) for source in sources)]
 
 
 def _agreed(known: KnownTopics, topic: str, ids: Sequence[tuple[str, str | None]]) -> dict[str, ConfigValue]:
@@ -194,5 +274,8 @@ def _is_open(configs: Configs, topic: str) -> bool:
 def _last_ms(partition: PartitionThen) -> int:
     """The time of a partition's last record, in ms since the epoch; where none has one, when its log was written."""
     times = [segment.max_timestamp_ms for segment in partition.segments]
-    written = [(segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in partition.segments]
-    return max(times) if max(times) >= 0 else max(written)
+    return max(times) if max(times) >= 0 else _written_ms(partition)
+
+
+def _written_ms(partition: PartitionThen) -> int:
+    return max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in partition.segments)

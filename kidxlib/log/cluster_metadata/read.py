@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, Image, is_wanted
-from kidxlib.log.cluster_metadata.replica import Replica, read_replica
+from kidxlib.log.cluster_metadata.replica import MetadataBatch, Replica, read_replica
 from kidxlib.storage.location import Location
 from kidxlib.text.times import show_time
 
@@ -42,6 +42,7 @@ class ClusterMetadata:
         assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
+        at_end: what it says if all of the copy is committed; None where all is known to be.
     """
 
     directory: Location
@@ -52,6 +53,7 @@ class ClusterMetadata:
     assignments: Mapping[TopicPartition, Assignment]
     broker_configs: Mapping[str, Mapping[str, str]]
     log_dirs: Mapping[int, tuple[str, ...]]
+    at_end: ClusterMetadata | None = None
 
 
 def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
@@ -69,13 +71,21 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
     replica = read_replica(directory, is_wanted)
     end = _committed(replica, high_watermark)
     committed = [batch for batch in replica.log if batch.last_offset < end]
+    found = _metadata(directory, replica, committed)
+    if len(committed) == len(replica.log):
+        return found
+    return replace(found, at_end=_metadata(directory, replica, replica.log))
+
+
+def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
+    """What a copy says with so much of its log."""
     image = Image()
     image.apply(replica.snapshot)
-    image.apply(committed)
+    image.apply(log)
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
-    if committed:
-        offset = committed[-1].last_offset + 1
-        timestamp_ms = max(batch.timestamp_ms for batch in committed)
+    if log:
+        offset = log[-1].last_offset + 1
+        timestamp_ms = max(batch.timestamp_ms for batch in log)
     return ClusterMetadata(
         directory=directory,
         as_of=AsOf(offset, timestamp_ms),

@@ -29,14 +29,19 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AppliedPlan:
-    """What applying a plan came to."""
+    """What applying a plan came to.
+
+    Attributes:
+        other_log_dirs: as `ConfiguredTopics` has them.
+    """
 
     plan_id: str
     results: Sequence[SegmentResult]
+    other_log_dirs: Sequence[str] = ()
 
     @property
     def is_problem_free(self) -> bool:
-        return not any(found.outcome in PROBLEMS for found in self.results)
+        return not self.other_log_dirs and not any(found.outcome in PROBLEMS for found in self.results)
 
     @property
     def by_outcome(self) -> Counter[str]:
@@ -52,6 +57,7 @@ class AppliedPlan:
             "plan_id": self.plan_id,
             "by_outcome": self.by_outcome,
             "deleted_bytes": self.deleted_bytes,
+            "other_log_dirs": list(self.other_log_dirs),
             "not_well_count": len(problems),
             "not_well": [
                 {
@@ -74,6 +80,8 @@ class AppliedPlan:
         for found in reported[:PROBLEMS_SHOWN]:
             print_line(f"{found.outcome.value}: {found.detail}")
         print_more(len(reported) - PROBLEMS_SHOWN)
+        for line in self.other_log_dirs:
+            print_line(f"problem: {line}")
 
 
 def _bytes(results: Iterable[SegmentResult], outcome: DeletionOutcome) -> int:

@@ -27,7 +27,7 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 
 
-def _apply_plan(tables: Tables, request: ApplyRequest) -> list[SegmentResult]:
+def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
     """Apply a plan, and write into the catalog what was deleted.
 
     Raises:
@@ -62,7 +62,8 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> list[SegmentResult]:
             reconsidered(remover, deletion, then[deletion.key], configs.of_topics[deletion.key[1]].policy, now_ms)
             for deletion in deletions
         ]
-        return apply_deletions(again, record, wait)
+        results = apply_deletions(again, record, wait)
+    return AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs)
 
 
 def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResult:
@@ -78,7 +79,7 @@ def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResu
             "'local[*]', or use kidx"
         )
     begin_phase("deleting what the plan names")
-    applied = AppliedPlan(request.plan_id, _apply_plan(backend.catalog.tables, request))
+    applied = _apply_plan(backend.catalog.tables, request)
     if as_json:
         print_json(applied.as_json())
     else:

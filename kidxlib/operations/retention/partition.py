@@ -173,17 +173,22 @@ def first_unexpired_offset(
     return number, _or_none(search)
 
 
-def first_timestamp(partition: Partition, decisions: Decisions) -> tuple[int, int | None] | None:
-    """The first segment that stays, and the timestamp of its first record."""
+def first_timestamp(partition: Partition, decisions: Decisions, log_start_offset: int) -> tuple[int, int | None] | None:
+    """The first segment that stays, and the timestamp of the first record that a consumer gets from there on: no marker
+    of a transaction, and none below the log start offset.
+    """
     if decisions.whole_partition:
         return None
 
     def first() -> int | None:
-        log = partition.open(decisions.deleted).log
-        return next(
-            (record.timestamp for batch in header_walk.batches(log) for record in reader.records(log, batch)),
-            None,
-        )
+        for number in range(decisions.deleted, len(partition.segments)):
+            log = partition.open(number).log
+            for batch in header_walk.batches(log):
+                if not batch.is_control and batch.last_offset >= log_start_offset:
+                    for record in reader.records(log, batch):
+                        if record.offset >= log_start_offset:
+                            return record.timestamp
+        return None
 
     return decisions.deleted, _or_none(first)
 

@@ -55,9 +55,10 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     begin_phase("planning")
     segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
     configured = _configured(request, segments)
-    configs = configured.complete(own)
+    described = [policy.name for policy in request.policies if policy.described]
+    configs = configured.complete(own, deletes=not request.options.what_if, described=described)
     staged = _staged(backend, request, segments, configs, plan_id)
-    found = report(staged, configs)
+    found = report(staged, configs, what_if=request.options.what_if)
     begin_phase("recording in the catalog")
     of_plan = {
         "plan_id": plan_id,
@@ -68,15 +69,20 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     tables.append(RETENTION_PLANS, RowsOfPlan(staged, of_plan))
     if request.delete_records_json is not None:
         write_delete_records(staged, request.delete_records_json)
+    doubts = [] if request.options.what_if else configured.doubts(own, described)
     if as_json:
-        of_metadata = {"cluster_metadata": configured.as_json(own)}
+        of_metadata = {
+            "cluster_metadata": configured.as_json(own),
+            "other_log_dirs": list(configured.other_log_dirs),
+            "doubts": doubts,
+        }
         print_json({**_as_json(plan_id, request, found), **of_metadata, "segments": segments_as_json(staged)})
     else:
         print_report(plan_id, found, what_if=request.options.what_if)
-        for line in configured.lines(own):
+        for line in [*configured.lines(own), *doubts]:
             print_line(line)
         print_line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
-    return _result(plan_id, found)
+    return _result(plan_id, request, found)
 
 
 def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:
@@ -111,7 +117,8 @@ def _staged(
     if request.policy_file is not None and any(policy.described for policy in request.policies):
         ensure_one_cluster(segments.read(["topic_id"]), request.policy_file)
     engine = backend.engine
-    shares = partitions_to_plan(segments, rows, engine, configs, topics_that_look_compacted(rows))
+    compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
+    shares = partitions_to_plan(segments, rows, engine, configs, compacted)
     units = [[share] for share in shares]
     # A cluster may have files at hand that the driver has not, and a time index is opened for each segment.
     is_little = engine.is_on_this_machine and not request.options.from_files
@@ -139,6 +146,7 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
         "policies": [policy.name for policy in request.policies],
         "topics": [asdict(topic) for topic in found.topics],
         "unknown_policies": found.unknown,
+        "assumed_defaults": found.assumed,
         "compacted_topics": found.compacted,
         "warnings": [finding.as_json() for finding in found.findings],
         "not_well_count": found.problems[0],
@@ -148,10 +156,11 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
     }
 
 
-def _result(plan_id: str, found: RetentionReport) -> RunResult:
+def _result(plan_id: str, request: PlanRequest, found: RetentionReport) -> RunResult:
     problems, disagreements = found.problems[0], found.disagreements[0]
+    not_answered = request.names_topics and found.unknown
     return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if problems or disagreements else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if problems or disagreements or not_answered else ExitCode.OK,
         run_id=plan_id,
         counts={
             "segments": sum(topic.segments for topic in found.topics),

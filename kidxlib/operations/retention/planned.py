@@ -170,7 +170,8 @@ def _of_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
     firsts: dict[int, int] = {}
     start = 0
     for one in decided:
-        for found, found_at in ((one.cut(), cuts), (first_timestamp(one.partition, one.decisions), firsts)):
+        first = first_timestamp(one.partition, one.decisions, one.rule.bounds.log_start_offset)
+        for found, found_at in ((one.cut(), cuts), (first, firsts)):
             if found is not None and found[1] is not None:
                 found_at[start + found[0]] = found[1]
         start += len(one)

@@ -136,7 +136,11 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
             "topics are configured to; plan again with --policy or --cluster-metadata"
         )
     own = {topic: policies[plan.policy].of_topic(topic) for topic in sorted(topics)}
-    completed = configured.complete({topic: {plan.policy: config} for topic, config in own.items()})
+    completed = configured.complete(
+        {topic: {plan.policy: config} for topic, config in own.items()},
+        deletes=True,
+        described=[plan.policy] if policies[plan.policy].described else [],
+    )
     current = {topic: configs[plan.policy] for topic, configs in completed.items()}
     told_by = " and ".join(str(each) for each in (file, configured.known.as_of) if each is not None)
     for topic, planned in sorted(_policies_then(plan, topics).items()):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from rich.filesize import decimal
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
-from kidxlib.operations.retention.summary import RetentionReport
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS
+from kidxlib.operations.retention.summary import RetentionReport, TopicSummary
+from kidxlib.retention.topic_policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT
 from kidxlib.terminal.build import TOPICS_SHOWN
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
 
+_DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
 #: A row of the JSON object's `segments`.
 JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
@@ -53,6 +55,8 @@ def print_report(plan_id: str, found: RetentionReport, *, what_if: bool) -> None
         print_line("what if: this plan says what would be; --apply refuses it")
     if found.unknown:
         print_line(_not_decided(found))
+    if found.assumed:
+        print_line(_assumed(found.assumed))
     if found.compacted:
         print_line(_compacted(found.compacted))
     for finding in found.findings:
@@ -62,12 +66,24 @@ def print_report(plan_id: str, found: RetentionReport, *, what_if: bool) -> None
             print_line(f"{what}: {line}")
         print_more(count - len(lines))
     for policy in sorted({topic.policy for topic in found.topics}):
-        of_policy = [topic for topic in found.topics if topic.policy == policy]
-        print_line(
-            f"policy {policy}: {sum(topic.deleted for topic in of_policy):,} of "
-            f"{counted(sum(topic.segments for topic in of_policy), 'segment')} go, "
-            f"{decimal(sum(topic.freed for topic in of_policy))} of {decimal(sum(topic.bytes for topic in of_policy))}"
-        )
+        print_line(_sum(policy, [topic for topic in found.topics if topic.policy == policy]))
+
+
+def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
+    """What goes under a policy of all that was decided on, and how much was not."""
+    undecided = sum(topic.undecided for topic in topics)
+    decided = sum(topic.segments for topic in topics) - undecided
+    if undecided and not decided:
+        return f"policy {policy}: none of {counted(undecided, 'segment')} was decided on"
+    freed, of_all = (decimal(sum(getattr(topic, name) for topic in topics)) for name in ("freed", "bytes"))
+    if not undecided:
+        deleted = sum(topic.deleted for topic in topics)
+        return f"policy {policy}: {deleted:,} of {counted(decided, 'segment')} go, {freed} of {of_all}"
+    return (
+        f"policy {policy}: {sum(topic.deleted for topic in topics):,} of {counted(decided, 'decided segment')} go, "
+        f"{freed}; not decided: {counted(undecided, 'segment')} of "
+        f"{counted(sum(topic.undecided > 0 for topic in topics), 'topic')}"
+    )
 
 
 def _not_decided(found: RetentionReport) -> str:
@@ -78,6 +94,15 @@ def _not_decided(found: RetentionReport) -> str:
         f"not decided: {counted(segments, 'segment')} of {counted(len(topics), 'topic')} (the first: {topics[0]}): "
         f"nobody said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
         "--all --entity-type topics prints, or --cluster-metadata and --server-properties, or ask --what-if"
+    )
+
+
+def _assumed(topics: Mapping[str, Sequence[str]]) -> str:
+    missing = [name for name in DECIDING_CONFIGS if any(name in names for names in topics.values())]
+    days = f" (retention.ms: {_DEFAULT.days} days)" if "retention.ms" in missing else ""
+    return (
+        f"Kafka's defaults and not the topics' own: {', '.join(missing)}{days} of {counted(len(topics), 'topic')} (the "
+        f"first: {min(topics)}): nobody said them; give --policy, or --cluster-metadata and --server-properties"
     )
 
 

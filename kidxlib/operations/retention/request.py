@@ -52,6 +52,7 @@ class PlanRequest:
 
     Attributes:
         sources: by name; empty for all.
+        names_topics: topics were asked for, so one that is not decided on is a problem.
         policy_file: where the policies stand; None where options say all.
         metadata: where clusters say what nobody else says of their topics.
         same_broker: a server.properties is that of the log dirs' broker, whatever it says of their place.
@@ -61,6 +62,7 @@ class PlanRequest:
     context: RunContext
     sources: tuple[str, ...]
     topics: re.Pattern[str]
+    names_topics: bool
     policies: tuple[Policy, ...]
     policy_file: Path | None
     metadata: MetadataOptions
@@ -174,6 +176,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
         context=context.with_catalog(),
         sources=options.sources,
         topics=parse_topics(options.topics or ".*"),
+        names_topics=options.topics is not None,
         policies=policies,
         # Not where a symlink leads: it may lead elsewhere when the plan is applied, and that is to be read.
         policy_file=None if options.policy is None else options.policy.absolute(),

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
+from kidxlib.format.topic_partition import INTERNAL_TOPICS
 from kidxlib.operations.retention.findings import RetentionFinding, findings_of, segment_name
 from kidxlib.operations.retention.plan_options import Configs
 from kidxlib.retention.policy import Origin
@@ -50,6 +51,7 @@ class RetentionReport:
     Attributes:
         compacted: topics that stay as they look so.
         unknown: of the topics that are not decided on, what nobody said, by Kafka's names.
+        assumed: of topics of a what-if, for what Kafka's own defaults stood in.
         problems: segments kept because not all is known of them, a few named; with their number.
         disagreements: a few segments on which the catalog and the time index lead to different decisions, with their
             number.
@@ -59,16 +61,17 @@ class RetentionReport:
     findings: list[RetentionFinding]
     compacted: list[str]
     unknown: dict[str, list[str]]
+    assumed: dict[str, list[str]]
     problems: tuple[int, list[str]]
     disagreements: tuple[int, list[str]]
 
 
-def report(staged: Staged, configs: Configs) -> RetentionReport:
+def report(staged: Staged, configs: Configs, *, what_if: bool) -> RetentionReport:
     """Sum a plan up.
 
     Args:
         staged: rows of `PLANNED`.
-        configs: what they were decided by.
+        configs: what they were decided by; in a what-if with Kafka's own defaults for what nobody said.
     """
     names = ["policy", "topic", "decision", "reason", "decision_on_disk"]
     rows = staged.rows("segment", [*names, "bytes", "first_timestamp_ms"])
@@ -85,6 +88,7 @@ def report(staged: Staged, configs: Configs) -> RetentionReport:
         findings=findings_of(staged),
         compacted=sorted(compacted),
         unknown={topic.topic: _unknown(configs, topic) for topic in topics.values() if topic.undecided},
+        assumed=_assumed(configs) if what_if else {},
         problems=_problems(staged, summed),
         disagreements=_disagreements(staged, summed),
     )
@@ -110,6 +114,16 @@ def _added(topic: TopicSummary, row: Mapping[str, Any]) -> TopicSummary:
 def _unknown(configs: Configs, topic: TopicSummary) -> list[str]:
     origins = configs[topic.topic][topic.policy].origins
     return [name for name in DECIDING_CONFIGS if origins[name] is Origin.KAFKA]
+
+
+def _assumed(configs: Configs) -> dict[str, list[str]]:
+    """Kafka's own topics are made by a broker with what stands in for them."""
+    found: dict[str, list[str]] = {}
+    for topic, by_policy in configs.items():
+        names = {name for config in by_policy.values() for name in config.unknown}
+        if names and topic not in INTERNAL_TOPICS:
+            found[topic] = [name for name in DECIDING_CONFIGS if name in names]
+    return found
 
 
 def _problems(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Values, differing
 from kidxlib.catalog.partitions import PARTITIONS
@@ -19,28 +20,59 @@ from kidxlib.recovery.outcome import Status
 FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
 
 
-def topics_that_look_compacted(rows: pa.Table) -> frozenset[str]:
+def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> frozenset[str]:
     """Topics with segments that lack offsets, which nothing but compaction takes out of a log.
 
     A broker gives offsets without a gap, markers of transactions included; so a segment has as many records as
     offsets, and one begins where the one before it ends. Segments that are `ok` tell. Where messages of magic 0 or 1
     are compressed, how many there are is not known: such a topic may be compacted, and counts as if it were. A segment
-    that is missing looks like compaction, too.
+    that is missing looks like compaction, too: where another source has its offsets, a what-if takes it for missing.
 
     Args:
         rows: the segments' `FACTS_OF_OFFSETS` and the keys of their partitions, all of each partition.
+        what_if: nothing is deleted by the answer. What deletes keeps all that may be compacted.
     """
     if not rows.num_rows:
         return frozenset()
     rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
     base, end, records = rows["base_offset"], rows["next_offset"], rows["records"]
+    is_ok = _numpy(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
     fewer: Values = pc.less(records, pc.subtract(end, base)).fill_null(False)
-    lacks = _numpy(pc.or_(records.is_null(), fewer))
+    lacks = _numpy(pc.or_(records.is_null(), fewer)) & is_ok
     following: Values = pc.greater(base.slice(1), end.slice(0, rows.num_rows - 1)).fill_null(False)
     is_last = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
-    lacks[:-1] |= _numpy(following) & ~is_last
-    lacks &= _numpy(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
-    return frozenset(map(str, pc.unique(rows["topic"].filter(pa.array(lacks))).to_pylist()))
+    before_gap = np.flatnonzero(_numpy(following) & ~is_last & is_ok[:-1])
+    compacted = pc.unique(rows["topic"].filter(pa.array(lacks)))
+    if what_if:
+        others: Values = pc.is_in(rows["topic"], value_set=compacted)
+        before_gap = before_gap[~_numpy(others)[before_gap]]
+        before_gap = before_gap[~_known_elsewhere(rows, before_gap)]
+    places: Values = pa.array(before_gap)
+    with_gap = pc.unique(rows["topic"].take(places))
+    return frozenset(map(str, [*compacted.to_pylist(), *with_gap.to_pylist()]))
+
+
+def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of gaps whether another source has a segment with the first offset that is missing.
+
+    Args:
+        rows: segments, sorted by their keys.
+        before_gap: the numbers of the segments before the gaps.
+    """
+    known = np.zeros(len(before_gap), np.bool_)
+    for place, number in enumerate(before_gap.tolist()):
+        source, topic, partition, offset = (
+            rows[name][number].as_py() for name in ("source", "topic", "partition", "next_offset")
+        )
+        others = rows.filter(
+            (pc.field("topic") == topic)
+            & (pc.field("partition") == partition)
+            & (pc.field("source") != source)
+            & (pc.field("base_offset") <= offset)
+            & (pc.field("next_offset") > offset)
+        )
+        known[place] = others.num_rows > 0
+    return known
 
 
 def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:

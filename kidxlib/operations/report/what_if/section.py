@@ -70,7 +70,7 @@ def try_ladder(
     rows = segments.read(FACTS_OF_OFFSETS)
     if not rows.num_rows:
         return WhatIf(_rows_of([]), configs)
-    compacted = topics_that_look_compacted(rows)
+    compacted = topics_that_look_compacted(rows, what_if=True)
     units = [[share] for share in partitions_to_plan(segments, rows, backend.engine, both, compacted)]
     options = PlanOptions(now_ms=now_ms, from_files=False, include_internal=False, what_if=True)
     work = Work("report", units, partial(try_limits, options=options), WHAT_IF, bytes=_bytes_of(rows.num_rows))
@@ -105,7 +105,8 @@ def _configs(
     configured = ConfiguredTopics.read(metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
     for warning in configured.known.warnings:
         warn(warning)
-    completed = configured.complete({topic: {CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics})
+    own = {topic: {CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics}
+    completed = configured.complete(own, deletes=False)
     return {topic: of_topic[CONFIGURED_POLICY] for topic, of_topic in completed.items()}
 
 

@@ -15,12 +15,14 @@ from typing import Any, Final
 import pyarrow
 import pytest
 
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
 from kidxlib.operations.retention.partition import partitions_of
 from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.operations.retention.planned import planned_rows
 from kidxlib.operations.retention.request import PlanRequest, RetentionOptions, retention_request
+from kidxlib.records.record import Record
 from kidxlib.retention.policy import Policy
 from kidxlib.retention.topic_policy import TopicPolicy
 from tests.docs.log_dirs import put
@@ -28,7 +30,7 @@ from tests.jobs.archive import Archive, assert_refused
 from tests.jobs.test_clock import _given
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.retention import KafkaRetention
-from tests.support.logs import golden
+from tests.support.logs import encoded, golden
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import kidx_build_here, rows
 from tests.support.spark.jobs import kidx_retention_here as retention_here
@@ -260,14 +262,23 @@ def test_a_policy_that_nobody_said_decides_nothing(archive: Archive, tmp_path: P
         (("--retention-ms", "1"), ["cleanup.policy", "retention.bytes", "remote.storage.enable"]),
         (("--policy", policy), ["remote.storage.enable"]),
     ):
-        plan = archive.plan("--topics", "plain-zstd", *arguments)
+        plan = archive.plan("--topics", "plain-zstd", *arguments, code=3)  # which was asked for
         assert plan["unknown_policies"] == {"plain-zstd": missing} and not plan["what_if"]
         assert {(s["decision"], s["reason"]) for s in plan["segments"]} == {("undecided", "policy-unknown")}
     ended = retention_here("--catalog", archive.catalog, "--policy", policy)
     assert (
         "not decided: 11 segments of 4 topics (the first: append-time): nobody said their cleanup.policy, " in ended.out
     )
-    assert "give --policy FILE with what kafka-configs --describe --all" in ended.out
+    assert "give --policy FILE with what kafka-configs --describe --all" in ended.out and ended.code == 0
+    # The rest is __transaction_state, which is not asked for.
+    assert "policy default: 0 of 1 decided segment go, 0 bytes; not decided: 11 segments of 4 topics" in ended.out
+    ended = retention_here("--catalog", archive.catalog, "--policy", policy, "--topics", "plain-zstd")
+    assert "policy default: none of 2 segments was decided on" in ended.out
+    ended = retention_here("--catalog", archive.catalog, "--policy", policy, "--topics", "plain-zstd", "--what-if")
+    assert (
+        "Kafka's defaults and not the topics' own: remote.storage.enable of 1 topic (the first: plain-zstd)"
+        in ended.out
+    )
 
 
 def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) -> None:
@@ -297,6 +308,24 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
     reported = archive.plan("--policy", policy, "--topics", "compacted")
     assert {(s["decision"], s["reason"]) for s in reported["segments"]} == {("delete", "time")}
     assert all("looks-compacted" in s["warnings"] for s in reported["segments"])
+
+
+def test_the_oldest_record_left_is_one_that_a_consumer_gets(tmp_path: Path) -> None:
+    """No marker, and none below the log start offset, which may lie amid a segment."""
+    archive = _archive(tmp_path)
+    (archive.log_dir / "t-0").mkdir(parents=True)
+    marker = Record(1, 3, b"\0\0\0\1", bytes(6))
+    batches = [
+        encoded.batch_v2([Record(0, 2, None, b"below")]),
+        encoded.batch_v2([marker], attributes=layouts.ATTRIBUTE_CONTROL),
+        *(encoded.batch_v2([Record(offset, time, None, b"")]) for offset, time in ((2, 5), (3, 4))),
+    ]
+    (archive.log_dir / "t-0" / segment_file(0, ".log")).write_bytes(b"".join(batches))
+    (archive.log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 1\n")
+    archive.build()
+    [segment] = archive.plan("--now", "6", code=0)["segments"]
+    [row] = rows(archive.catalog, "SELECT first_timestamp_ms FROM retention_plans")
+    assert (segment["decision"], row["first_timestamp_ms"]) == ("keep", 5)
 
 
 def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:

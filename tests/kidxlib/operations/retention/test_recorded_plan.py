@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.retention.recorded_plan import ensure_recent
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
-from tests.support.cluster_metadata import log_dir_of_t
+from tests.support.cluster_metadata import data, log_dir_of_t, of_broker, topic_id
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import kidx_build_here, kidx_retention_here
 
@@ -63,6 +65,32 @@ def test_nothing_is_deleted_by_a_server_properties_that_may_be_another_brokers(t
     refused = kidx_retention_here(*apply, "--server-properties", own)
     assert_refused(refused, f"nothing is deleted by it, as {second / 'meta.properties'} names no node")
     (second / "meta.properties").write_text(properties)
+    for path in (first / METADATA_DIRECTORY).iterdir():
+        os.utime(path, (0, 0))
+    refused = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker")
+    assert_refused(refused, f"{first / METADATA_DIRECTORY}: its files were written until 1970-01-01T00:00:00.000Z, and")
+    for path in (first / METADATA_DIRECTORY).iterdir():
+        os.utime(path)
     assert len(list((second / "t-0").glob("*.log"))) == 2
     applied = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker", "--json")
-    assert applied.json["by_outcome"] == {"deleted": 1, "last": 1}, applied
+    assert applied.json["by_outcome"] == {"deleted": 1, "last": 1} and applied.code == 0, applied
+
+
+def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path: Path) -> None:
+    """The broker's registration names it: what the plan names goes, and the exit code is 3."""
+    log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xy"]
+    with (log_dir / "meta.properties").open("a") as properties:
+        properties.write(f"directory.id={ids[0]}\n")
+    metadata = log_dir / METADATA_DIRECTORY / segment_file(0, ".log")
+    metadata.write_bytes(metadata.read_bytes() + data(6, [of_broker("RegisterBrokerRecord", 1, ids)]))
+    put(log_dir / "t-0", 20, [Batch(timestamp=1)])
+    (tmp_path / "own").write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={log_dir},/mnt/b\n")
+    catalog, by_file = tmp_path / "catalog", ("--server-properties", tmp_path / "own")
+    built = kidx_build_here("--source", f"a={log_dir}", "--index-dir", tmp_path / "i", "--catalog", catalog)
+    assert built.code == 0, built
+    line = f"broker 1 has 1 more log dir (directory.id {ids[1]}), no source of the catalog: nothing is planned"
+    planned = kidx_retention_here("--catalog", catalog, *by_file)
+    assert line in planned.out and planned.code == 0, planned
+    plan_id = kidx_retention_here("--catalog", catalog, *by_file, "--json").json["plan_id"]
+    applied = kidx_retention_here("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s", *by_file)
+    assert "1 segment, " in applied.out and f"problem: {line}" in applied.out and applied.code == 3, applied

@@ -35,8 +35,22 @@ def test_a_topic_whose_segments_lack_offsets_may_be_compacted() -> None:
         ("wrappers", 0, 0, 5, "ok", None, None),
         ("damaged", 0, 0, 5, "truncated", 4, None),
     )
-    assert topics_that_look_compacted(rows) == {"within", "between", "wrappers"}
-    assert topics_that_look_compacted(rows.slice(0, 1)) == topics_that_look_compacted(rows.slice(0, 0)) == set()
+    for what_if in (False, True):
+        assert topics_that_look_compacted(rows, what_if=what_if) == {"within", "between", "wrappers"}
+        for few in (rows.slice(0, 1), rows.slice(0, 0)):
+            assert topics_that_look_compacted(few, what_if=what_if) == set()
+
+
+def test_a_hole_in_one_copy_is_no_compaction_to_a_what_if() -> None:
+    """Where another source has its offsets; what deletes keeps the topic all the same."""
+    whole = _rows(*(("t", 0, base, base + 5, "ok", 5, None) for base in (0, 5, 10)))
+    with_hole = _rows(*(("t", 0, base, base + 5, "ok", 5, None) for base in (0, 10)), source="copy")
+    rows = pa.concat_tables([whole, with_hole])
+    assert topics_that_look_compacted(rows, what_if=True) == set()
+    assert topics_that_look_compacted(rows, what_if=False) == {"t"}
+    assert topics_that_look_compacted(with_hole, what_if=True) == {"t"}
+    thinned = _rows(("t", 0, 15, 20, "ok", 4, None), source="copy")
+    assert topics_that_look_compacted(pa.concat_tables([rows, thinned]), what_if=True) == {"t"}
 
 
 def test_a_listing_of_one_cluster_does_not_decide_for_another() -> None:
