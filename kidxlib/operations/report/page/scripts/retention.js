@@ -78,6 +78,7 @@ function configured(retention) {
     text("cleanup.policy", (row) => said(row, "cleanup.policy", row.configured.cleanup_policy)),
     text("retention.ms", (row) => said(row, "retention.ms", duration(row.configured.retention_ms))),
     text("retention.bytes", (row) => said(row, "retention.bytes", binaryBytes(row.configured.retention_bytes))),
+    text("stays whatever they are", (row) => row.kept.join(", ")),
     number("freed now by these", (row) => row.configured.unknown.length ? null : row.configured.freed, bytes)],
   retention.topics, { name: "configured" });
 }
