@@ -134,7 +134,7 @@ class Gap:
 
     @property
     def reason(self) -> str:
-        """As findings have it."""
+        """The reason in findings."""
         return "gap-unexplained" if self.evidence is Evidence.NONE else GAP
 
     @property
@@ -465,7 +465,7 @@ def _explained_topics(between: pa.Table, said: Mapping[tuple[str, str], _Said]) 
 
 
 def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
-    """Those of a topic with one explanation as one."""
+    """One object for all gaps of a topic that have one explanation."""
     found: dict[tuple[str, str, Evidence], ExplainedGaps] = {}
     for each in gaps:
         key = each.source, each.topic, each.evidence

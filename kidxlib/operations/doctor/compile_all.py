@@ -10,7 +10,7 @@ from typing import Final
 from kidxlib.jit.stamp import PACKAGE
 
 #: How a module imports the compiler.
-_COMPILES: Final = "from kidxlib.jit.compiler import njit"
+_COMPILES: Final = f"from {PACKAGE.name}.jit.compiler import njit"
 
 
 def compile_all() -> dict[str, str]:
