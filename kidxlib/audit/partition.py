@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import SegmentFinding, Verdict
+from kidxlib.audit.finding import Finding, SegmentFinding, Verdict
 from kidxlib.audit.index_files.cleaned import CleanedLogs
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, are_of_broker
 from kidxlib.audit.index_files.partition import (
@@ -32,6 +32,7 @@ from kidxlib.audit.startup import partition_files
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import StartupSimulation
+from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, of_local_epochs
 from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
 from kidxlib.build.listing import offset_indexes
 from kidxlib.errors import CheckpointError, LogChangedError, describe_error
@@ -96,7 +97,8 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         directory=task.directory, index_directory=task.index_directory, logs=logs, broken=broken.keys()
     )
     found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
-    found.findings += audit_leader_epochs(read, epochs, of_epochs, in_place=in_place)
+    remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs) if in_place else None
+    found.findings += audit_leader_epochs(read, epochs, of_epochs, in_place=in_place, remote=remote)
     if task.tiering:
         broken |= {
             (each.base_offset, each.finding.file): each.finding.reason
@@ -136,6 +138,7 @@ def _log_epochs(
         all_are_known=fold.epochs_are_known,
         log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, *snapshots) if start > 0})),
         log_end_offset=max(ends, default=0),
+        remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
     )
 
 
@@ -183,6 +186,32 @@ def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) ->
 
 def _snapshot_path(task: PartitionAudit, offset: int) -> Location:
     return task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
+
+
+def _of_remote(
+    task: PartitionAudit,
+    base_offsets: Sequence[int],
+    simulation: StartupSimulation,
+    changes: Mapping[int, NDArray[np.void]],
+) -> Finding | None:
+    """What a leader that starts with the partition's leader epochs does to its remote segments.
+
+    Args:
+        changes: by base offset where the epoch changes in a segment's log, its first one included.
+    """
+    if task.tiered is None:
+        return None
+    recovered = [each.base_offset for each in simulation.segments if each.next_offset is not None]
+    begun = (each for offset in recovered if offset in changes for each in changes[offset].tolist())
+    local = LocalLog(
+        entries=task.tiered.entries,
+        log_start_offset=task.last_stop.log_start_offset,
+        first_offset=min(base_offsets, default=None),
+        end_offset=simulation.log_end_offset,
+        recovered=[EpochEntry(epoch, start_offset) for epoch, start_offset, _ in begun],
+    )
+    found = of_local_epochs(task.tiered.segments, local)
+    return None if found is None else found[1]
 
 
 def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:

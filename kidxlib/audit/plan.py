@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
+from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import UsageError
@@ -27,6 +28,7 @@ class PartitionAudit:
         last_stop: how the broker of its log dir stopped.
         tiering: say which segments are not ready for tiered storage.
         is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
+        tiered: its remote segments; None where none are known.
     """
 
     topic_partition: topic_partition.TopicPartition
@@ -36,6 +38,7 @@ class PartitionAudit:
     last_stop: PartitionStop
     tiering: bool
     is_brokers: bool = True
+    tiered: TieredPartition | None = None
 
 
 def partition_audits(

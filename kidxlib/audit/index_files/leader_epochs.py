@@ -27,6 +27,7 @@ class LogEpochs:
             (`LeaderEpochFileCache.truncateFromStart`).
         log_end_offset: where the logs end: epochs that begin there are forgotten when the log is loaded
             (`truncateFromEnd`).
+        remote: those of remote segments.
     """
 
     recovered: LeaderEpochs
@@ -34,6 +35,7 @@ class LogEpochs:
     all_are_known: bool = True
     log_starts: tuple[int, ...] = ()
     log_end_offset: int = _NO_END
+    remote: frozenset[int] = frozenset()
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
         """What a broker makes of the batches if it is another thing than recovery makes of them without its file, as
@@ -63,7 +65,7 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
         found: what it says; None where there is none.
     """
     file = LeaderEpochs() if found is None else found
-    findings = [_compared(file, expected, logs.all_are_known) for expected in logs.from_starts(logs.recovered)]
+    findings = [_compared(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
     best = min(findings, key=lambda finding: finding.verdict.severity)
     if best.verdict is not Verdict.BROKEN:
         return best
@@ -88,7 +90,7 @@ def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
     at = {entry.epoch: entry.start_offset for entry in found.entries}
     before = {after.epoch: entry.start_offset for entry, after in pairwise(logs.changes)}
     return any(
-        _compared(found, expected, logs.all_are_known).verdict is not Verdict.BROKEN
+        _compared(found, expected, logs).verdict is not Verdict.BROKEN
         and all(at[entry.epoch] > before.get(entry.epoch, -1) for entry in expected.entries)
         for epochs in logs.go_back()
         for expected in logs.from_starts(epochs)
@@ -105,7 +107,7 @@ def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
         return None
     if first.start_offset > logs.log_end_offset:
         return None
-    finding = _compared(found, expected, logs.all_are_known)
+    finding = _compared(found, expected, logs)
     if finding.verdict is Verdict.BROKEN:
         return None
     return replace(
@@ -118,7 +120,7 @@ def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
     )
 
 
-def _compared(found: LeaderEpochs, expected: LeaderEpochs, all_are_known: bool) -> Finding:
+def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> Finding:
     entries = found.entries
     if entries == expected.entries:
         return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.IDENTICAL)
@@ -136,7 +138,7 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, all_are_known: bool) 
             )
     more = [entry for entry in entries if entry.epoch not in {known.epoch for known in expected.entries}]
     after = [entry for entry in more if not _fits(entry, expected.entries)]
-    if after and all_are_known:
+    if after and logs.all_are_known:
         return Finding(
             file=LEADER_EPOCH_CHECKPOINT,
             verdict=Verdict.BROKEN,
@@ -145,7 +147,7 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, all_are_known: bool) 
             consequence=_TRUNCATES,
         )
     reason, why = (
-        ("epochs-without-batches", "their leaders wrote nothing that is left")
+        ("epochs-without-batches", _without_batches({entry.epoch for entry in more}, logs.remote))
         if more
         else ("earlier-starts", "compaction or retention may have removed the first batches of an epoch")
     )
@@ -164,6 +166,14 @@ def _where(start_offset: int | None) -> str:
 
 def _listed(epochs: LeaderEpochs) -> str:
     return ", ".join(f"{entry.epoch} from {entry.start_offset} on" for entry in epochs.entries[:3]) or "none"
+
+
+def _without_batches(epochs: set[int], remote: frozenset[int]) -> str:
+    copied, others = epochs & remote, epochs - remote
+    if not copied:
+        return "their leaders wrote nothing that is left"
+    in_bucket = f"batches of epoch {', '.join(map(str, sorted(copied)))} are in remote segments"
+    return f"{in_bucket}; leaders of the others wrote nothing that is left" if others else in_bucket
 
 
 def _fits(entry: EpochEntry, known: tuple[EpochEntry, ...]) -> bool:

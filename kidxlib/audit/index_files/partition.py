@@ -90,17 +90,29 @@ def read_epochs(index_directory: Location) -> LeaderEpochs | CheckpointError | N
 
 
 def audit_leader_epochs(
-    read: list[ReadSegment], found: LeaderEpochs | CheckpointError | None, logs: LogEpochs, *, in_place: bool
+    read: list[ReadSegment],
+    found: LeaderEpochs | CheckpointError | None,
+    logs: LogEpochs,
+    *,
+    in_place: bool,
+    remote: Finding | None = None,
 ) -> Iterator[SegmentFinding]:
+    """
+    Args:
+        remote: what a leader that starts with it does to remote segments, if it does them harm.
+    """
     first = read[0].base_offset if read else 0
     if isinstance(found, CheckpointError):
+        without = "" if remote is None else f"; without the file {remote.consequence}"
         finding = Finding(
             file=checkpoint_files.LEADER_EPOCH_CHECKPOINT,
             verdict=Verdict.BROKEN,
             reason="unreadable",
             detail=str(found),
-            consequence="a broker that starts takes the log dir out of use",
+            consequence=f"a broker that starts takes the log dir out of use{without}",
         )
+    elif remote is not None:
+        finding = remote
     else:
         # Where a broker has one for sure; in an index directory only if it was asked for.
         if found is None and not (in_place and logs.recovered.entries):

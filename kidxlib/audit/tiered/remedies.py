@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA
+from kidxlib.audit.tiered.local_epochs import DELETES, HIDES
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX
@@ -28,11 +30,17 @@ _TOO_MANY: Final = (
 )
 _DELETE: Final = "delete the objects by the store's own means: kidx deletes nothing"
 _WAIT: Final = "nothing, as long as the bytes are not too many: retention deletes them"
+_EPOCHS: Final = (
+    "let no broker start with this log dir, and stop the one that runs: a copy of the partition of another replica has "
+    "the epochs, and docs/tiered.md shows how to write them again"
+)
 _BY_REASON: Final = {
     (
         METADATA,
         "gap",
     ): "look for these offsets in log dirs of replicas and in copies of the bucket",
+    (LEADER_EPOCH_CHECKPOINT, DELETES): _EPOCHS,
+    (LEADER_EPOCH_CHECKPOINT, HIDES): _EPOCHS,
     (METADATA, "overlap"): _WAIT,
     (METADATA, "unreferenced"): _WAIT,
     (METADATA, "copy-not-finished"): _TOO_MANY,

@@ -1,4 +1,4 @@
-"""The leader epochs of a partition up to the end of each remote segment, as the metadata of all segments has them."""
+"""The leader epochs of a partition's remote segments, as the metadata of all segments has them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.messages.remote_log_metadata import SegmentState
+
+
+def read_segments(segments: pa.Table) -> list[dict[str, Any]]:
+    """The rows of `REMOTE_METADATA` that are copied and that brokers read."""
+    is_copied = segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
+    wanted = np.array(is_copied & segments["is_read"].to_numpy(), np.bool_)
+    rows: list[dict[str, Any]] = segments.filter(pa.array(wanted)).to_pylist() if wanted.any() else []
+    return rows
 
 
 def epochs_up_to(segments: Sequence[Mapping[str, Any]]) -> dict[str, tuple[EpochEntry, ...] | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.filesize import decimal
 
@@ -20,6 +20,7 @@ from kidxlib.operations.audit.record import record_audit
 from kidxlib.operations.audit.report import counts, exit_code, show_audit, show_audit_json
 from kidxlib.operations.audit.request import AuditRequest
 from kidxlib.operations.audit.summary import summarise
+from kidxlib.operations.audit.tiered.local_partitions import LocalPartition, tiered_partitions
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
@@ -118,8 +119,37 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     audits, notes = partition_audits(
         plan, request.options_for, clean_shutdown=how.clean_shutdown, tiering=how.tiering, topics=request.topics
     )
-    for text in notes:
+    with_remote, not_compared = _with_remote_segments(request, plan, audits)
+    for text in [*notes, *not_compared]:
         warn(text)
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
-    return _Planned(plan, plan.scan_tasks() if tasks is None else tasks, audits, len(gone))
+    return _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone))
+
+
+def _with_remote_segments(
+    request: AuditRequest, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit]
+) -> tuple[Mapping[PartitionKey, PartitionAudit], Sequence[str]]:
+    """What is to be audited, with the remote segments of partitions whose log dirs know some; and what is not known."""
+    log_dirs = {source.name: source.path for source in request.sources if source.name in plan.log_dirs}
+    ids = {partition.key: partition.topic_id for partition in plan.partitions}
+    local = {
+        key: LocalPartition(
+            log_dirs[key[0]],
+            audit.topic_partition,
+            ids.get(key),
+            _is_tiered(request, key[0], audit.topic_partition.topic),
+        )
+        for key, audit in audits.items()
+        if key[0] in log_dirs and audit.is_brokers
+    }
+    tiered = tiered_partitions(log_dirs.values(), local.values(), request.topics)
+    found = {key: tiered.found[each] for key, each in local.items() if each in tiered.found}
+    return {
+        key: replace(audit, tiered=found[key]) if key in found else audit for key, audit in audits.items()
+    }, tiered.warnings
+
+
+def _is_tiered(request: AuditRequest, source: str, topic: str) -> bool:
+    config = request.known_topics.config(source, topic, "remote.storage.enable")
+    return config is not None and config.value == "true"

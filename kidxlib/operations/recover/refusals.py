@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.operations.audit.tiered.local_partitions import refusals_on_epochs
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
@@ -25,6 +26,8 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
         OSError, LogChangedError: a partition without producer snapshots cannot be read.
     """
     yield from plan.obstacles
+    log_dirs, made_anew = [each.path for each in plan.broker.log_dirs], [each.directory for each in plan.absent]
+    yield from map(Obstacle, refusals_on_epochs(log_dirs, made_anew))
     if applies:
         yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
     yield from _of_log_dirs(plan)

@@ -22,9 +22,11 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
 from kidxlib.errors import UsageError, describe_error
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.audit.tiered.local_partitions import findings_on_local, partitions_in, with_remote_segments
 from kidxlib.operations.audit.tiered.plan import TieredPlan, units_of
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.audit.tiered.request import TieredRequest
@@ -183,6 +185,23 @@ class TieredAudit:
             staged = self.engine.run(work)
             interrupts.raise_if_requested()
         return staged
+
+
+def of_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFindingRow]:
+    """What the partitions in the log dirs of the metadata would do to their remote segments. A log dir that cannot be
+    looked at is warned of.
+    """
+    found: list[RemoteFindingRow] = []
+    for source in request.log_dirs:
+        try:
+            _, tiered = with_remote_segments(reader, partitions_in(source, request.topics))
+            for each, key, finding in findings_on_local(tiered):
+                of = tiered[each].partition
+                path = str(each.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
+                found.append(RemoteFindingRow.found(of, key, finding, path))
+        except (UsageError, OSError) as error:
+            warn(f"{describe_error(error)}; leader epochs in {source.path} are not compared with remote segments")
+    return found
 
 
 def _listed_again(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:

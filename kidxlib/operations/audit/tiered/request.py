@@ -116,6 +116,12 @@ class TieredRequest:
     recording: Recording | None = None
     asked_before: Requests = field(default_factory=requests_made)
 
+    @property
+    def log_dirs(self) -> list[Source]:
+        """The log dirs of the metadata, each once. A file that it was exported to lies anywhere."""
+        places = set(map(str, self.places))
+        return list({str(each.path): each for each in self.metadata if str(each.path) in places}.values())
+
 
 def tiered_request(options: TieredOptions) -> TieredRequest:
     """Put options together.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kidxlib.operations.audit.tiered.find import TieredAudit, plan_audit, read_metadata
+from kidxlib.operations.audit.tiered.find import TieredAudit, of_log_dirs, plan_audit, read_metadata
 from kidxlib.operations.audit.tiered.numbers.numbers import numbers_of
 from kidxlib.operations.audit.tiered.record import record_segments
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
@@ -35,6 +35,7 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
         if request.recording is not None:
             backend.catalog.make_tables()
         findings, counts = audit.find(metadata)
+        findings += of_log_dirs(request, reader)
         if request.recording is not None:
             begin_phase("recording in the catalog")
             record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)

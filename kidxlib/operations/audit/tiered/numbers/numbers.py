@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kidxlib.build.source import Source
 from kidxlib.operations.audit.tiered.find import Counts
 from kidxlib.operations.audit.tiered.numbers.local_logs import local_logs
 from kidxlib.operations.audit.tiered.numbers.settings import SETTINGS
@@ -46,7 +45,7 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
     topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
         *plan.topics.copied()
     }
-    log_dirs = _log_dirs(request)
+    log_dirs = request.log_dirs
     logs = local_logs(log_dirs, topics)
     sides = Sides.of(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
     copied = [topic for topic in topics if plan.topics.is_copied(*topic) is not False]
@@ -60,9 +59,3 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
         topics=sizes_of(sides, counts.object_bytes, copied),
         what_if=what_if(sides, own, request.what_if) if request.what_if else (),
     )
-
-
-def _log_dirs(request: TieredRequest) -> list[Source]:
-    """The log dirs of the metadata. A file that it was exported to lies anywhere."""
-    places = set(map(str, request.places))
-    return [source for source in request.metadata if str(source.path) in places]

@@ -48,6 +48,7 @@ def _write_log(directory: Path, topic_id: str, segments: dict[int, tuple[int, in
     """
     directory.mkdir(parents=True)
     (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     for base_offset, (size, largest, written_ms) in segments.items():
         log = directory / segment_file(base_offset, LOG_SUFFIX)
         log.write_bytes(bytes(size))

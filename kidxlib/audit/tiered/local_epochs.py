@@ -1,0 +1,242 @@
+"""Compares the leader epochs of a broker's own partition with those of its remote segments (KIP-405).
+
+A leader deletes the remote segments whose epochs all come before the first of its own ("leader-epoch-cache truncation",
+`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). It finds a remote segment only by the epoch that its own file has
+at an offset (`RemoteLogManager.fetchRemoteLogSegmentMetadata`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from kidxlib.audit.tiered.finding import METADATA, broken
+from kidxlib.audit.tiered.listing import Found, key_of
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.log.remote.epochs import epochs_up_to, read_segments
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.text.counted import counted
+
+#: A leader that starts with the file deletes segments from the bucket, or does not find them there.
+DELETES: Final = "deletes-remote-segments"
+HIDES: Final = "hides-remote-segments"
+#: First and last offset.
+_Range: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPartition:
+    """A broker's partition of which remote segments are known.
+
+    Attributes:
+        segments: rows of `REMOTE_METADATA`, by start offset.
+        entries: of its `leader-epoch-checkpoint`, read before the metadata; None where there is none that reads.
+    """
+
+    segments: pa.Table
+    entries: Sequence[EpochEntry] | None
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        first: dict[str, Any] = self.segments.slice(0, 1).to_pylist()[0]
+        return TopicIdPartition(first["topic_id"], first["topic"], first["partition"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLog:
+    """What a broker that starts finds of a partition in its log dir.
+
+    Attributes:
+        entries: as in `TieredPartition`.
+        log_start_offset: by `log-start-offset-checkpoint`; 0 where that does not say it.
+        first_offset: of its first segment; None where it has no segment.
+        end_offset: behind its last record; None where nobody knows it.
+        recovered: the epochs in what the broker recovers, as they begin there.
+    """
+
+    entries: Sequence[EpochEntry] | None
+    log_start_offset: int
+    first_offset: int | None
+    end_offset: int | None
+    recovered: Sequence[EpochEntry] = ()
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log in the log dir begins (`localLogStartOffset`)."""
+        return max(self.log_start_offset, self.first_offset or 0)
+
+    def epochs_at_start(self) -> LeaderEpochs:
+        """The epochs that a broker has once it has loaded the log (`LogLoader.load`)."""
+        epochs = LeaderEpochs(self.entries or ())
+        for each in self.recovered:
+            if epochs.is_new_epoch(each.epoch):
+                epochs.assign(each.epoch, each.start_offset)
+        end = self.log_start_offset if self.first_offset is None else self.end_offset
+        if end is not None and end < self.log_start_offset:
+            return LeaderEpochs()  # deleteSegmentsIfLogStartGreaterThanLogEnd
+        last = 2**63 - 1 if end is None else end
+        return epochs.within(self.log_start_offset, last)
+
+
+def of_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None:
+    """What a leader that starts with a `leader-epoch-checkpoint` does to remote segments, and the first that it does it
+    to; None where it keeps and finds all that lie at or above the log start.
+
+    Args:
+        segments: rows of `REMOTE_METADATA` of the partition, by start offset.
+    """
+    rows = [row for row in read_segments(segments) if row["end_offset"] >= local.log_start_offset]
+    epochs = local.epochs_at_start()
+    first = epochs.first
+    deleted = [row for row in rows if first is None or max(_epochs_of(row)) < first.epoch]
+    if deleted:
+        then = f"; its log then begins at offset {local.start_offset}" if len(deleted) == len(rows) else ""
+        return key_of(deleted[0]), broken(
+            LEADER_EPOCH_CHECKPOINT,
+            DELETES,
+            f"{_first_epoch(local, epochs)}; {_in_words(deleted)} have no epoch above {_last_epoch(deleted)}",
+            f"a broker that becomes leader with it deletes these segments from the bucket{then}",
+        )
+    hidden = list(_hidden(rows, epochs, local))
+    if not hidden:
+        return None
+    missed = [row for row in rows if any(_overlap(each, _offsets_of(row)) for each in hidden)]
+    offsets = ", ".join(f"{begin} to {end}" for begin, end in hidden[:3]) + (" and others" if hidden[3:] else "")
+    return key_of(missed[0]), broken(
+        LEADER_EPOCH_CHECKPOINT,
+        HIDES,
+        f"{_first_epoch(local, epochs)}; {_in_words(missed)} have other epochs at offsets {offsets}",
+        "a broker that becomes leader with it does not find these segments: consumers that come to these offsets get "
+        "OFFSET_OUT_OF_RANGE",
+    )
+
+
+def of_local_start(segments: pa.Table, local: LocalLog) -> Found | None:
+    """Offsets between the last remote segment and the log in the log dir."""
+    rows = read_segments(segments)
+    end = max((row["end_offset"] + 1 for row in rows), default=0)
+    if not rows or local.first_offset is None or max(end, local.log_start_offset) >= local.first_offset:
+        return None
+    lost = f"offsets {max(end, local.log_start_offset)} to {local.first_offset - 1}"
+    return key_of(rows[-1]), broken(
+        METADATA,
+        "gap",
+        f"{lost}, behind this one, are in no remote segment, and the log in the log dir begins at {local.first_offset}",
+        f"consumers that come to {lost} get OFFSET_OUT_OF_RANGE, and go where auto.offset.reset sends them",
+    )
+
+
+def epochs_in(segments: pa.Table) -> frozenset[int]:
+    """The leader epochs of the remote segments that brokers read."""
+    return frozenset(epoch for row in read_segments(segments) for epoch in _epochs_of(row))
+
+
+def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> LeaderEpochs | str:
+    """The `leader-epoch-checkpoint` of a partition made again: the epochs of its remote segments up to where its log in
+    the log dir begins, and from there on those of that log.
+
+    Args:
+        segments: rows of `REMOTE_METADATA` of the partition, by start offset.
+        of_log: what recovery makes of the batches in the log dir.
+
+    Returns:
+        Why it is not certain, where that is so.
+    """
+    rows = read_segments(segments)
+    if not rows:
+        return "the metadata has no remote segment of the partition"
+    last = max(rows, key=lambda row: (row["end_offset"], row["start_offset"]))
+    copied = epochs_up_to(rows)[last["segment_id"]]
+    if copied is None:
+        return "the remote segments do not follow one another, or two leaders have copied the same offsets"
+    end, start = last["end_offset"] + 1, local.start_offset
+    if start > end:
+        return f"offsets {end} to {start - 1} are in no remote segment, and the log begins at {start}"
+    both = (LeaderEpochs(each).within(start, end).entries for each in (copied, of_log.entries))
+    in_bucket, in_log = both
+    if in_log and in_bucket != in_log:
+        return f"the log and the remote segments have other epochs at offsets {start} to {end - 1}"
+    mended = LeaderEpochs(copied).within(local.log_start_offset, max(start, end))
+    for each in of_log.entries:
+        if each.start_offset >= end and mended.last is not None and each.epoch < mended.last.epoch:
+            return f"the log has epoch {each.epoch} at offset {each.start_offset}, behind epoch {mended.last.epoch}"
+        if mended.is_new_epoch(each.epoch):
+            mended.assign(each.epoch, each.start_offset)
+    return mended
+
+
+def _epochs_of(row: dict[str, Any]) -> list[int]:
+    return [each["epoch"] for each in row["leader_epochs"]]
+
+
+def _offsets_of(row: dict[str, Any]) -> _Range:
+    return row["start_offset"], row["end_offset"]
+
+
+def _hidden(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLog) -> Iterator[_Range]:
+    """Offsets of remote segments that a leader does not find there, and has not in its log."""
+    asked = local.log_start_offset, local.start_offset - 1
+    there = _joined(_both(asked, _offsets_of(row)) for row in rows)
+    entries = epochs.entries
+    ends = [*(each.start_offset - 1 for each in entries[1:]), 2**63 - 1][: len(entries)]
+    in_epochs = {each.epoch: (each.start_offset, end) for each, end in zip(entries, ends, strict=True)}
+    found = _joined(_both(in_epochs.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_of(row))
+    for first, last in there:
+        for begin, end in found:
+            if end < first or begin > last:
+                continue
+            if begin > first:
+                yield first, begin - 1
+            first = end + 1
+        if first <= last:
+            yield first, last
+
+
+def _ranges_of(row: dict[str, Any]) -> Iterator[tuple[int, _Range]]:
+    """The epochs of a segment, each with its offsets there."""
+    begun = [(each["epoch"], each["start_offset"]) for each in row["leader_epochs"]]
+    for (epoch, first), (_, after) in pairwise([*begun, (0, row["end_offset"] + 1)]):
+        yield epoch, (first, after - 1)
+
+
+def _both(one: _Range, other: _Range) -> _Range:
+    return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _overlap(one: _Range, other: _Range) -> bool:
+    first, last = _both(one, other)
+    return first <= last
+
+
+def _joined(ranges: Iterable[_Range]) -> list[_Range]:
+    """Ranges in order, those that touch as one, without those that are empty."""
+    found: list[_Range] = []
+    for first, last in sorted(each for each in ranges if each[0] <= each[1]):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def _first_epoch(local: LocalLog, epochs: LeaderEpochs) -> str:
+    if epochs.first is not None:
+        return f"its first epoch is {epochs.first.epoch}, from offset {epochs.first.start_offset} on"
+    if local.entries:
+        return "a broker that starts drops all its epochs, as the log ends before them or below the log start"
+    return "it has no epoch" if local.entries is not None else "it is missing, or does not read"
+
+
+def _in_words(rows: Sequence[dict[str, Any]]) -> str:
+    first, last = rows[0]["start_offset"], max(row["end_offset"] for row in rows)
+    size = sum(row["log_bytes"] for row in rows)
+    return f"{counted(len(rows), 'remote segment')} (offsets {first} to {last}, {size:,} bytes of log)"
+
+
+def _last_epoch(rows: Sequence[dict[str, Any]]) -> int:
+    return max(epoch for row in rows for epoch in _epochs_of(row))

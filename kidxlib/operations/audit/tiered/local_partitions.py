@@ -1,0 +1,253 @@
+"""Which partitions of log dirs have remote segments, and what a leader that starts with them does to these."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.audit.finding import Finding
+from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
+from kidxlib.audit.tiered.finding import RemoteSegmentKey
+from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, of_local_epochs, of_local_start
+from kidxlib.build.listing import list_partitions
+from kidxlib.build.skipped import Skipped
+from kidxlib.build.source import Source
+from kidxlib.errors import CheckpointError, RemoteLogMetadataError, describe_error
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.log.remote.epochs import read_segments
+from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.audit.tiered.plan import by_partition
+from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.storage.checkpoints import read_leader_epochs
+from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
+from kidxlib.terminal.console import warn
+from kidxlib.text.counted import counted
+
+_ANY: Final = re.compile(".*")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPartition:
+    """A partition in a log dir.
+
+    Attributes:
+        topic_id: None where its directory does not say it.
+        is_tiered: its topic's segments are copied, as the cluster's metadata says.
+    """
+
+    log_dir: Location
+    topic_partition: TopicPartition
+    topic_id: str | None
+    is_tiered: bool = False
+
+    @property
+    def directory(self) -> Location:
+        return self.log_dir / self.topic_partition.directory
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPartitions:
+    """What is known of partitions in a bucket.
+
+    Attributes:
+        found: those that have remote segments.
+        warnings: what could not be compared, and why.
+    """
+
+    found: Mapping[LocalPartition, TieredPartition]
+    warnings: Sequence[str]
+
+
+def tiered_partitions(
+    log_dirs: Iterable[Location], partitions: Iterable[LocalPartition], topics: re.Pattern[str]
+) -> TieredPartitions:
+    """Find the partitions with remote segments. The metadata in one log dir of a cluster counts for its others.
+
+    Args:
+        partitions: in these log dirs.
+        topics: those that are wanted.
+    """
+    of_clusters: defaultdict[str, list[LocalPartition]] = defaultdict(list)
+    places = _by_cluster(log_dirs)
+    clusters = {log_dir: cluster for cluster, of_cluster in places.items() for log_dir in of_cluster}
+    for each in partitions:
+        of_clusters[clusters[each.log_dir]].append(each)
+    found: dict[LocalPartition, TieredPartition] = {}
+    warnings: list[str] = []
+    for cluster, of_cluster in of_clusters.items():
+        try:
+            metadata, of = with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
+        except (RemoteLogMetadataError, OSError) as error:
+            warnings.append(f"leader epochs are not compared with remote segments: {describe_error(error)}")
+            continue
+        found |= of
+        warnings += _not_known(metadata, [each for each in of_cluster if each.is_tiered and each not in of])
+    return TieredPartitions(found, warnings)
+
+
+def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
+    """The partitions of a log dir.
+
+    Raises:
+        OSError: it cannot be listed.
+        UsageError: it holds segments, and is no partition.
+    """
+    return [
+        LocalPartition(each.log_dir, each.topic_partition, _topic_id(each.path))
+        for each in list_partitions(source, Skipped())
+        if topics.fullmatch(each.topic_partition.topic)
+    ]
+
+
+def findings_on_local(
+    tiered: Mapping[LocalPartition, TieredPartition],
+) -> Iterator[tuple[LocalPartition, RemoteSegmentKey, Finding]]:
+    """What leaders that start with these partitions do to remote segments, where that does them harm, and offsets that
+    neither side has; each with the first such segment.
+
+    Raises:
+        OSError: a directory cannot be listed.
+    """
+    stops = {log_dir: last_stop(log_dir, is_listed=False) for log_dir in {each.log_dir for each in tiered}}
+    for each, partition in tiered.items():
+        local = _local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
+        for found in (of_local_epochs(partition.segments, local), of_local_start(partition.segments, local)):
+            if found is not None:
+                yield each, *found
+
+
+def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] = ()) -> Iterator[str]:
+    """Why no broker is to start with these log dirs: leaders would delete remote segments, or not find them. A line for
+    each `leader-epoch-checkpoint`. Warns of what could not be compared.
+
+    Args:
+        absent: directories of partitions that a broker would make anew in these log dirs.
+
+    Raises:
+        OSError: a directory cannot be listed.
+    """
+    sources = [Source(str(log_dir), log_dir) for log_dir in log_dirs]
+    partitions = [each for source in sources for each in partitions_in(source, _ANY)]
+    partitions += [
+        LocalPartition(directory.parent, named, None)
+        for directory in absent
+        if (named := parse_partition_directory(directory.name)) is not None
+    ]
+    tiered = tiered_partitions([source.path for source in sources], partitions, _ANY)
+    for warning in tiered.warnings:
+        warn(warning)
+    for each, _, finding in findings_on_local(tiered.found):
+        if finding.file == LEADER_EPOCH_CHECKPOINT:
+            path = each.directory / finding.file
+            yield f"{path}: {finding.detail}: {finding.consequence}; write the epochs again first"
+
+
+def _local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
+    """What a broker finds of a partition, by the names and sizes of its files."""
+    try:
+        files = files_in(directory)
+    except FileNotFoundError:
+        files = {}  # a broker that starts makes it
+    named = ((parse_segment_log(name), path) for name, path in files.items())
+    logs = {offset: path for offset, path in named if offset is not None}
+    last = max(logs, default=None)
+    return LocalLog(
+        entries=partition.entries,
+        log_start_offset=stop.log_start_offset,
+        first_offset=min(logs, default=None),
+        end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
+    )
+
+
+def _by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:
+    """Log dirs by their cluster; one that does not say it is by itself."""
+    found: defaultdict[str, list[Location]] = defaultdict(list)
+    for log_dir in log_dirs:
+        try:
+            cluster = read_meta_properties(log_dir).cluster_id
+        except (CheckpointError, OSError):
+            cluster = None
+        found[cluster or str(log_dir)].append(log_dir)
+    return found
+
+
+def with_remote_segments(
+    reader: MetadataReader, partitions: Sequence[LocalPartition]
+) -> tuple[RemoteMetadata, dict[LocalPartition, TieredPartition]]:
+    """The partitions of one cluster that have remote segments. Its brokers may go on working: the metadata is read once
+    more after their leader epochs, so that a segment that is deleted meanwhile is not missed in these.
+
+    Raises:
+        RemoteLogMetadataError, OSError: as `MetadataReader.read`.
+    """
+    metadata = reader.read()
+    tiered = [each for each, rows in _segments_of(metadata, partitions).items() if read_segments(rows)]
+    if not tiered:
+        return metadata, {}
+    entries = {each: _entries(each.directory) for each in tiered}
+    metadata = reader.read()
+    of = _segments_of(metadata, tiered)
+    return metadata, {each: TieredPartition(rows, entries[each]) for each, rows in of.items()}
+
+
+def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition]) -> dict[LocalPartition, pa.Table]:
+    """The rows of `REMOTE_METADATA` of partitions that have some."""
+    rows = by_partition(metadata.segments, "start_offset")
+    by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
+    for of, segments in rows.items():
+        if read_segments(segments):
+            by_name[of.topic, of.partition].append(of)
+    found = {}
+    for each in partitions:
+        topic, partition = each.topic_partition.topic, each.topic_partition.partition
+        if each.topic_id is not None:
+            key: TopicIdPartition | None = TopicIdPartition(each.topic_id, topic, partition)
+        else:  # its partition.metadata is lost: a topic that is deleted has no segment that brokers read
+            [key] = named if len(named := by_name[topic, partition]) == 1 else [None]
+        if key in rows:
+            found[each] = rows[key]
+    return found
+
+
+def _topic_id(directory: Location) -> str | None:
+    try:
+        return read_topic_id(directory)
+    except (CheckpointError, OSError):
+        return None
+
+
+def _entries(directory: Location) -> Sequence[EpochEntry] | None:
+    try:
+        found = read_leader_epochs(directory)
+    except (CheckpointError, OSError):  # there is a finding on it by itself
+        return None
+    return None if found is None else found.entries
+
+
+def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
+    """A warning of tiered partitions whose metadata is not there."""
+    unknown = [
+        each
+        for each in partitions
+        if each.topic_id is None
+        or not metadata.knows(
+            TopicIdPartition(each.topic_id, each.topic_partition.topic, each.topic_partition.partition)
+        )
+    ]
+    if not unknown:
+        return []
+    return [
+        f"leader epochs of {counted(len(unknown), 'partition')} (the first: {unknown[0].directory}) are not compared "
+        f"with remote segments: their partition of {REMOTE_LOG_METADATA_TOPIC} is not in these log dirs; name one that "
+        "has it with kidx verify --tiered … --tiered-metadata"
+    ]
