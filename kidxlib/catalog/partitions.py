@@ -43,8 +43,10 @@ class PartitionToSearch(Row):
     source: str
     topic: str
     partition: Int32
+    first_base_offset: int | None
     log_start_offset: int | None
     log_end_offset: int | None
+    high_watermark: int | None
     directory: str
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import click
@@ -13,7 +13,7 @@ from kidxlib.build.listing import list_partitions
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
-from kidxlib.errors import UsageError, describe_error
+from kidxlib.errors import NoSegmentsError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.columns import TIMESTAMP
 from kidxlib.lookup.known_partitions import no_such_partition
@@ -91,31 +91,43 @@ def seek(
             options[name] = value if options[name] is None else options[name]
     question = seek_request(**options).question
     assert question is not None
-    answers = [_answer_in(source, partitions, question, index_dir)]
-    show_answers(answers, as_json, question.asked)
+    chosen = [each for each in partitions if question.means(each.topic, each.partition)]
+    if not chosen:
+        raise UsageError(f"{source.path}: {_why_none(question, partitions)}")
+    asked = [replace(question, topic=each.topic, partition=each.partition) for each in chosen]
+    answers = [
+        _answer_in(source, partitions[each], one, index_dir, is_wide=question.is_wide)
+        for each, one in zip(chosen, asked, strict=True)
+    ]
+    show_answers(answers, as_json, question.asked, is_wide=question.is_wide)
     return result_of(answers)
 
 
+def _why_none(question: Question, partitions: Iterable[TopicPartition]) -> str:
+    if question.topic is None:
+        return "no partition in it; expected directories named <topic>-<partition>"
+    return no_such_partition(TopicPartition(question.topic, question.partition or 0), partitions)
+
+
 def _answer_in(
-    source: Source,
-    partitions: Mapping[TopicPartition, PartitionDirectory],
-    question: Question,
-    index_dir: str | None,
+    source: Source, found: PartitionDirectory, question: Question, index_dir: str | None, *, is_wide: bool
 ) -> Answer:
-    wanted = TopicPartition(question.topic, question.partition)
-    found = partitions.get(wanted)
-    if found is None:
-        raise UsageError(f"{source.path}: {no_such_partition(wanted, partitions)}")
-    start_offsets = read_checkpoints(found.log_dir).log_start_offsets or {}
+    """The answer of one partition; of many, one that cannot be asked has that for its answer."""
+    wanted = found.topic_partition
+    known = read_checkpoints(found.log_dir)
     index_directory = None if index_dir is None else source_at(index_dir).path / wanted.directory
+    seeker: Seeker | str
     try:
         if found.remote is not None:
             seeker = Seeker(remote_log(found, index_directory, by_time=question.query == TIMESTAMP))
         else:
-            seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=start_offsets.get(wanted, 0))
-    except OSError as error:  # its directory may not be listed, or a log is a symlink that leads nowhere
-        raise UsageError(f"{describe_error(error)}; nothing was answered") from error
-    return answer_of(seeker, question, source.name)
+            log_start = (known.log_start_offsets or {}).get(wanted, 0)
+            seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start)
+    except (OSError, NoSegmentsError) as error:  # its directory may not be listed, or has no log
+        if not is_wide:
+            raise UsageError(f"{describe_error(error)}; nothing was answered") from error
+        seeker = describe_error(error)
+    return answer_of(seeker, question, source.name, (known.high_watermarks or {}).get(wanted))
 
 
 def _one_of(given: object) -> str:

@@ -42,6 +42,10 @@ class Answers:
         is_open: NDArray[np.bool_] = ~self.found[rows] & (self._notes[rows] == 0)
         return is_open
 
+    def timestamps(self, rows: _Rows) -> _Rows:
+        """The timestamps of the records that were found."""
+        return self._columns["timestamp"][rows]
+
     def batches(self, rows: _Rows, segment: int, position: _Long, base_offset: _Long, leader_epoch: _Long) -> None:
         """Set the batches in which the answers are; leader epoch −1 means none."""
         self.found[rows] = True

@@ -10,7 +10,7 @@ from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.largest_timestamps import LargestTimestamps
-from kidxlib.lookup.remarks import FILE_ERRORS, log_name, remark_on_end, why_end_is_missing, why_not_in
+from kidxlib.lookup.remarks import FILE_ERRORS, MARKER, log_name, remark_on_end, why_end_is_missing, why_not_in
 from kidxlib.lookup.row_groups import Longs, groups
 from kidxlib.records import header_walk, reader
 from kidxlib.records.columns import records_in
@@ -89,6 +89,8 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
             batch.partition_leader_epoch,
         )
         answers.records(found, offsets[at[hit]], timestamps[at[hit]])
+        if batch.is_control and len(found):
+            answers.note(found, MARKER)
         missed = numbers[~hit]
         if inside.complete:
             walks["position"][missed], walks["outcome"][missed] = batch.next_position, SearchOutcome.UNDECIDED

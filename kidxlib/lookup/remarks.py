@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.row_groups import Longs
+from kidxlib.records import header_walk
 from kidxlib.text.times import show_ms
 
 #: What a segment of files can raise: it is said in the answer's note.
@@ -33,6 +36,48 @@ def why_not_in(segment: LogSegment, since: int) -> str:
             "a broker looks there and no further"
         )
     return f"{log_name(segment)} has no such record from offset {since} on, and a broker looks no further"
+
+
+#: What is found of a transaction's end is no record that consumers get.
+MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
+FAR: Final = "more than an hour after the time that was asked for"
+_HOUR_MS: Final = 3_600_000
+
+
+def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> None:
+    """Add remarks where what was found is far from the time that was asked for, and why.
+
+    Args:
+        rows: those that ask for times, of the n in `targets` and `answers`.
+    """
+    found = rows[answers.found[rows]]
+    timestamps = answers.timestamps(found)
+    is_far = np.maximum(timestamps, 0) - _HOUR_MS > targets[found]
+    if not is_far.any():
+        return
+    answers.note(found[is_far], FAR)
+    last = _last_timestamp(log)
+    if last is not None and (is_later := is_far & (timestamps > last)).any():
+        answers.note(
+            found[is_later],
+            f"its timestamp is later than those at the end of the log, {show_ms(last)}, and stands in the way of what "
+            "is between: kidx export --times finds records by their own",
+        )
+
+
+def _last_timestamp(log: Log) -> int | None:
+    """The largest timestamp of a log's last batch; None where it cannot be read."""
+    for segment in reversed(log.segments):
+        try:
+            start = segment.translate_offset(segment.offset_index.last_offset)
+            found = None if start is None else list(header_walk.batches(segment.log, start.position))
+        except FILE_ERRORS:
+            return None
+        finally:
+            segment.release()
+        if found:
+            return found[-1].max_timestamp
+    return None
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:

@@ -23,6 +23,7 @@ from kidxlib.lookup.by_time import answer_timestamps
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.columns import OFFSET
 from kidxlib.lookup.largest_timestamps import LargestTimestamps
+from kidxlib.lookup.remarks import remark_on_times
 from kidxlib.lookup.row_groups import Longs, groups
 from kidxlib.lookup.special_targets import answer_special
 
@@ -116,6 +117,7 @@ class Seeker:
         for target, rows in groups(wanted[special], special):
             answer_special(self.log, target, rows, answers)
         answer_timestamps(self.log, self._largest, rest, wanted, answers)
+        remark_on_times(self.log, rest, wanted, answers)
         return answers.to_arrow()
 
 

@@ -21,7 +21,7 @@ from kidxlib.terminal.console import note, printable, show_details
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.process_end import end_process, end_with_trace
 from kidxlib.terminal.signals import Interrupted
-from kidxlib.terminal.usage import ensure_no_empty_values, wrong_usage
+from kidxlib.terminal.usage import ensure_no_empty_values, ensure_no_option_twice, wrong_usage
 
 #: All that writes to standard output, and this module, which flushes it; `kidx dump` sees to its own.
 _PRINTERS: Final = ("click.utils", "rich.console", __name__)
@@ -62,7 +62,9 @@ def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | 
     """Run a command, and say what is a user's to mend."""
     with interrupts.handled(for_good=arguments is None):
         try:
-            ensure_no_empty_values(command, sys.argv[1:] if arguments is None else arguments)
+            given = sys.argv[1:] if arguments is None else arguments
+            ensure_no_empty_values(command, given)
+            ensure_no_option_twice(command, given)
             code = int(command.main(arguments, program, standalone_mode=False) or ExitCode.OK)
             sys.stdout.flush()
         except click.ClickException as error:

@@ -19,14 +19,20 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.text.times import show_ms, show_time
 
 
-def show_answers(answers: Sequence[Mapping[str, Any]], as_json: bool, asked: str | None = None) -> ExitCode:
+def show_answers(
+    answers: Sequence[Mapping[str, Any]], as_json: bool, asked: str | None = None, *, is_wide: bool = False
+) -> ExitCode:
     """Print answers, which have `RESULT_COLUMNS` and `file_error`, on standard output; what the command ends with.
 
     Args:
         asked: the time as the user typed it; None where an offset was asked for.
+        is_wide: it was asked of many partitions: each has a line.
     """
     if as_json:
         print_json({"answers": [{column: answer[column] for column in RESULT_COLUMNS} for answer in answers]})
+    elif is_wide:
+        for answer in answers:
+            print_line(_line(answer, with_source=len({each["source"] for each in answers}) > 1))
     else:
         for answer in answers:
             _print(answer, asked)
@@ -49,6 +55,15 @@ _TARGETS: Final = {
     LATEST_TIERED: "what is tiered",
     EARLIEST_PENDING_UPLOAD: "what is to be tiered",
 }
+
+
+def _line(answer: Mapping[str, Any], *, with_source: bool) -> str:
+    """Partition, offset and timestamp, as far as there are some, and the note."""
+    offset = _OUTCOMES[answer["found"], answer["answered"]] if answer["offset"] is None else answer["offset"]
+    time = show_time(answer["timestamp"]) if answer["timestamp"] is not None and answer["timestamp"] >= 0 else ""
+    source = f"{answer['source']}  " if with_source else ""
+    line = f"{source}{answer['topic']}-{answer['partition']}  {offset}  {time}".rstrip()
+    return line if answer["note"] is None else f"{line}  ({answer['note']})"
 
 
 def _print(answer: Mapping[str, Any], asked: str | None) -> None:

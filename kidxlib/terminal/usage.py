@@ -61,6 +61,28 @@ def ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> 
         before = word
 
 
+def ensure_no_option_twice(command: click.Command, arguments: Sequence[str]) -> None:
+    """Of an option that takes one value the last would count, and the others would be passed over without a word."""
+    if not arguments:
+        return
+    options = [each for each in _called(command, arguments).params if isinstance(each, click.Option)]
+    by_name = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
+    seen: set[str | None] = set()
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return
+        name, equals, _ = word.partition("=")
+        option = by_name.get(name)
+        if option is None or option.is_flag or option.count:
+            continue
+        if not option.multiple and option.name in seen:
+            raise UsageError(f"{name}: given twice, and takes one value; give it once")
+        seen.add(option.name)
+        if not equals:
+            next(words, None)
+
+
 def _called(command: click.Command, arguments: Sequence[str]) -> click.Command:
     """The command itself, or that of a group that is called."""
     if not isinstance(command, click.Group):

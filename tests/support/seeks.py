@@ -11,6 +11,7 @@ from typing import Any, Final
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.log.log import Log
+from kidxlib.lookup.remarks import FAR, MARKER
 from kidxlib.records import header_walk, reader
 from tests.support.logs.golden import GoldenSegment
 
@@ -89,12 +90,14 @@ def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks
         return
     record = TimestampAndOffset(answer["timestamp"], answer["offset"], answer["leader_epoch"])
     assert answer["found"] and record == expected, (timestamp, answer, expected)
-    _check_note(answer, remarks)
+    _check_note(answer, (*remarks, MARKER, FAR))
     if timestamp >= 0:  # the batch holds the record
         segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
         holder = next(header_walk.batches(segment.log, answer["position"]))
         assert record.offset in [each.offset for each in reader.records(segment.log, holder)], timestamp
         assert answer["batch_base_offset"] == reader.base_offset(segment.log, holder)
+        assert (MARKER in (answer["note"] or "")) == holder.is_control
+        assert (FAR in (answer["note"] or "")) == (record.timestamp - timestamp > 3_600_000)
 
 
 def _check_note(answer: Mapping[str, Any], remarks: Iterable[str]) -> None:

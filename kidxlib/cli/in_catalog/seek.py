@@ -41,7 +41,7 @@ def seek_in_catalog(
     if question is not None and request.output is None and request.consumer_group_csv is None:
         # Who asks one thing does not wait for what many questions import.
         answers = answers_of_catalog(DeltaTables(path), question, request.source)
-        show_answers(answers, as_json, question.asked)
+        show_answers(answers, as_json, question.asked, is_wide=question.is_wide)
         return result_of(answers)
     from kidxlib.operations.local import open_local
     from kidxlib.operations.seek.run import run_seek

@@ -52,8 +52,9 @@ def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
     at = positions_in(answers, held, _NAME)
     of_held: Values = pa.array(at, mask=at < 0)
     ends = held.take(of_held)
-    starts: Values = ends["log_start_offset"]
-    start, end = starts.fill_null(0), ends["log_end_offset"]
+    # A checkpoint has the log start only where it is above the first segment's base offset.
+    start: Values = pc.max_element_wise(ends["log_start_offset"], ends["first_base_offset"], pa.scalar(0, pa.int64()))
+    end = ends["log_end_offset"]
     by_offset = pc.equal(answers["query"], pa.scalar(OFFSET))
     inside = pc.min_element_wise(pc.max_element_wise(answers["target"], start), end, skip_nulls=False)
     found = pc.if_else(by_offset, answers["target"], answers["offset"])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.lookup.columns import OFFSET
 from kidxlib.lookup.known_partitions import not_cataloged
 from kidxlib.lookup.partition import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all
@@ -26,31 +28,51 @@ Answer = Mapping[str, Any]
 
 
 def answers_of_catalog(tables: Tables, question: Question, source: str | None) -> list[Answer]:
-    """The answer of each source that holds the partition, or of one.
+    """The answers of each source that holds the partition, or the partitions, or of one source.
 
     Raises:
-        UsageError: none holds it.
+        UsageError: none holds one.
         CatalogError: a table cannot be read.
     """
-    of_it = [Among("topic", (question.topic,)), Among("partition", (question.partition,))]
-    of_source = [] if source is None else [Among("source", (source,))]
-    held = PartitionToSearch.of_arrow(tables.read(PARTITIONS, PartitionToSearch.names(), [*of_it, *of_source]))
+    conditions: list[Condition] = [] if source is None else [Among("source", (source,))]
+    if question.topic is not None:
+        conditions.append(Among("topic", (question.topic,)))
+    if question.partition is not None:
+        conditions.append(Among("partition", (question.partition,)))
+    rows = PartitionToSearch.of_arrow(tables.read(PARTITIONS, PartitionToSearch.names(), conditions))
+    held = [row for row in rows if question.means(row.topic, row.partition)]
     if not held:
-        known = tables.read(PARTITIONS, PARTITIONS.key).to_pylist()
-        wanted = TopicPartition(question.topic, question.partition)
-        raise UsageError(f"--catalog {tables.path}: {not_cataloged(wanted, source, known)}")
+        raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
     answers = []
-    for row in sorted(held, key=lambda row: row.source):
-        present = [*of_it, Among("source", (row.source,)), PRESENT]
-        segments = tables.read(SEGMENTS, SegmentToSearch.names(), present)
-        answers.append(answer_of(CatalogedPartition(row, segments).seeker(), question, row.source))
+    for row in sorted(held, key=lambda row: (row.topic, row.partition, row.source)):
+        of_it = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
+        segments = tables.read(SEGMENTS, SegmentToSearch.names(), [*of_it, PRESENT])
+        asked = replace(question, topic=row.topic, partition=row.partition)
+        answers.append(answer_of(CatalogedPartition(row, segments).seeker(), asked, row.source, row.high_watermark))
     return answers
 
 
-def answer_of(seeker: Seeker | str, question: Question, source: str) -> Answer:
-    """The answer of one source, or the reason why there is none."""
+def _why_none(tables: Tables, question: Question, source: str | None) -> str:
+    known = tables.read(PARTITIONS, PARTITIONS.key).to_pylist()
+    if question.topic is not None:
+        return not_cataloged(TopicPartition(question.topic, question.partition or 0), source, known)
+    where = "it" if source is None else f"source {source}"
+    return f"no partition in {where}; it has sources {', '.join(sorted({row['source'] for row in known})) or 'none'}"
+
+
+def answer_of(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
+    """The answer of one source, or the reason why there is none.
+
+    Args:
+        question: of one partition.
+        high_watermark: of the partition; None where nobody says it.
+    """
     asked = {"topic": question.topic, "partition": question.partition, "query": question.query}
     [answer] = answer_all(seeker, question.query, np.array([question.target], np.int64)).to_pylist()
+    offset = question.target if question.query == OFFSET else answer["offset"]
+    if high_watermark is not None and answer["position"] is not None and offset >= high_watermark:
+        beyond = f"above the high watermark {high_watermark}, so consumers may not have had it"
+        answer["note"] = beyond if answer["note"] is None else f"{answer['note']}; {beyond}"
     return {**asked, "target": question.target, "source": source, **answer}
 
 

@@ -18,8 +18,16 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPTIONS: Final = (
     shared_options.catalog,
     click.option("--source", metavar="NAME", help="Only this source. [default: each that holds the partition]"),
-    click.option("--topic", help="The topic. [default: that of DIR, where it is one partition's directory]"),
-    click.option("--partition", metavar="N", type=IntegerRange(0, PARTITION_MAX), help="The partition's number."),
+    click.option(
+        "--topic",
+        help="The topic. [default: that of DIR, if it is one partition's directory; for a --timestamp all topics]",
+    ),
+    click.option(
+        "--partition",
+        metavar="N",
+        type=IntegerRange(0, PARTITION_MAX),
+        help="The partition's number. [default: for a --timestamp all of the topic]",
+    ),
     click.option(
         "--offset", metavar="OFFSET", type=IntegerRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?"
     ),

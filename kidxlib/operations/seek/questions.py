@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kidxlib.errors import CatalogError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
-from kidxlib.lookup.columns import TIMESTAMP
 from kidxlib.operations.seek.elsewhere import is_elsewhere, not_reached
 from kidxlib.operations.seek.question_columns import QUESTIONS, WrongRow, to_questions
-from kidxlib.operations.seek.request import Question
 from kidxlib.operations.seek.row_check import why_wrong
 from kidxlib.operations.seek.text_file import (
     JSON_SUFFIXES,
@@ -34,17 +32,6 @@ EXPECTED: Final = "expected a file called .csv, .json or .parquet, or a Delta ta
 _ROWS_AT_ONCE: Final = 10_000
 _TEXTS: Final = pa.schema([(name, pa.string()) for name in QUESTION_COLUMNS])
 _INT96: Final = "INT96"
-
-
-def one_question(question: Question) -> pa.Table:
-    """The question of a command line, as rows of `QUESTIONS`."""
-    values = {
-        "topic": question.topic,
-        "partition": question.partition,
-        "by_time": int(question.query == TIMESTAMP),
-        "target": question.target,
-    }
-    return pa.Table.from_pylist([values], QUESTIONS)
 
 
 def read_questions(path: str) -> pa.Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import INTERNAL_TOPICS
 from kidxlib.lookup.columns import OFFSET, TIMESTAMP
 from kidxlib.operations.seek.answer_format import Format
 from kidxlib.run.catalog_place import absolute
@@ -24,15 +25,28 @@ class Question:
     """A question of a command line.
 
     Attributes:
+        topic, partition: None for all topics, but for those that brokers keep for themselves, or all of a topic's
+            partitions: only for a time.
         query: `offset` or `timestamp`.
         asked: its time, as it was typed.
     """
 
-    topic: str
-    partition: int
+    topic: str | None
+    partition: int | None
     query: str
     target: int
     asked: str | None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it may be of many partitions."""
+        return self.partition is None
+
+    def means(self, topic: str, partition: int) -> bool:
+        """Whether it is of a partition."""
+        if self.topic is None:
+            return topic not in INTERNAL_TOPICS
+        return topic == self.topic and self.partition in (None, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +108,14 @@ def _question(topic: str | None, partition: int | None, offset: int | None, time
     if offset is not None and timestamp is not None:
         raise UsageError("--offset and --timestamp: give one of them, not both")
     given = {"--topic": topic, "--partition": partition, "--offset or --timestamp": (offset, timestamp)}
+    if timestamp is not None:  # of a topic, or of all, too
+        given = {"--topic": topic} if partition is not None else {}
     missing = [option for option, value in given.items() if value in (None, (None, None))]
     if missing:
         raise UsageError(
-            f"not given: {', '.join(missing)}; give --topic, --partition and one of --offset and --timestamp, or "
-            "--queries FILE"
+            f"not given: {', '.join(missing)}; give --topic, --partition and one of --offset and --timestamp (a time "
+            "may be asked of all partitions), or --queries FILE"
         )
-    assert topic is not None and partition is not None
     if offset is not None:
         return Question(topic=topic, partition=partition, query=OFFSET, target=offset, asked=None)
     assert timestamp is not None

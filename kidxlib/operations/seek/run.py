@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -22,10 +22,10 @@ from kidxlib.operations.seek.catalog_rows import (
 )
 from kidxlib.operations.seek.consumer_offsets import ensure_unambiguous, write_consumer_offsets
 from kidxlib.operations.seek.elsewhere import Elsewhere, is_elsewhere, not_reached
-from kidxlib.operations.seek.key_ranges import asked_partitions, in_order, key_ranges
-from kidxlib.operations.seek.one_question import answers_of_catalog, result_of
+from kidxlib.operations.seek.key_ranges import ASKED, asked_partitions, in_order, key_ranges
+from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, result_of
 from kidxlib.operations.seek.output import ensure_new, write_answers
-from kidxlib.operations.seek.questions import of_blocks, one_question, one_table, read_questions
+from kidxlib.operations.seek.questions import of_blocks, one_table, read_questions
 from kidxlib.operations.seek.report import count_answers, show_counts
 from kidxlib.operations.seek.report import result_of as result_of_counts
 from kidxlib.operations.seek.request import Question, SeekRequest
@@ -102,13 +102,20 @@ def _answer_one(
     if request.output is not None or request.consumer_group_csv is not None:
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
         if request.consumer_group_csv is not None:
-            asked = asked_partitions(one_question(question))
+            asked = _asked_of(answers)
             held = held_partitions(tables, asked, request.source)
             ensure_unambiguous(asked, held)
             write_consumer_offsets(request.consumer_group_csv, rows, held)
         _write(request, backend, elsewhere, iter(rows.to_batches()))
-    show_answers(answers, as_json, question.asked)
+    show_answers(answers, as_json, question.asked, is_wide=question.is_wide)
     return result_of(answers)
+
+
+def _asked_of(answers: Sequence[Answer]) -> pa.Table:
+    """Rows of `ASKED` of answers to one question."""
+    partitions = dict.fromkeys((answer["topic"], answer["partition"]) for answer in answers)
+    rows = [{"topic": topic, "partition": number, "source": None, "queries": 1} for topic, number in partitions]
+    return pa.Table.from_pylist(rows, ASKED)
 
 
 def _answer_many(

@@ -13,6 +13,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.cli.build import build
 from kidxlib.cli.seek import seek
 from kidxlib.log.log import Log
+from kidxlib.lookup.remarks import MARKER
 from tests.conftest import Say
 from tests.support.catalog import append_rows
 from tests.support.logs import golden
@@ -62,6 +63,26 @@ def test_a_partitions_directory_names_its_partition(log_dir: Path) -> None:
     assert ended.code == 2 and ended.err.startswith("error: not given: --topic, --partition; give "), ended
 
 
+def test_a_time_is_asked_of_all_partitions(log_dir: Path, tmp_path: Path) -> None:
+    """Or of a topic's: each has the answer that it has by itself. One that cannot be asked does not end the others."""
+    copy = tmp_path / "logs"
+    shutil.copytree(log_dir, copy)
+    for log in (copy / "append-time-0").glob("*.log"):
+        log.unlink()
+    (copy / "replication-offset-checkpoint").write_text("0\n1\nplain-zstd 0 10\n")
+    asked = ("--timestamp", "2026-11-21T01:32:20.485Z", "--index-dir", log_dir.with_name("index"))
+    ended = run_here(seek, copy, *asked, "--json")
+    answers = {answer["topic"]: answer for answer in ended.json["answers"]}
+    assert ended.code == 3 and set(answers) == {"append-time", "compacted", "plain-zstd", "txn-mixed"}
+    assert not answers["append-time"]["answered"] and "no segment in it" in answers["append-time"]["note"]
+    [alone] = _answers(run_here(seek, copy / "txn-mixed-0", *asked, "--json"))
+    assert answers["txn-mixed"] == alone | {"source": str(copy)}
+    shown = run_here(seek, copy, *asked, "--topic", "txn-mixed").out
+    assert shown == f"txn-mixed-0  10332  2026-11-21T01:32:20.485Z  ({MARKER})\n"
+    [above] = _answers(run_here(seek, copy / "plain-zstd-0", "--offset", "10", *asked[2:], "--json"))
+    assert above["found"] and above["note"].endswith("above the high watermark 10, so consumers may not have had it")
+
+
 def test_without_indexes_the_log_is_scanned(log_dir: Path) -> None:
     """The answer is right, its note says what is missing, and the exit code that something is."""
     ended = run_here(seek, log_dir, "--topic", "txn-mixed", "--partition", "0", "--offset", "1500", "--json")
@@ -92,6 +113,7 @@ _PARTITION = ("--topic", "txn-mixed", "--partition", "0")
             "--offset and --timestamp: give one of them, not both",
         ),
         (_PARTITION[2:], "not given: --topic, --offset or --timestamp; give --topic"),
+        ((*_PARTITION[2:], "--timestamp", "5"), "not given: --topic; give --topic"),
         (
             _PARTITION,
             "not given: --offset or --timestamp; give --topic, --partition and one of ",

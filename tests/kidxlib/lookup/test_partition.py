@@ -59,7 +59,14 @@ def row(tmp_path: Path) -> dict[str, Any]:
 
 def _seeker(row: dict[str, Any]) -> Seeker:
     facts = PartitionToSearch(
-        source="a", topic="t", partition=0, directory=row["index_directory"], log_start_offset=None, log_end_offset=None
+        source="a",
+        topic="t",
+        partition=0,
+        directory=row["index_directory"],
+        first_base_offset=None,
+        log_start_offset=None,
+        log_end_offset=None,
+        high_watermark=None,
     )
     schema = SEGMENTS.schema(SegmentToSearch.names())
     nullable = pa.schema([field.with_nullable(True) for field in schema])

@@ -20,11 +20,14 @@ from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.cli.seek import seek as seek_command
 from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.log.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from kidxlib.log.log import Log
 from kidxlib.lookup.columns import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP
 from kidxlib.lookup.partition import CatalogedPartition
+from kidxlib.lookup.remarks import FAR
 from kidxlib.lookup.seeker import Seeker, answer_all
+from kidxlib.records.record import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.lazy_log import LogFile
@@ -32,7 +35,7 @@ from kidxlib.terminal.console import printable
 from kidxlib.terminal.seek import show_answers
 from tests.docs.pages import read
 from tests.support.docstrings import columns_in, columns_of
-from tests.support.logs import golden
+from tests.support.logs import encoded, golden
 from tests.support.seeks import golden_directory
 
 _TOPIC: Final = "txn-mixed"
@@ -85,8 +88,10 @@ def _cataloged(log: Log) -> CatalogedPartition:
         topic="t",
         partition=0,
         directory=log.name,
+        first_base_offset=None,
         log_start_offset=None,
         log_end_offset=log.log_end_offset,
+        high_watermark=None,
     )
     return CatalogedPartition(facts_of_it, pa.Table.from_pylist(rows))
 
@@ -240,3 +245,16 @@ def test_the_outcome_is_in_the_first_line(
     answer = {"topic": "t", "partition": 0, "query": OFFSET, "target": 5, "source": None} | answers[0]
     show_answers([answer | {"found": found, "answered": answered}], as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == printable(f"t-0, offset 5: {said}")
+
+
+def test_a_timestamp_of_the_future_is_told(tmp_path: Path) -> None:
+    """What is found for a time that it hides; a record that is merely late is said to be late."""
+    hour = 3_600_000
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    times = [10, 1_000 * hour, 11, 12]
+    batches = [encoded.batch_v2([Record(offset, time, b"k", b"v")]) for offset, time in enumerate(times)]
+    (directory / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    notes = Seeker.of_directory(directory).timestamps([10, 11, 999 * hour + 5])["note"].to_pylist()
+    assert FAR not in notes[0] and FAR not in notes[2]
+    assert FAR in notes[1] and "later than those at the end of the log, 12 (1970-01-01T00:00:00.012Z)" in notes[1]

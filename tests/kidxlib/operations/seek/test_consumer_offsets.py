@@ -38,13 +38,14 @@ def _answers(rows: list[tuple[str, int, dict[str, Any]]]) -> pa.Table:
     )
 
 
-def _held(*logs: tuple[int | None, int | None], source: str = "s") -> pa.Table:
+def _held(*logs: tuple[int | None, int | None], source: str = "s", first: int | None = None) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
                 "source": source,
                 "topic": "t",
                 "partition": number,
+                "first_base_offset": first,
                 "log_start_offset": start,
                 "log_end_offset": end,
                 "directory": "d",
@@ -71,6 +72,12 @@ def test_a_log_whose_ends_are_not_known(tmp_path: Path, capsys: pytest.CaptureFi
     write_consumer_offsets(tmp_path / "a.csv", _answers([missed] * 9), _held((None, 200), *[(None, None)] * 7))
     assert (tmp_path / "a.csv").read_text() == "t,0,0\n"
     assert "without t-1, t-2, t-3, t-4, t-5 and 3 more, whose offsets" in capsys.readouterr().err
+
+
+def test_a_log_without_a_checkpoint_of_its_start_begins_with_its_first_segment(tmp_path: Path) -> None:
+    below: list[tuple[str, int, dict[str, Any]]] = [("offset", offset, {"found": False}) for offset in (5, -7)]
+    write_consumer_offsets(tmp_path / "a.csv", _answers(below), _held((None, 200), (60, 200), first=50))
+    assert (tmp_path / "a.csv").read_text() == "t,0,50\nt,1,60\n"
 
 
 def test_one_offset_a_partition() -> None:
