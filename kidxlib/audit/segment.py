@@ -23,7 +23,7 @@ from kidxlib.build.tasks import ScanTask
 from kidxlib.errors import LogChangedError
 from kidxlib.format import segment_files
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
-from kidxlib.index.preallocated import without_room
+from kidxlib.index.preallocated import filled_bytes
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition import ScannedSegment
 from kidxlib.recovery.segment import RecoveredSegment
@@ -160,7 +160,7 @@ def _indexes(
 
 def _last_entry(content: NDArray[np.uint8], base_offset: int) -> OffsetPosition | None:
     """That before the room which a killed broker leaves after the entries; None where there is no entry."""
-    entries = OffsetIndex.from_bytes(without_room(content.tobytes(), OffsetIndex.entry_bytes), base_offset)
+    entries = OffsetIndex.from_bytes(content[: filled_bytes(content, OffsetIndex.entry_bytes)], base_offset)
     return entries.last_entry if len(entries) else None
 
 

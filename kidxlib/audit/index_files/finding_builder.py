@@ -23,8 +23,10 @@ class FindingBuilder:
         self._suffix = suffix
         self._entry_bytes = kind.entry_bytes
         self._found = kind.from_bytes(b"" if content is None else content, base_offset)
+        self._bytes = expected
         self._expected = kind.from_bytes(expected, base_offset)
-        self.is_identical = content is not None and content.tobytes() == expected
+        self._content = b"" if content is None else content.data
+        self.is_identical = content is not None and len(content) == len(expected) and content.data == expected
 
     def missing_or_identical(self, consequence: str) -> Finding:
         """The finding on a file that is missing, or on one that is identical."""
@@ -70,11 +72,9 @@ class FindingBuilder:
 
     def _first_difference(self) -> int:
         whole = np.dtype((np.void, self._entry_bytes))
-        found, expected = (
-            np.frombuffer(index.to_bytes(), whole, len(index)) for index in (self._found, self._expected)
-        )
-        both = min(len(found), len(expected))
-        different = np.flatnonzero(found[:both] != expected[:both])
+        both = min(len(self._found), len(self._expected))
+        found, expected = np.frombuffer(self._content, whole, both), np.frombuffer(self._bytes, whole, both)
+        different = np.flatnonzero(found != expected)
         return int(different[0]) if len(different) else both
 
     def _detail(self, number: int) -> str:

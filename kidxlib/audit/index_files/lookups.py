@@ -11,12 +11,12 @@ This is so for logs whose offsets increase from batch to batch, as a broker writ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.index.base import AbstractIndex
+from kidxlib.index.preallocated import filled_bytes
 from kidxlib.records import header_sweep
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -66,7 +66,31 @@ def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: 
     return Miss(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
 
 
-def entry_columns(index: AbstractIndex[Any], layout: np.dtype[Any]) -> dict[str, Longs]:
-    """The fields of all entries, as they are stored, one column each."""
-    entries = np.frombuffer(index.to_bytes(), layout, len(index))
-    return {name: entries[name].astype(np.int64) for name in layout.names or ()}
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of an index file as they are stored, and whether room follows them.
+
+    Attributes:
+        columns: the fields of the entries before the room, one column each.
+        has_room: zeros follow, which Kafka takes for entries, all alike.
+    """
+
+    columns: dict[str, Longs]
+    has_room: bool
+
+    @classmethod
+    def of(cls, content: NDArray[np.uint8], layout: np.dtype[Any]) -> Self:
+        """Those of a file. Of the room, which may be a million entries, no column is made."""
+        size = len(content) // layout.itemsize * layout.itemsize
+        filled = filled_bytes(content[:size], layout.itemsize)
+        entries = np.frombuffer(content.data, layout, filled // layout.itemsize)
+        return cls({name: entries[name].astype(np.int64) for name in layout.names or ()}, filled < size)
+
+    def keys(self, name: str, base: int = 0) -> Longs:
+        """What a column's entries are looked up by, with that of the room.
+
+        Args:
+            base: what the column counts from.
+        """
+        keys = self.columns[name] + base
+        return np.append(keys, base) if self.has_room else keys

@@ -8,7 +8,7 @@ import numpy as np
 
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.index_files.finding_builder import Bytes, FindingBuilder
-from kidxlib.audit.index_files.lookups import Longs, entry_columns, first_miss, one_of_each_class
+from kidxlib.audit.index_files.lookups import Entries, Longs, first_miss, one_of_each_class
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
@@ -46,8 +46,8 @@ def audit_offset_index(
     if (refused := say.refused(index)) is not None:
         return refused
     next_offset = recovered.facts.next_offset
-    entries = entry_columns(index, formats.OFFSET_INDEX_ENTRY)
-    offsets, positions = base_offset + entries["relative_offset"], entries["position"]
+    entries = Entries.of(content, formats.OFFSET_INDEX_ENTRY)
+    offsets = entries.keys("relative_offset", base_offset)
     targets = one_of_each_class(offsets, base_offset, next_offset - 1)
     found = index.lookup_many(targets)["position"]
     starts = np.maximum(found, 0)
@@ -78,7 +78,7 @@ def audit_offset_index(
             )
     longest = _longest_walk(log, recovered, base_offset, targets, starts)
     return say.safe(
-        _kind_of_offset_index(log, offsets, positions, active),
+        _kind_of_offset_index(log, offsets, entries, active),
         f"every lookup is right, after a walk over at most {longest:,} bytes of log",
     )
 
@@ -103,10 +103,10 @@ def _next_offset(segment: LogSegment) -> int | None:
         return None
 
 
-def _kind_of_offset_index(log: LogBytes, offsets: Longs, positions: Longs, active: bool) -> str:
+def _kind_of_offset_index(log: LogBytes, offsets: Longs, entries: Entries, active: bool) -> str:
     """How an index came about that is right, as far as its entries show."""
-    padded = len(offsets) > 0 and positions[-1] == 0 and offsets[-1] <= offsets.min()
-    if padded:
+    positions = entries.keys("position")
+    if len(offsets) > 0 and positions[-1] == 0 and offsets[-1] <= offsets.min():
         return "preallocated" if active else "zero-padded"
     if (np.diff(offsets) <= 0).any() or (np.diff(positions) <= 0).any():
         return "not-increasing"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,16 +13,43 @@ from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.index.mapped_file import map_file
 from kidxlib.storage.location import Location
+from kidxlib.storage.store.s3 import is_object
 
 
 def read_index(path: Location, use_mmap: bool) -> NDArray[np.uint8] | OSError | None:
     """The content of an index; None where there is none."""
     try:
-        return map_file(str(path)) if use_mmap else np.frombuffer(path.read_bytes(), np.uint8)
+        if use_mmap:
+            return map_file(str(path))
+        return np.frombuffer(path.read_bytes(), np.uint8) if is_object(str(path)) else _without_holes(str(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         return error
+
+
+def _without_holes(path: str) -> NDArray[np.uint8]:
+    """A file's content; of the room that a broker keeps after the entries, which is a hole of the file, nothing is read
+    or copied.
+    """
+    with open(path, "rb", buffering=0) as file:
+        descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
+        content, position = np.zeros(size, np.uint8), 0
+        while position < size:
+            try:
+                position = os.lseek(descriptor, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # nothing but a hole follows
+                    raise
+                break
+            end = min(os.lseek(descriptor, position, os.SEEK_HOLE), size)
+            while position < end:
+                got = os.preadv(descriptor, [content[position:end].data], position)
+                if not got:
+                    return content[:position]  # it was shortened meanwhile
+                position += got
+    content.flags.writeable = False
+    return content
 
 
 def of_unreadable_file(suffix: str, error: OSError) -> Finding:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.index_files.finding_builder import Bytes, FindingBuilder
-from kidxlib.audit.index_files.lookups import entry_columns, first_miss, one_of_each_class
+from kidxlib.audit.index_files.lookups import Entries, first_miss, one_of_each_class
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
 from kidxlib.index.offset import OffsetIndex
@@ -57,9 +57,9 @@ def audit_time_index(
     is_preallocated = active and _zeros_at_end(content, TimeIndex.entry_bytes)
     if not is_preallocated and (refused := say.refused(index)) is not None:
         return replace(refused, consequence=_OF_1970) if _zeros_at_end(content, TimeIndex.entry_bytes) else refused
-    entries = entry_columns(index, formats.TIME_INDEX_ENTRY)
+    timestamps = Entries.of(content, formats.TIME_INDEX_ENTRY).keys("timestamp")
     largest = recovered.facts.max_timestamp_ms
-    targets = one_of_each_class(entries["timestamp"], 0, largest)
+    targets = one_of_each_class(timestamps, 0, largest)
     offsets = np.maximum(index.lookup_many(targets)["offset"], base_offset)
     starts = offset_index.lookup_many(offsets)["position"]
     miss = first_miss(log, targets, starts, "max_timestamp_before", largest)
@@ -74,12 +74,12 @@ def audit_time_index(
         return say.broken("wrong-largest-timestamp", len(index) - 1, _wrong_largest(last, largest))
     if is_preallocated and clean_shutdown and recovered.facts.batches:
         # `LogLoader.load` recovers nothing, and `TimeIndex` counts entries by the file's size.
-        return say.broken("preallocated", int(np.count_nonzero(entries["timestamp"])), _OF_1970)
+        return say.broken("preallocated", int(np.count_nonzero(timestamps)), _OF_1970)
     if is_preallocated and clean_shutdown:
         return say.safe("preallocated", "the log is empty: nothing of it can be deleted, and the first append rolls it")
     if is_preallocated:
         return say.safe("preallocated", "a broker trims the room after the entries when it closes the segment")
-    kind = "not-increasing" if (np.diff(entries["timestamp"]) <= 0).any() else "other-spacing"
+    kind = "not-increasing" if (np.diff(timestamps) <= 0).any() else "other-spacing"
     return say.safe(kind, "every search is right, and so is the largest timestamp")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.index_files.lookups import entry_columns, one_of_each_class
+from kidxlib.audit.index_files.lookups import Entries, one_of_each_class
 from kidxlib.audit.tiered.contents import Contents
 from kidxlib.audit.tiered.finding import METADATA, broken
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
@@ -88,7 +88,8 @@ def _of_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[F
     except CorruptIndexError as error:
         yield _refused(segment, OFFSET_INDEX_SUFFIX, error)
         return
-    offsets = segment.start_offset + entry_columns(index, formats.OFFSET_INDEX_ENTRY)["relative_offset"]
+    entries = Entries.of(np.frombuffer(content, np.uint8), formats.OFFSET_INDEX_ENTRY)
+    offsets = entries.keys("relative_offset", segment.start_offset)
     targets = one_of_each_class(offsets, segment.start_offset, segment.end_offset)
     positions = index.lookup_many(targets)["position"]
     outside = np.flatnonzero((positions < 0) | (positions >= segment.log_bytes))
