@@ -64,18 +64,20 @@ def recover(
     as_json: bool,
     **options: Any,
 ) -> RunResult:
-    """Make a killed broker's log dirs ready for its start, so that it need not read its logs again. Without --apply,
-    say what its next start would do and what it would lose. With --apply, write what it would: the indexes, producer
-    snapshots and leader epochs of all segments that may not be flushed; flush the logs; and set recovery points that
-    say so.
+    """Make a killed broker's log dirs ready for its start, so that it need not read its logs again.
+
+    Without --apply nothing is written. The plan says what the broker's next start would do, and what it would lose.
+    With --apply indexes, producer snapshots and leader epochs are written of all segments that may not be flushed. Then
+    logs are flushed, and recovery points are set to their ends.
 
     LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
-    off itself. With --truncate that is cut off here, and kept.
+    off itself. With --truncate that is cut off here, and kept. With --mend small files are put in place that are
+    missing or cannot be read.
 
     With --catalog and --dry-run, without LOG_DIR, it says how long a broker would take with each source of a catalog.
 
-    Exit codes: 0 nothing is dropped, and with --apply the broker is ready; 2 refused or wrong options, nothing changed;
-    3 the same as 0, and what the lines name is dropped; 1 failed.
+    Exit codes: 0 the broker drops nothing, and with --apply it is ready; 2 refused or wrong options, nothing changed;
+    3 as 0, but the broker drops what the lines name, or files are missing; 1 failed.
     """
     if catalog is None:
         if (option := first_given(context, _OF_CATALOG)) is not None:

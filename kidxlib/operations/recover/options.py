@@ -91,8 +91,8 @@ _OPTIONS: Final = (
         "--trust-page-cache",
         "trusts",
         is_flag=True,
-        help="Read headers alone where the kernel proves that it still has all that the broker had written; else read "
-        "all. With --apply, note for the next time what that takes.",
+        help="Read batch headers alone, where a note of the last run and the kernel show that nothing is lost that the "
+        "broker had written; else read all. --apply makes the note for the next run.",
     ),
     click.option(
         "--broker-log",

@@ -79,7 +79,7 @@ def write_markers(log_dirs: Sequence[Path]) -> None:
     """Tell the broker that it stopped cleanly, in all log dirs.
 
     Args:
-        log_dirs: those first in which the broker has left a marker of its own. Beside markers of an unknown epoch it
+        log_dirs: those first in which the broker has left a marker of its own. Beside markers of the epoch -1 it
             would go by the epoch in that one (`LogManager.readBrokerEpochFromCleanShutdownFiles`).
 
     Raises:

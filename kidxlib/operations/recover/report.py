@@ -97,7 +97,7 @@ def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
     """What was done, and what is left to the broker."""
     print_line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
     if plan.level is Level.MARKER:
-        print_line("the broker finds a clean shutdown, of an unknown epoch, and recovers nothing")
+        print_line("the broker finds a marker of a clean stop, and reads no log")
         return
     print_line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
 
