@@ -14,6 +14,8 @@ from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
+from kidxlib.reading.gaps_met import LogRead, gaps_of
+from kidxlib.reading.left_out import lines_of
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.rows import rows_of
@@ -173,7 +175,12 @@ class _Asked:
         return self.rows(self.plan().reads, schema)
 
     def rows(self, reads: Iterable[SegmentRead], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        return rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use)
+        logs: list[LogRead] = []
+        yield from rows_of(
+            reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append
+        )
+        for line in lines_of(gaps_of(logs)):
+            _log.warning("%s", line)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ensure_isolation_means_something("batches", self.isolation)

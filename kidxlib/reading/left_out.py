@@ -24,6 +24,7 @@ class Why(enum.StrEnum):
     BEYOND_LOG_END = "beyond-log-end"
     ENDS_BELOW_HIGH_WATERMARK = "log-ends-below-high-watermark"
     BEFORE_FIRST_SEGMENT = "before-first-segment"
+    BETWEEN_LOGS = "between-logs"
     NO_LOG = "no-log"
 
 
@@ -93,6 +94,11 @@ def _line(why: Why, found: list[LeftOut]) -> str:
             return (
                 f"not in this log dir: {_sizes(found)} between the log start and the first segment: "
                 f"{_named(found, 'the first segment begins at')}; of a topic with tiered storage read its bucket, too"
+            )
+        case Why.BETWEEN_LOGS:
+            return (
+                f"in no log: {_sizes(found)} between two logs: {_named(found, 'the next log begins at')}; unless the "
+                "topic is compacted, a segment is missing: kidx verify looks for who has it"
             )
         case Why.NO_LOG:
             return (

@@ -14,6 +14,7 @@ import pyarrow as pa
 from kidxlib.errors import KidxError
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.decode import Decoder
+from kidxlib.reading.gaps_met import TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Item, WalkOptions, items_of
 from kidxlib.records.bulk.batch_table import BatchTable
@@ -23,7 +24,13 @@ _AHEAD_BYTES: Final = 16 * 1024 * 1024
 
 
 def rows_of(
-    reads: Iterable[SegmentRead], schema: pa.Schema, on_damage: TakeDamage, *, goes_on: bool, threads: int
+    reads: Iterable[SegmentRead],
+    schema: pa.Schema,
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    threads: int,
+    on_end: TakeLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of segments in their order.
 
@@ -32,12 +39,14 @@ def rows_of(
         on_damage: is given damage when all that stands before it was taken; what it raises ends the reading.
         goes_on: look for what follows damage.
         threads: that make rows; with 1 the caller's does all.
+        on_end: see `WalkOptions`.
 
     Raises:
         LogChangedError: a log is not the one that was planned, or shrinks.
         OSError: it cannot be read.
     """
-    items = ((read, item) for read in reads for item in items_of(read, WalkOptions(goes_on=goes_on)))
+    options = WalkOptions(goes_on=goes_on, on_end=on_end)
+    items = ((read, item) for read in reads for item in items_of(read, options))
     found = _in_turn(items, schema) if threads == 1 else _ahead(items, schema, threads)
     for rows in found:
         if isinstance(rows, Damage):

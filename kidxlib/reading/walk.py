@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage, warn_of_unfinished
+from kidxlib.reading.gaps_met import LogRead, TakeLog, lacks_records
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
@@ -24,6 +25,7 @@ from kidxlib.storage.ranged_log import RANGE_BYTES
 Item: TypeAlias = BatchTable | Damage
 
 _OFFSET_MAX: Final = 2**63 - 1
+_EVERY: Final = Wanted()
 #: Bytes that are read at a time where only a part of a segment is wanted.
 _PART_CHUNK_BYTES: Final = 512 * 1024
 
@@ -38,12 +40,14 @@ class WalkOptions:
             their headers say, and damage is only where there is none.
         checks: checksums are computed.
         whole: batches lie in the windows as a whole; else their headers alone are read.
+        on_end: is told of a log, or a part of one, that is read to its end; None for nobody.
     """
 
     goes_on: bool
     judges: bool = True
     checks: bool = True
     whole: bool = True
+    on_end: TakeLog | None = None
 
 
 def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
@@ -104,11 +108,13 @@ class _SegmentWalk:
 
     def items(self) -> Iterator[Item]:
         position, last_offset = self._read.position, self._read.last_offset_before
+        lacks, was_damaged = False, False
         while True:
             walk = self._walk(position, last_offset)
             broken: tuple[int, str] | None = None
             try:
                 for table in walk.tables():
+                    lacks = lacks or self._lacks_records(table.rows, last_offset)
                     number, reason = self._first_broken(table.rows, last_offset)
                     if number:
                         yield table.first(number)
@@ -123,12 +129,33 @@ class _SegmentWalk:
                 last_offset = max(last_offset, walk.last_offset)
                 broken = self._broken_end(walk, last_offset, f"found {error.found}, expected {error.expected}")
             if broken is None:
+                if not (walk.is_past or was_damaged):
+                    self._tell_of_end(last_offset, lacks)
                 return
+            was_damaged = True
             damage = self._damage(*broken, last_offset)
             yield damage
             if damage.end is None or not self._options.goes_on:
                 return
             position = damage.end
+
+    def _lacks_records(self, rows: NDArray[np.void], last_offset: int) -> bool:
+        return self._tells_of_end and lacks_records(rows, max(last_offset, self._wanted.first_offset - 1))
+
+    def _tell_of_end(self, last_offset: int, lacks: bool) -> None:
+        """Tell that nothing more follows; of a log from its begin to its end also up to where it goes."""
+        read, on_end = self._read, self._options.on_end
+        if on_end is None or not self._tells_of_end:
+            return
+        is_whole = read.end_position == read.version.size and read.wanted.first_offset <= read.base_offset
+        end_offset = read.end_offset if is_whole and read.end_offset is not None else last_offset + 1
+        on_end(LogRead(read.topic, read.partition, max(last_offset + 1, read.base_offset), end_offset, lacks))
+
+    @property
+    def _tells_of_end(self) -> bool:
+        """Whether somebody is told. With times nobody is: batches lie between those that are wanted."""
+        has_times = (self._wanted.first_ms, self._wanted.last_ms) != (_EVERY.first_ms, _EVERY.last_ms)
+        return self._options.on_end is not None and not has_times
 
     def _walk(self, position: int, last_offset: int) -> BatchWalk:
         options = self._options

@@ -18,6 +18,7 @@ from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.export.request import ExportRequest
 from kidxlib.operations.export.staging import EndedPartition, FinishedPart, PlannedExport, Staging
 from kidxlib.reading.damage import Damage, fail_on
+from kidxlib.reading.gaps_met import LogRead, gaps_of
 from kidxlib.reading.left_out import LeftOut
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.rows import rows_of
@@ -93,7 +94,7 @@ def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
         log_bytes=sum(map(_bytes_of, plan.units)),
         damage=tuple(line for part in parts for line in part.damage),
         failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
-        left_out=plan.left_out,
+        left_out=(*plan.left_out, *gaps_of(log for part in parts for log in part.logs)),
     )
 
 
@@ -205,6 +206,7 @@ def _write_part(
 ) -> FinishedPart:
     lost: list[str] = []
     ended: list[EndedPartition] = []
+    logs: list[LogRead] = []
 
     def note_damage(damage: Damage) -> None:
         lost.append(f"{damage}; not exported: {damage.lost}")
@@ -215,7 +217,8 @@ def _write_part(
             if any(each.ends_before(read) for each in ended):
                 continue
             try:
-                for batch in rows_of([read], request.schema, on_damage, goes_on=request.skip_damage, threads=1):
+                goes_on = request.skip_damage
+                for batch in rows_of([read], request.schema, on_damage, goes_on=goes_on, threads=1, on_end=logs.append):
                     if progress.stops.is_set():
                         raise _StoppedError
                     yield batch
@@ -228,7 +231,7 @@ def _write_part(
     written: Path = staging.part(number).with_suffix(".tmp")
     count = write_part(request.form, written, request.schema, rows())
     reads = sum(not any(each.ends_before(read) for each in ended) for read in unit)
-    finished = FinishedPart(count, reads, tuple(lost), tuple(ended))
+    finished = FinishedPart(count, reads, tuple(lost), tuple(ended), tuple(logs))
     staging.finish(number, finished, written)
     return finished
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.aborted import AbortedRanges
+from kidxlib.reading.gaps_met import LogRead
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.wanted import Wanted
@@ -70,12 +71,14 @@ class FinishedPart:
         reads: how many of the unit it has been made of: those that come after the end of a partition are left out.
         damage: what was passed over, a line each.
         ended: partitions that end in it before they should.
+        logs: those that were read to their ends, or parts of them.
     """
 
     rows: int
     reads: int
     damage: tuple[str, ...]
     ended: tuple[EndedPartition, ...]
+    logs: tuple[LogRead, ...] = ()
 
 
 class Staging:
@@ -147,7 +150,8 @@ class Staging:
             return None
         found = json.loads(self._facts(number).read_text())
         ended = tuple(EndedPartition(**each) for each in found["ended"])
-        return FinishedPart(found["rows"], found["reads"], tuple(found["damage"]), ended)
+        logs = tuple(LogRead(**each) for each in found["logs"])
+        return FinishedPart(found["rows"], found["reads"], tuple(found["damage"]), ended, logs)
 
     def discard(self, number: int) -> None:
         """Remove a part that is to be written again."""

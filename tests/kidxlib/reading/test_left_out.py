@@ -204,3 +204,21 @@ def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:
         file.write(batch)
     plan = _plan(log_dir, isolation="read_committed")
     assert _told(plan) == [(Why.BEYOND_LAST_STABLE_OFFSET, 200, None, None, False)]
+
+
+def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Not of a topic whose logs lack records within, as the cleaner leaves them; nor where that cannot be told."""
+    log_dir = _log_dir(tmp_path, (0, 50, 100))
+    directory = log_dir / "t-0"
+    (directory / segment_file(50, LOG_SUFFIX)).unlink()
+    assert read(log_dir, times=(0, None)).read_all().num_rows == 150 and not caplog.records
+    assert read(log_dir).read_all().num_rows == 150
+    assert [record.message for record in caplog.records] == [
+        "in no log: 50 offsets of 1 partition between two logs: t-0 50 to 99 (the next log begins at 100); unless the "
+        "topic is compacted, a segment is missing: kidx verify looks for who has it"
+    ]
+    caplog.clear()
+    first = directory / segment_file(0, LOG_SUFFIX)
+    content = first.read_bytes()
+    first.write_bytes(content[: len(content) // 5] + content[2 * (len(content) // 5) :])
+    assert read(log_dir).read_all().num_rows == 140 and not caplog.records

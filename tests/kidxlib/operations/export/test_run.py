@@ -151,6 +151,16 @@ def test_a_damaged_partition_ends_at_the_damage_and_others_do_not(
     assert list(done.damage) == [f"{each}; not exported: {each.lost}" for each in lost] and len(lost) == 1
 
 
+def test_offsets_that_are_in_no_log_are_told(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(SAMPLES, logs)
+    (logs / "txn-mixed-0" / f"{5797:020}.log").unlink()
+    done = _export(logs, tmp_path / "all.arrow")
+    [gap] = done.left_out  # and not those of the topic that is compacted
+    assert (gap.partition.topic, gap.first_offset, gap.end_offset, gap.why) == ("txn-mixed", 5797, 5891, "between-logs")
+    assert not done.is_whole
+
+
 def _interrupted(*_: Any) -> None:
     raise KeyboardInterrupt
 
