@@ -24,9 +24,10 @@ lack records within, which is what shows that a topic is compacted, says `lackin
 from __future__ import annotations
 
 import enum
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -59,6 +60,7 @@ FACTS: Final = (*SEGMENT_KEY, "topic_id", "status", "next_offset", "records", "l
 #: `delete`, and a cluster's metadata is not cleaned.
 COMPACTED_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _COMPACT: Final = "compact"
+_RANGE: Final = re.compile(r"offsets ([0-9]+) to ([0-9]+) are in no log")
 _CLEANERS: Final = (segment_files.SWAP_SUFFIX, segment_files.CLEANED_SUFFIX, segment_files.DELETED_SUFFIX)
 
 #: `cleanup.policy` of a topic of a source; None where nobody knows it.
@@ -128,6 +130,11 @@ class Gap:
         return self.source, self.topic, self.partition
 
     @property
+    def name(self) -> str:
+        """What messages call it, and `kidx accept --gap`: `orders-3/100-199`."""
+        return f"{self.topic}-{self.partition}/{self.first_offset}-{self.last_offset}"
+
+    @property
     def offsets(self) -> int:
         """How many there are."""
         return self.last_offset - self.first_offset + 1
@@ -155,9 +162,15 @@ class Gap:
         )
 
     def as_json(self) -> dict[str, Any]:
-        known = [{"who": each.who, "records": each.records, "log_bytes": each.log_bytes} for each in self.known_by]
+        known = [asdict(each) for each in self.known_by]
         shown = {name: getattr(self, name) for name in (*PARTITION_KEY, "first_offset", "last_offset", "offsets")}
         return {**shown, "reason": self.reason, "evidence": self.evidence.value, "why": self.why, "known_by": known}
+
+
+def range_in(detail: str | None) -> str | None:
+    """The offsets that the detail of a finding on a gap names, as `100-199`; None where it names none."""
+    match = _RANGE.match(detail or "")
+    return None if match is None else f"{match[1]}-{match[2]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +192,7 @@ class ExplainedGaps:
     offsets: int
 
     def as_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"evidence": self.evidence.value}
+        return {**asdict(self), "evidence": self.evidence.value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +211,20 @@ class FoundGaps:
     borders: int = 0
     unknown_borders: int = 0
 
+    def as_json(self) -> dict[str, Any]:
+        """Keys of the JSON object of whoever looks for gaps."""
+        return {
+            "gaps": [gap.as_json() for gap in self.lost],
+            "gaps_explained": [each.as_json() for each in self.explained],
+            "borders": self.borders,
+            "borders_unknown": self.unknown_borders,
+        }
+
     def with_known(self, rows: pa.Table) -> FoundGaps:
         """With what logs elsewhere know of what is lost.
 
         Args:
-            rows: `FACTS` of any segments: of other sources, and of absent ones, which the catalog alone has.
+            rows: `FACTS` of any segments: of other sources, and what a catalog has of the same source, or had.
         """
         if not self.lost:
             return self
@@ -213,9 +235,17 @@ class FoundGaps:
         lost = [_known_by(gap, _by_rows(gap, by_partition[gap.topic, gap.partition])) for gap in self.lost]
         return replace(self, lost=tuple(lost))
 
-    def without(self, accepted: Collection[Gap]) -> FoundGaps:
-        """Without gaps that somebody has accepted."""
-        return replace(self, lost=tuple(gap for gap in self.lost if gap not in accepted))
+    def without_logs_at(self, missing: Mapping[PartitionKey, Collection[int]]) -> FoundGaps:
+        """Without the gaps that have a finding already: a log is missing there of which an `.index` is left.
+
+        Args:
+            missing: the base offsets of such logs, by partition.
+        """
+
+        def is_found(gap: Gap) -> bool:
+            return any(gap.first_offset <= base <= gap.last_offset for base in missing.get(gap.partition_key, ()))
+
+        return replace(self, lost=tuple(gap for gap in self.lost if not is_found(gap)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,16 +547,15 @@ def _by_rows(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
     """
     found: dict[tuple[bool, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        is_absent = row["status"] in ABSENT
-        is_own = row["source"] == gap.source and not is_absent
+        is_recorded = row["status"] in ABSENT or row["source"] == gap.source
         is_other_topic = None not in (gap.topic_id, row["topic_id"]) and gap.topic_id != row["topic_id"]
         overlaps = row["base_offset"] <= gap.last_offset and row["next_offset"] > gap.first_offset
-        if overlaps and not is_own and not is_other_topic:
-            found[is_absent, row["source"]].append(row)
-    for (is_absent, source), of_source in sorted(found.items(), key=lambda item: item[0]):
-        lost_there = "the catalog" if source == gap.source else f"the catalog, of source {source}, where it is gone,"
+        if overlaps and not is_other_topic:
+            found[is_recorded, row["source"]].append(row)
+    for (is_recorded, source), of_source in sorted(found.items(), key=lambda item: item[0]):
+        recorded = "the catalog" if source == gap.source else f"the catalog, of source {source}, where it is gone,"
         yield KnownBy(
-            who=lost_there if is_absent else f"source {source}",
+            who=recorded if is_recorded else f"source {source}",
             records=_sum(_records_in(gap, row) for row in of_source),
             log_bytes=_sum(row["log_bytes"] if _is_inside(gap, row) else None for row in of_source),
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from kidxlib.audit.finding import DAMAGE, Fate, Finding, SegmentFinding, Verdict
+from kidxlib.audit.gaps import GAP
 from kidxlib.audit.partition import AuditedPartition
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.segment import AuditedSegment
@@ -144,11 +145,11 @@ def _partition(source: str, task: PartitionAudit, simulation: StartupSimulation)
 
 
 def broken_files(files: Iterable[FileFinding | JudgedFile]) -> dict[PartitionKey, frozenset[str]]:
-    """Names of the index and auxiliary files that were found broken, by partition. Logs are left out: they cannot be
-    rebuilt.
+    """Names of the index and auxiliary files that were found broken, by partition. Logs and gaps between them are left
+    out: they cannot be rebuilt.
     """
     broken: dict[PartitionKey, set[str]] = defaultdict(set)
     for row in files:
-        if row.verdict == Verdict.BROKEN and row.file != LOG_SUFFIX:
+        if row.verdict == Verdict.BROKEN and row.file not in (LOG_SUFFIX, GAP):
             broken[row.partition_key].add(os.path.basename(row.path))
     return {key: frozenset(names) for key, names in broken.items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.gaps import GAP, FoundGaps
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.results.audit import NotReadyRow, StartupPartitionRow, StartupRow
@@ -59,6 +60,7 @@ class AuditSummary:
 
     Attributes:
         many_sources: rows are reported with the names of their sources.
+        gaps: between logs; those that are lost are among `files`, and are reported by topic.
         files: how many index and auxiliary files and logs, by suffix and verdict.
         reported: the files that are reported, the worst first, and logs before index and auxiliary files.
         rebuilt: paths of reported index files that a broker's next start makes anew from the log.
@@ -72,6 +74,7 @@ class AuditSummary:
     """
 
     many_sources: bool = False
+    gaps: FoundGaps = field(default_factory=FoundGaps)
     files: Counter[tuple[str, str]] = field(default_factory=Counter)
     reported: list[FileFinding] = field(default_factory=list)
     rebuilt: frozenset[str] = frozenset()
@@ -113,7 +116,11 @@ class AuditSummary:
     @property
     def reported_count(self) -> int:
         """How many files are reported one by one."""
-        found = sum(count for (_, verdict), count in self.files.items() if not Verdict(verdict).is_problem_free)
+        found = sum(
+            count
+            for (file, verdict), count in self.files.items()
+            if file != GAP and not Verdict(verdict).is_problem_free
+        )
         return found if self.missing is None else found - self.missing.files
 
     @property

@@ -9,13 +9,15 @@ from kidxlib.catalog.columns import Int32, column
 from kidxlib.catalog.rows import Row, Table, row, view_of
 from kidxlib.catalog.segment_key import PARTITION, SEGMENT_KEY, SOURCE, TOPIC, PartitionOfSource, SegmentKey
 
-_FILE_OFFSET: Final = "the offset in the file's name; of the leader epochs the first segment's"
+_FILE_OFFSET: Final = (
+    "the offset in the file's name; of the leader epochs the first segment's, of a gap the first that is missing"
+)
 
 
 @row
 class FindingRow(Row):
     """What each audit found (`kidx verify`, `verify_index`): a row for each log, index file and auxiliary file that it
-    checked.
+    checked, and for each gap between logs that no compaction explains.
     """
 
     audit_id: str = column("id of the run")
@@ -23,7 +25,7 @@ class FindingRow(Row):
     topic: str = column(TOPIC)
     partition: Int32 = column(PARTITION)
     base_offset: int = column(_FILE_OFFSET)
-    file: str = column("its suffix, or leader-epoch-checkpoint")
+    file: str = column("its suffix, or leader-epoch-checkpoint; gap: offsets between two logs that are in none")
     verdict: str = column("identical, safe or broken; of a log whole, safe, torn or broken")
     reason: str | None = column("a short word for why; null where it is identical or whole")
     position: int | None = column("the first byte of the file that is wrong or different; null: missing, or none is")
@@ -95,8 +97,8 @@ class AcceptedRow(PartitionOfSource):
     """
 
     base_offset: int = column(_FILE_OFFSET)
-    file: str = column("suffix of the damaged file, or leader-epoch-checkpoint; .log: the segment")
-    reason: str = column("the reason, as in segments or findings")
+    file: str = column("suffix of the damaged file, leader-epoch-checkpoint, or gap; .log: the segment")
+    reason: str = column("the reason, as in segments or findings; of a gap always gap")
     position: int | None = column("the byte at which it was found; null: none in particular")
     found: str = column("the segment's status, or the audit's verdict on the file")
     detail: str | None = column("what was found there, and what was expected")

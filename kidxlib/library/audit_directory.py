@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
 
 from kidxlib.audit.finding import SegmentFinding, Verdict
+from kidxlib.audit.gaps import FACTS, Directories, gaps_in
+from kidxlib.audit.logs.missing import is_missing
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.plan import PartitionAudit, partition_audits
-from kidxlib.audit.segment import SegmentForPartition, audit_segment
+from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tiering import NotReady
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import find_segments
+from kidxlib.build.plan import Plan
 from kidxlib.build.source import source_at
 from kidxlib.build.tasks import ScanTask
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.library.recover_directory import ensure_listable
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -30,8 +41,8 @@ class PartitionFindings:
         topic_partition: its topic and number.
         directory: where its logs are.
         index_directory: where its index files are; may be the same.
-        findings: on its logs and other files, by base offset and file; those on files of the partition as a whole stand
-            at its first base offset.
+        findings: on its logs and other files, and on gaps between logs, by base offset and file; those on files of the
+            partition as a whole stand at its first base offset, one on a gap at the first offset that is missing.
         simulation: what a broker would do with it at its next start.
         not_ready: segments that are not ready for tiered storage; None where nobody asked.
     """
@@ -108,26 +119,69 @@ def audit_directory(
         plan, lambda _: OptionsOfTopic(like), clean_shutdown=clean_shutdown, tiering=tiering, topics=wanted
     )
     tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
-    found = [_audited(audit, tasks.get(key, []), deep) for key, audit in audits.items()]
+    found: dict[PartitionKey, PartitionFindings] = {}
+    facts: list[dict[str, Any]] = []
+    for key, audit in audits.items():
+        found[key], of_partition = _audited(audit, tasks.get(key, []), deep)
+        facts += [{**dict(zip(PARTITION_KEY, key, strict=True)), **row} for row in of_partition]
+    known = read_known_topics(MetadataOptions(), (source,))
+    partitions = _with_gaps(found, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS)), plan, known)
     return AuditedDirectory(
-        tuple(sorted(found, key=lambda partition: partition.topic_partition)), (*plan.warnings, *notes)
+        tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),
+        (*plan.warnings, *notes, *known.warnings),
     )
 
 
-def _audited(audit: PartitionAudit, tasks: list[ScanTask], deep: bool) -> PartitionFindings:
+def _with_gaps(
+    found: Mapping[PartitionKey, PartitionFindings], facts: pa.Table, plan: Plan, known: KnownTopics
+) -> Iterator[PartitionFindings]:
+    """The partitions, with the findings on gaps between their logs."""
+    places = {partition.key: partition.directory.path for partition in plan.partitions}
+    policy_of = known.policy_of((*partition.key[:2], partition.topic_id) for partition in plan.partitions)
+    gaps = gaps_in(facts, policy_of, Directories(places))
+    missing = {key: [each.base_offset for each in of.findings if is_missing(each.finding)] for key, of in found.items()}
+    of_partitions: dict[PartitionKey, list[SegmentFinding]] = {}
+    for gap in gaps.without_logs_at(missing).lost:
+        of_partitions.setdefault(gap.partition_key, []).append(SegmentFinding(gap.first_offset, gap.finding))
+    for key, of in found.items():
+        yield replace(of, findings=_in_order((*of.findings, *of_partitions.get(key, ()))))
+
+
+def _in_order(findings: Iterable[SegmentFinding]) -> tuple[SegmentFinding, ...]:
+    return tuple(sorted(findings, key=lambda found: (found.base_offset, found.finding.file)))
+
+
+def _facts(segment: AuditedSegment) -> dict[str, Any]:
+    """What gaps are found by; of a log that could not be read the end is not known."""
+    recovery = segment.log.recovery
+    if recovery is None:
+        return {"base_offset": segment.base_offset, "status": Status.UNREADABLE.value}
+    return {
+        "base_offset": segment.base_offset,
+        "status": recovery.end.status.value,
+        "next_offset": recovery.next_offset,
+        "records": recovery.records,
+        "log_bytes": recovery.log_bytes,
+    }
+
+
+def _audited(
+    audit: PartitionAudit, tasks: list[ScanTask], deep: bool
+) -> tuple[PartitionFindings, list[dict[str, Any]]]:
+    """What is to be said of a partition but for gaps, and the facts that these are found by."""
     clean_shutdown = audit.last_stop.clean_shutdown
     segments = [audit_segment(task, use_mmap=False, deep=deep, clean_shutdown=clean_shutdown) for task in tasks]
     audited = audit_partition(audit, map(SegmentForPartition.of, segments))
     of_segments = [SegmentFinding(segment.base_offset, each) for segment in segments for each in segment.findings]
-    findings = sorted([*of_segments, *audited.findings], key=lambda found: (found.base_offset, found.finding.file))
-    return PartitionFindings(
+    of_partition = PartitionFindings(
         topic_partition=audit.topic_partition,
         directory=str(audit.directory),
         index_directory=str(audit.index_directory),
-        findings=tuple(findings),
+        findings=_in_order((*of_segments, *audited.findings)),
         simulation=audited.simulation,
         not_ready=None if audited.not_ready is None else tuple(audited.not_ready),
     )
+    return of_partition, [_facts(segment) for segment in segments]
 
 
 def _severity(verdict: Verdict) -> int:

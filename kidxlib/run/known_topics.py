@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce, wraps
@@ -139,6 +140,25 @@ class KnownTopics:
             return False
         at_start = topic_config(known.metadata, known.broker, topic, name)
         return at_start == topic_config(at_end, known.broker, topic, name)
+
+    def policy_of(self, ids: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str], ConfigValue | None]:
+        """What says the `cleanup.policy` of a topic of a source; None where nobody knows it.
+
+        Args:
+            ids: source, topic, and the id that the topic has on disk: metadata says nothing of another topic of the
+                same name. None: not known.
+        """
+        on_disk: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for source, topic, topic_id in ids:
+            if topic_id is not None:
+                on_disk[source, topic].add(topic_id)
+
+        def policy(source: str, topic: str) -> ConfigValue | None:
+            is_other = on_disk[source, topic] and on_disk[source, topic] != {self.topic_id(source, topic)}
+            is_known = not is_other and self.is_settled(source, topic, "cleanup.policy")
+            return self.config(source, topic, "cleanup.policy") if is_known else None
+
+        return policy
 
     def read(self) -> list[ClusterMetadata]:
         """The metadata that was read, each once."""

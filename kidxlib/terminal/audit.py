@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.gaps import GAP, Evidence, FoundGaps, Gap
 from kidxlib.audit.index_files.offset_index import PROMISES_OTHER_END
 from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
@@ -91,7 +93,7 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
         text_columns=1,
     )
-    suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX})
+    suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX, GAP})
     rows: list[list[str | int]] = [
         [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes
     ]
@@ -100,6 +102,8 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
     for failure in list(summary.failures)[:SHOWN]:
         print_line(f"{StartupAction.FAIL}: {failure}")
     _print_more(len(summary.failures))
+    print_gaps(summary.gaps, many_sources=summary.many_sources)
+    _print_compacted(summary.gaps)
     for file in summary.reported[:SHOWN]:
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
@@ -121,6 +125,49 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         _print_more(summary.not_ready_count)
         if not summary.not_ready_count:
             print_line("ready for tiering: all inactive segments")
+
+
+def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:
+    """Print gaps between logs that are lost, a line for each topic and reason; and of how many places nothing can be
+    said.
+
+    Args:
+        many_sources: they are named with their sources.
+    """
+    topics: dict[tuple[str, str, str], list[Gap]] = {}
+    for gap in gaps.lost:
+        topics.setdefault((gap.source, gap.topic, gap.reason), []).append(gap)
+    for (source, _, reason), (first, *others) in list(topics.items())[:SHOWN]:
+        name = f"{first.topic}-{first.partition}"
+        more = f"; {counted(len(others), 'more gap')} of the topic" if others else ""
+        print_line(f"{Verdict.BROKEN}: {f'{source}: ' if many_sources else ''}{name}: {reason}: {first.detail}{more}")
+        print_line(f"  {first.consequence}")
+    _print_more(len(topics))
+    damaged = sum(each.gaps for each in gaps.explained if each.evidence is Evidence.DAMAGED_LOG)
+    if unknown := damaged + gaps.unknown_borders:
+        places = counted(unknown, "damaged or unread log")
+        print_line(f"not known: after {places}, whether another log is missing")
+
+
+#: How it is known that the cleaner has made gaps.
+_KNOWN_BY: Final = {
+    Evidence.POLICY: "cleanup.policy",
+    Evidence.KAFKAS_OWN: "their names",
+    Evidence.LACKING_WITHIN: "records that logs lack within",
+    Evidence.CLEANERS_FILES: "files of the cleaner",
+}
+
+
+def _print_compacted(gaps: FoundGaps) -> None:
+    """Say how many gaps the cleaner has made, and how that is known."""
+    compacted = [each for each in gaps.explained if each.evidence in _KNOWN_BY]
+    if compacted:
+        by = Counter(each.evidence for each in compacted)
+        words = ", ".join(
+            f"of {counted(by[evidence], 'topic')} by {how}" for evidence, how in _KNOWN_BY.items() if by[evidence]
+        )
+        number = counted(sum(each.gaps for each in compacted), "gap")
+        print_line(f"compacted: {number} between logs, as the cleaner leaves them: known {words}")
 
 
 def _show_start(summary: AuditSummary) -> None:

@@ -11,6 +11,14 @@ from kidxlib.audit.logs.log import AuditedLog
 from kidxlib.audit.startup.simulation import Removal, StartupSimulation
 from kidxlib.format import segment_files
 
+#: The reason of a log that is missing though its `.index` is there.
+MISSING: Final = "missing"
+
+
+def is_missing(finding: Finding) -> bool:
+    """Whether a finding is on such a log, and it is a loss."""
+    return (finding.file, finding.reason, finding.verdict) == (segment_files.LOG_SUFFIX, MISSING, Verdict.BROKEN)
+
 
 def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
     """Logs that are missing though their indexes are there, and that nothing has renamed. A broker and a build remove
@@ -33,10 +41,10 @@ def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> I
                 Finding(
                     file=segment_files.LOG_SUFFIX,
                     verdict=Verdict.BROKEN,
-                    reason="missing",
+                    reason=MISSING,
                     detail=f"{name} is there, its log is not",
                     consequence="a broker that starts removes the segment's index files, and knows nothing of its "
-                    "records",
+                    f"records; {_in_no_log(offset, logs)}",
                     fate=Fate(),
                 ),
             )
@@ -58,16 +66,23 @@ def missing_by_index_directory(
             continue
         if offset < first:
             yield offset, _GONE_FROM_BEGINNING
-        elif offset > last:
-            yield offset, _MISSING_AT_END
-        else:
-            yield offset, _MERGED if compacted else _MISSING_BETWEEN
+            continue
+        finding = _MISSING_AT_END if offset > last else _MERGED if compacted else _MISSING_BETWEEN
+        yield offset, replace(finding, consequence=f"{finding.consequence}; {_in_no_log(offset, logs)}")
+
+
+def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
+    """Which offsets are missing where a log is that began at an offset."""
+    ends = [log.recovery.next_offset for log in logs if log.base_offset < offset and log.recovery is not None]
+    first = max(ends, default=offset)
+    following = min((log.base_offset for log in logs if log.base_offset > offset), default=None)
+    return f"offsets {f'from {first} on' if following is None else f'{first} to {following - 1}'} are in no log"
 
 
 _MISSING_BETWEEN: Final = Finding(
     file=segment_files.LOG_SUFFIX,
     verdict=Verdict.BROKEN,
-    reason="missing",
+    reason=MISSING,
     detail="its .index is there, its log is not, and others before and after it are",
     consequence="its records are missing: retention deletes at the beginning, and compaction has not merged it",
     fate=Fate(),

@@ -9,6 +9,7 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import BuiltOnce
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
+from kidxlib.terminal.audit import print_gaps
 from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
@@ -29,12 +30,15 @@ def show_json(request: BuildRequest, built: BuiltOnce) -> None:
         files = built.broken.files.items()
         shown["broken"] = sorted(f"{topic}-{number}/{name}" for (_, topic, number), names in files for name in names)
         shown["broken_logs"] = built.broken.logs
-    print_json({**shown, **built.scanned.counts.as_json(), "requests": built.requests.as_json()})
+    print_json(
+        {**shown, **built.scanned.counts.as_json(), **built.gaps.as_json(), "requests": built.requests.as_json()}
+    )
 
 
 def show_summary(request: BuildRequest, built: BuiltOnce) -> None:
     """Print what was read and written, and how fast."""
     print_counts(str(request.sources[0].path), built.scanned.counts)
+    print_gaps(built.gaps, many_sources=False)
     print_skipped((reason.value, count) for reason, count in built.plan.skipped.counts.items())
     print_rate(built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
     print_requests(built.requests)
@@ -52,6 +56,7 @@ def run_result(built: BuiltOnce) -> RunResult:
             "segments": built.scanned.counts.segments,
             "unlistable": len(built.plan.unlistable),
             "not_well": built.scanned.counts.problem_count,
+            "gaps": len(built.gaps.lost),
         },
         bytes=built.scanned.counts.log_bytes,
         requests=built.requests,
@@ -60,5 +65,5 @@ def run_result(built: BuiltOnce) -> RunResult:
 
 def exit_code(built: BuiltOnce) -> ExitCode:
     """The code that says whether there are problems. What could not be looked at is one."""
-    has_problems = built.scanned.counts.problem_count or built.broken.logs or built.plan.unlistable
+    has_problems = built.scanned.counts.problem_count or built.gaps.lost or built.broken.logs or built.plan.unlistable
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
+from kidxlib.audit.gaps import GAP, Directories, Gap, finding_row
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.operations.accept.acceptances import Selects, is_selected
+from kidxlib.operations.accept.acceptances import Selected
 from kidxlib.operations.accept.damage import ACCEPTABLE, VERSION_NAMES, Damage, version_now
 from kidxlib.operations.damage.damaged_segments import DAMAGED
 from kidxlib.operations.damage.last_findings import last_findings
@@ -29,13 +30,17 @@ _OF_SEGMENTS: Final = {
 _OF_FINDINGS: Final = FINDINGS.schema(Damage.__dataclass_fields__.keys()).names
 
 
-def damage_now(tables: Tables, sources: Collection[str], selects: Selects) -> list[Damage]:
-    """What the catalog knows to be damaged: segments, and files that the last audit of their partition found so."""
+def damage_now(
+    tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
+) -> list[Damage]:
+    """What the catalog knows to be damaged: segments, and files that the last audit of their partition found so; and
+    gaps between logs, whether an audit has seen them or not.
+    """
     damaged = tables.read(SEGMENTS, [*SEGMENTS.key, *_OF_SEGMENTS], [Among("source", tuple(sources)), DAMAGED])
-    of_segments = [_of_segment(row) for row in damaged.to_pylist() if is_selected(row, selects)]
+    of_segments = [_of_segment(row) for row in damaged.to_pylist() if selected.has(row)]
     known = {damage.key: damage for damage in of_segments}
     for row in last_findings(tables, sources, ACCEPTABLE, [*_OF_FINDINGS, "verdict"]).to_pylist():
-        if not is_selected(row, selects):
+        if row["file"] == GAP or not selected.has(row):
             continue
         damage = Damage(**{name: row[name] for name in _OF_FINDINGS}, found=row["verdict"])
         if version_now(damage.path) != damage.version:
@@ -45,21 +50,16 @@ def damage_now(tables: Tables, sources: Collection[str], selects: Selects) -> li
         of_build = known.get(damage.key, damage)
         if (of_build.position, of_build.version) == (damage.position, damage.version):
             known[damage.key] = damage
+    of_gaps = [_of_gap(gap, directories) for gap in gaps]
+    known |= {damage.key: damage for damage in of_gaps if selected.has(asdict(damage))}
     return sorted(known.values(), key=lambda damage: damage.key)
 
 
-def selected_segments(names: Collection[str], topics: re.Pattern[str]) -> Selects:
-    """What `--segment` and `--topics` select.
-
-    Args:
-        names: `TOPIC-PARTITION/BASE_OFFSET` each; all segments where there is none.
-    """
-
-    def selects(source: str, topic: str, partition: int, base_offset: int) -> bool:
-        named = not names or f"{topic}-{partition}/{base_offset}" in names
-        return named and topics.fullmatch(topic) is not None
-
-    return selects
+def _of_gap(gap: Gap, directories: Directories) -> Damage:
+    """A gap as a finding that may be accepted: whatever the evidence is that it has by now."""
+    row = finding_row(gap, directories.places[gap.partition_key]).values()
+    values = {name: row[name] for name in _OF_FINDINGS if name in row}
+    return Damage(**{**values, "reason": GAP, "found": row["verdict"]})
 
 
 def _of_segment(row: Mapping[str, Any]) -> Damage:

@@ -6,7 +6,8 @@ another, nobody has looked at it, and it counts as damage again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
@@ -14,15 +15,40 @@ from typing import Any
 
 import pyarrow as pa
 
+from kidxlib.audit.gaps import GAP, range_in
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
-from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.accept.damage import Damage, version_now
 from kidxlib.tables.protocol import Tables
 
-#: Says of a source, topic, partition and base offset whether it was asked for.
-Selects = Callable[[str, str, int, int], bool]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """What was asked for.
+
+    Attributes:
+        segments: by name, as `orders-3/1048576`.
+        gaps: by name, as `orders-3/100-199`. Where neither is named, all are meant.
+    """
+
+    segments: Collection[str]
+    gaps: Collection[str]
+    topics: re.Pattern[str]
+
+    def has(self, row: Mapping[str, Any]) -> bool:
+        """Whether a segment, or a finding on a file or a gap, was asked for.
+
+        Args:
+            row: the key of a segment; of a finding `file` and `detail`, too.
+        """
+        partition = f"{row['topic']}-{row['partition']}"
+        if row.get("file") == GAP:
+            is_named = f"{partition}/{range_in(row['detail'])}" in self.gaps
+        else:
+            is_named = f"{partition}/{row['base_offset']}" in self.segments
+        is_asked = is_named or not (self.segments or self.gaps)
+        return is_asked and self.topics.fullmatch(row["topic"]) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +67,8 @@ class Acceptance:
         )
 
 
-def accepted(tables: Tables, sources: Collection[str], selects: Selects) -> list[Acceptance]:
-    """What was accepted, whether it still holds or not."""
+def accepted(tables: Tables, sources: Collection[str], selected: Selected | None = None) -> list[Acceptance]:
+    """What was accepted, whether it still holds or not; None selects all."""
     rows = tables.read(ACCEPTED, None, [Among("source", tuple(sources))])
     names = [field.name for field in fields(Damage)]
     return [
@@ -53,7 +79,7 @@ def accepted(tables: Tables, sources: Collection[str], selects: Selects) -> list
             accepted_reason=row["accepted_reason"],
         )
         for row in rows.sort_by([(name, "ascending") for name in ACCEPTED.key]).to_pylist()
-        if is_selected(row, selects)
+        if selected is None or selected.has(row)
     ]
 
 
@@ -79,12 +105,7 @@ def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
     tables.change(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
 
 
-def still_accepted(tables: Tables, sources: Collection[str]) -> list[Damage]:
+def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]:
     """What was accepted of files that are still what they were, as this machine sees them."""
-    found = accepted(tables, sources, lambda *_: True)
-    return [each.damage for each in found if version_now(each.damage.path) == each.damage.version]
-
-
-def is_selected(row: Mapping[str, Any], selects: Selects) -> bool:
-    """Whether the segment of a row was asked for."""
-    return selects(*(row[name] for name in SEGMENTS.key))
+    found = accepted(tables, sources)
+    return [each for each in found if version_now(each.damage.path) == each.damage.version]

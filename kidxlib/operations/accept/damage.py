@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.audit.finding import ALSO, DAMAGE, Verdict
+from kidxlib.audit.gaps import GAP, range_in
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.storage.file_version import version_at
 from kidxlib.storage.location import location
@@ -42,14 +43,18 @@ class Damage:
     @property
     def name(self) -> str:
         """What a person calls it."""
+        if self.file == GAP:
+            return f"{self.source}: {self.topic}-{self.partition}/{range_in(self.detail)}: {self.reason}"
         segment = f"{self.topic}-{self.partition}/{self.base_offset}"
         return f"{self.source}: {segment} {self.file}: {self.found}: {self.reason}"
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """What must still be so for an acceptance to hold: a torn end may be broken by now, and where a finding stands
-        for several, each of them counts.
+        for several, each of them counts. A gap is the same as long as it has the same offsets.
         """
+        if self.file == GAP:
+            return *self.key, self.detail
         others = self.detail if ALSO in (self.detail or "") else None
         return (
             *self.key,

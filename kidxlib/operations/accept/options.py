@@ -21,6 +21,13 @@ _OPTIONS: Final = (
         metavar="TOPIC-PARTITION/BASE_OFFSET",
         help="Only this segment, as orders-3/1048576; repeatable. [default: all]",
     ),
+    click.option(
+        "--gap",
+        "gaps",
+        multiple=True,
+        metavar="TOPIC-PARTITION/FIRST-LAST",
+        help="Only this gap between logs, as orders-3/100-199 where offsets 100 to 199 are in none; repeatable.",
+    ),
     click.option("--reason", metavar="TEXT", help="Why it is accepted, for whoever asks next year."),
     click.option("--by", metavar="NAME", help="Who accepts it. [default: the user that runs this]"),
     click.option("--withdraw", is_flag=True, help="Remove acceptances instead: the damage counts again."),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import UsageError
+from kidxlib.operations.accept.acceptances import Selected
 from kidxlib.run.context import RunContext
 from kidxlib.run.settings import read_settings
 from kidxlib.terminal.options.sources import parse_topics
 
 _SEGMENT: Final = re.compile(r".+-\d+/\d+")
+_GAP: Final = re.compile(r".+-\d+/\d+-\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,7 @@ class AcceptRequest:
 
     Attributes:
         context: its time is recorded.
-        segments: by name, as `orders-3/1048576`; empty for all.
+        selected: what of the sources.
         sources: by name; empty for all.
         reason: why; None where nothing is to be recorded, or acceptances are withdrawn.
         by: who accepts.
@@ -32,9 +34,8 @@ class AcceptRequest:
     """
 
     context: RunContext
-    segments: tuple[str, ...]
+    selected: Selected
     sources: tuple[str, ...]
-    topics: re.Pattern[str]
     reason: str | None
     by: str
     withdraw: bool
@@ -48,6 +49,7 @@ class AcceptOptions:
     catalog: str | None
     database: str | None
     segments: tuple[str, ...]
+    gaps: tuple[str, ...]
     sources: tuple[str, ...]
     topics: str | None
     reason: str | None
@@ -69,9 +71,8 @@ def accept_request(options: AcceptOptions) -> AcceptRequest:
     pattern = parse_topics(".*" if options.topics is None else options.topics)
     return AcceptRequest(
         context=context.with_catalog(),
-        segments=options.segments,
+        selected=Selected(segments=options.segments, gaps=options.gaps, topics=pattern),
         sources=options.sources,
-        topics=pattern,
         reason=options.reason,
         by=options.by or _current_user(),
         withdraw=options.withdraw,
@@ -84,13 +85,16 @@ def _ensure_consistent(options: AcceptOptions) -> None:
     for segment in segments:
         if not _SEGMENT.fullmatch(segment):
             raise UsageError(f"--segment {segment}: expected TOPIC-PARTITION/BASE_OFFSET, as orders-3/1048576")
+    for gap in options.gaps:
+        if not _GAP.fullmatch(gap):
+            raise UsageError(f"--gap {gap}: expected TOPIC-PARTITION/FIRST-LAST, as orders-3/100-199")
     if options.withdraw and reason is not None:
         raise UsageError("--withdraw and --reason: give one of them; a withdrawal needs no reason")
     if options.apply and not options.withdraw and not (reason and reason.strip()):
         raise UsageError("--apply: say with --reason why this is accepted")
-    if options.apply and not (segments or options.sources or options.topics):
+    if options.apply and not (segments or options.gaps or options.sources or options.topics):
         raise UsageError(
-            "--apply: name what is meant with --segment, --source or --topics; without --apply all is shown"
+            "--apply: name what is meant with --segment, --gap, --source or --topics; without --apply all is shown"
         )
 
 

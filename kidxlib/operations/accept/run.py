@@ -6,13 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.accept.acceptable import damage_now, selected_segments
+from kidxlib.operations.accept.acceptable import damage_now
 from kidxlib.operations.accept.acceptances import Acceptance, accept, accepted, withdraw
 from kidxlib.operations.accept.damage import Damage
 from kidxlib.operations.accept.report import damage_line, print_lines, print_next_step, report_as_json
 from kidxlib.operations.accept.request import AcceptRequest
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
 from kidxlib.run.result import RunResult
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.terminal.console import print_json
@@ -60,14 +61,16 @@ def _find(catalog: TablesCatalog, request: AcceptRequest) -> _Found:
     Raises:
         UsageError: nothing of the segments that were named.
     """
-    selects = selected_segments(request.segments, request.topics)
+    selected = request.selected
     sources = sources_in_catalog(request.sources, catalog.sources())
-    recorded = accepted(catalog.tables, sources, selects)
+    recorded = accepted(catalog.tables, sources, selected)
     if request.withdraw:
         _ensure_any(recorded, request, "accepted")
         return _Found(recorded, [])
-    damages = damage_now(catalog.tables, sources, selects)
-    _ensure_any(damages, request, "damaged, by the catalog")
+    policy_of, directories = asked_of_recorded(catalog.tables, sources)
+    gaps = known_gaps(catalog.tables, sources, selected.topics, policy_of, directories).all_lost
+    damages = damage_now(catalog.tables, sources, selected, gaps, directories)
+    _ensure_any(damages, request, "known to the catalog as damage")
     now = {damage.identity for damage in damages}
     before = [each for each in recorded if each.damage.identity in now]
     identities = {each.damage.identity for each in before}
@@ -75,8 +78,12 @@ def _find(catalog: TablesCatalog, request: AcceptRequest) -> _Found:
 
 
 def _ensure_any(found: Collection[object], request: AcceptRequest, what: str) -> None:
-    if request.segments and not found:
-        raise UsageError(f"--segment {request.segments[0]}: no file of it is {what}; leave --segment out to see all")
+    if found:
+        return
+    for name in request.selected.segments:
+        raise UsageError(f"--segment {name}: no file of it is {what}; leave --segment out to see all")
+    for name in request.selected.gaps:
+        raise UsageError(f"--gap {name}: no gap of these offsets is {what}; leave --gap out to see all")
 
 
 def _show(catalog: str, request: AcceptRequest, found: _Found, *, as_json: bool) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 
+from kidxlib.audit.gaps import FoundGaps
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.build.bins import pack
 from kidxlib.build.source import Source
 from kidxlib.build.tasks import ScanTask
-from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results.audit import AUDITED, FOUND, NotReadyRow, StartupPartitionRow, StartupRow
@@ -37,6 +38,9 @@ _COMPARING: Final = "comparing partitions"
 #: Partitions that are audited sooner than workers start, if their logs are small.
 _FEW: Final = 50
 
+#: Rows of `FileFinding`.
+FINDING_ROWS: Final = pa.schema([*AUDITED.field(Kind.FILE.value).type])
+
 #: The order in which rows are reported.
 ORDERS: Final[Mapping[Kind, Sequence[str]]] = {
     Kind.FILE: (*SEGMENTS.key, "file"),
@@ -53,17 +57,26 @@ class Found:
     Attributes:
         of_segments: rows of `AUDITED`.
         of_partitions: rows of `FOUND`.
+        gaps: between logs.
+        of_gaps: rows of `FileFinding`, of gaps that are lost.
     """
 
     of_segments: Staged
     of_partitions: Staged
+    gaps: FoundGaps = field(default_factory=FoundGaps)
+    of_gaps: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
+
+    def with_gaps(self, gaps: FoundGaps, rows: Sequence[FileFinding]) -> Self:
+        """What was found, with gaps and their findings."""
+        return replace(self, gaps=gaps, of_gaps=pa.Table.from_pylist([row.values() for row in rows], FINDING_ROWS))
 
     def rows(self, kind: Kind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """The rows of one kind; see `Staged.rows`."""
         rows = self.of_partitions.rows(kind.value, names, where)
         if kind is not Kind.FILE:
             return rows
-        return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows])
+        of_gaps = rows_where(self.of_gaps, where).select(rows.column_names)
+        return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows, of_gaps])
 
     def all_rows(self) -> AuditRows:
         """All rows, in order."""

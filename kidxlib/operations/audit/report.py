@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.plan import Plan
@@ -33,6 +35,7 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
         "segments_lost": summary.lost_count,
         "partitions_gone": partitions_gone,
         "unlistable": len(plan.unlistable),
+        "gaps": len(summary.gaps.lost),
     }
     for verdict in Verdict:
         found[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)
@@ -57,11 +60,14 @@ def show_audit_json(
         catalog: where it is recorded.
     """
     audit_id = request.audit_id
-    of_run = {} if audit_id is None else {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
+    of_run: dict[str, Any] = {}
+    if audit_id is not None:
+        of_run = {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
+        of_run["accepted_findings"] = accepted.as_json()
     of_run |= unlistable_as_json(plan.unlistable.values()) | {
         "cluster_metadata": known_as_json(request.known_topics, plan)
     }
-    show_json(found.all_rows(), summary, partitions_gone=partitions_gone, **of_run)
+    show_json(found.all_rows(), summary, partitions_gone=partitions_gone, **found.gaps.as_json(), **of_run)
 
 
 def show_audit(

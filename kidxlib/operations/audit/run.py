@@ -16,6 +16,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.accepted import AuditedCatalog
 from kidxlib.operations.audit.cataloged import as_cataloged
 from kidxlib.operations.audit.found import find
+from kidxlib.operations.audit.gaps import with_gaps
 from kidxlib.operations.audit.record import record_audit
 from kidxlib.operations.audit.report import counts, exit_code, show_audit, show_audit_json
 from kidxlib.operations.audit.request import AuditRequest
@@ -76,21 +77,22 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
             warn_of_other_names(request.sources, source_paths(catalog.tables))
         planned = _planned(request, plan, catalog)
         found = find(backend.engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
+        found = with_gaps(found, planned.plan, request.known_topics, None if catalog is None else catalog.tables)
         if catalog is not None and audit_id is not None:
             begin_phase("recording in the catalog")
             record_audit(catalog.tables, found, audit_id, request.context.now)
         begin_phase("counting")
-        summary = summarise(found, tiering=request.how.tiering)
-        summary.many_sources = len(request.sources) > 1
         of_catalog = AuditedCatalog()
         if catalog is not None:
             names = [source.name for source in request.sources]
             of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
         accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
+        summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys)
+        summary.many_sources = len(request.sources) > 1
         if as_json:
             show_audit_json(request, plan, found, summary, accepted, place, partitions_gone=planned.gone)
         else:
-            show_audit(request, planned.plan, summary, accepted, place)
+            show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place)
     return RunResult(
         code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
         run_id=audit_id,

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import WORST_FIRST
+from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.time_index import REBUILT_WITH_OFFSET_INDEX
 from kidxlib.audit.rows import Kind
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary, MissingIndexes
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FileFinding
-from kidxlib.catalog.matching import Values
+from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.results.audit import NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.rows import Row
 from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
@@ -36,10 +37,12 @@ _RECOVERED: Final = Among("action", (StartupAction.REBUILD.value, StartupAction.
 LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
 
 
-def summarise(found: Found, *, tiering: bool) -> AuditSummary:
+def summarise(found: Found, *, tiering: bool, left_out: pa.Table | None = None) -> AuditSummary:
     """Sum an audit up.
 
     Args:
+        left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted, and not
+            reported; None for none.
         tiering: also say which segments are not ready for tiered storage.
     """
     summary = AuditSummary()
@@ -47,7 +50,10 @@ def summarise(found: Found, *, tiering: bool) -> AuditSummary:
     files = found.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
     for row in files.to_pylist():
         summary.files[row["file"], row["verdict"]] = row["count_all"]
-    rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED)])
+    summary.gaps = found.gaps
+    rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
+    if left_out is not None:
+        rows = rows.filter(pa.array(positions_in(rows, left_out, left_out.column_names) < 0))
     is_missing = _without_offset_index(rows)
     summary.missing = _missing(rows.filter(is_missing))
     is_reported: Values = pc.invert(is_missing)

@@ -30,7 +30,7 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     changes = find_changes(request, plan, catalog if current else None, backend.engine)
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
-    damage = catalog_damage(request, catalog, changes) if is_known else KnownDamage()
+    damage = catalog_damage(request, catalog, plan, changes) if is_known else KnownDamage()
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
     cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
@@ -59,7 +59,7 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     print_line(f"would read {counted(to_read, 'segment')}, {decimal(log_bytes)}")
     print_line(f"unchanged: {counted(changes.unchanged, 'segment')}, {decimal(changes.unchanged_bytes)}")
     print_line(f"missing:   {counted(changes.gone.num_rows, 'segment')} of the catalog")
-    damage.show()
+    damage.show(many_sources=len(request.sources) > 1)
     if cost:
         print_line(f"requests:  {cost}")
     if not to_read:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from kidxlib.audit.gaps import Directories, PolicyOf
 from kidxlib.build.changes import Changes
 from kidxlib.build.plan import Plan
 from kidxlib.build.skipped import unlistable_as_json
@@ -13,6 +14,7 @@ from kidxlib.catalog.segments import FillableFacts
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.damage.gaps import known_gaps
 from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
@@ -25,14 +27,23 @@ from kidxlib.terminal.options.sources import as_line
 from kidxlib.text.counted import counted
 
 
-def catalog_damage(request: BuildRequest, catalog: TablesCatalog, changes: Changes | None = None) -> KnownDamage:
-    """How the catalog's segments stand.
+def catalog_damage(
+    request: BuildRequest, catalog: TablesCatalog, plan: Plan, changes: Changes | None = None
+) -> KnownDamage:
+    """How the catalog's segments stand, and the gaps between them.
 
     Args:
         changes: what a listing found that is not recorded; None where all is.
     """
-    sources = [source.name for source in request.sources]
-    return catalog.damage(sources, request.topics, None if changes is None else changes.gone)
+    sources, gone = [source.name for source in request.sources], None if changes is None else changes.gone
+    gaps = known_gaps(catalog.tables, sources, request.topics, *asked_of(request, plan), gone)
+    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps)
+
+
+def asked_of(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:
+    """What is asked of the gaps between a plan's logs."""
+    policy_of = request.known_topics.policy_of((*each.key[:2], each.topic_id) for each in plan.partitions)
+    return policy_of, Directories({each.key: each.directory.path for each in plan.partitions})
 
 
 def lost_counts(changes: Changes) -> dict[str, int]:
@@ -49,7 +60,7 @@ def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
             f"{path}: no segment found, but the catalog has {damage.present(name):,} of source {name}, which stay "
             "there: is it mounted? If they will not come back, kidx forget-source removes them"
         )
-    has_problems = damage.damaged or plan.unlistable or missing or changes.missing_at_end
+    has_problems = damage.is_loss or plan.unlistable or missing or changes.missing_at_end
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
 
 
@@ -108,7 +119,7 @@ def print_report(request: BuildRequest, built: Built) -> None:
     print_counts(f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
         print_line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
-    built.damage.show()
+    built.damage.show(many_sources=len(request.sources) > 1)
     print_skipped(row.skipped.items())
     for text in built.notes:
         print_line(f"note: {text}")

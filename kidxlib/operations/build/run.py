@@ -128,5 +128,5 @@ def _finish(run: BuildRun, scanned: Scanned) -> tuple[list[str], KnownDamage]:
     with ThreadPoolExecutor(2) as beside:
         recorded = beside.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
         finish_partitions_of(run, run.plan.partitions, scanned)
-        known = beside.submit(catalog_damage, request, catalog)
+        known = beside.submit(catalog_damage, request, catalog, run.plan)
         return recorded.result(), known.result()

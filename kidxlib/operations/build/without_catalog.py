@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from kidxlib.audit.gaps import FoundGaps
 from kidxlib.build.changes import all_new
 from kidxlib.build.plan import Plan, repairs
 from kidxlib.format.topic_partition import PartitionKey
@@ -17,8 +18,10 @@ from kidxlib.operations.build.finishing.finish import finish_partitions_of
 from kidxlib.operations.build.held_log_dirs import hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.planning.listed_plan import listed_plan
+from kidxlib.operations.build.report import asked_of
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import scan_in_waves
+from kidxlib.operations.damage.gaps import known_gaps
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.progress import begin_phase
 
@@ -42,6 +45,7 @@ class BuiltOnce:
     Attributes:
         plan: what was listed; of a repair, what of it was broken.
         broken: of a repair.
+        gaps: between the logs that were read.
         seconds: of the whole run.
         requests: of object stores.
     """
@@ -49,6 +53,7 @@ class BuiltOnce:
     plan: Plan
     scanned: Scanned
     broken: BrokenFiles
+    gaps: FoundGaps
     seconds: float
     requests: Requests
 
@@ -74,8 +79,10 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
             broken = find_broken(request, plan, backend)
             plan = repairs(plan, broken.files)
         scanned = read_and_finish(request, plan, backend)
+        sources = [source.name for source in request.sources]
+        gaps = known_gaps(backend.catalog.tables, sources, request.topics, *asked_of(request, plan)).found
         requests = request.context.asked(backend.engine.requests())
-    return BuiltOnce(plan, scanned, broken, time.monotonic() - start, requests)
+    return BuiltOnce(plan, scanned, broken, gaps, time.monotonic() - start, requests)
 
 
 def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:

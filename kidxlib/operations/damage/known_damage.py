@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kidxlib.build.summary import SegmentProblem
+from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.terminal.console import print_line
 
@@ -45,12 +46,14 @@ class KnownDamage:
         damaged: how many of the sources and topics that were asked for are damaged, and not accepted.
         accepted: how many of these are accepted.
         listed: of both, the damaged ones first; at most `PROBLEMS_KEPT`.
+        gaps: between the logs of these sources and topics.
     """
 
     segments: Mapping[tuple[str, str], int] = field(default_factory=dict)
     damaged: int = 0
     accepted: int = 0
     listed: Sequence[DamagedSegment] = ()
+    gaps: KnownGaps = field(default_factory=KnownGaps)
 
     def present(self, source: str) -> int:
         """How many segments of a source are in it, as far as the catalog knows."""
@@ -65,13 +68,20 @@ class KnownDamage:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {"damaged": self.damaged, "accepted": self.accepted}
+        return {"damaged": self.damaged, "accepted": self.accepted, **self.gaps.counts}
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.counts, "segments": [segment.as_json() for segment in self.listed]}
+        segments = [segment.as_json() for segment in self.listed]
+        return {"damaged": self.damaged, "accepted": self.accepted, "segments": segments, **self.gaps.as_json()}
 
-    def show(self) -> None:
+    @property
+    def is_loss(self) -> bool:
+        """Whether there is damage or a gap that nobody has accepted."""
+        return bool(self.damaged or self.gaps.found.lost)
+
+    def show(self, *, many_sources: bool) -> None:
         """Print how many there are, the first by name, and how to see the others; nothing where there is none."""
+        self.gaps.show(many_sources=many_sources)
         if self.damaged:
             more = f", and {self.accepted:,} accepted" if self.accepted else ""
             print_line(f"damaged: {_segments(self.damaged)} of the catalog{more}; the first is {self.listed[0].line}")

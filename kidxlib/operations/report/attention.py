@@ -66,6 +66,11 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
         first = health["damaged"][0]  # those that are accepted are listed last
         detail = f"{_segment(first)}: {first['status']}, {first['reason']}"
         found.append(Attention(Severity.BAD, "health/damaged", f"{counted(segments, 'segment')} damaged", detail))
+    if gaps := [row for row in health["lost_gaps"] if not row["is_accepted"]]:
+        first = gaps[0]
+        detail = f"{first['topic']}-{first['partition']} of {first['source']}: {first['detail']}: {first['reason']}. "
+        detail += _sentence(first["consequence"])
+        found.append(Attention(Severity.BAD, "health/lost_gaps", f"{counted(len(gaps), 'gap')} between logs", detail))
     for verdict in DAMAGE:
         if files := not_accepted[verdict.value]:
             row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -12,6 +13,7 @@ import pyarrow as pa
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.backend import Backend
+from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.changes import changes_section
@@ -79,11 +81,13 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
     begin_phase("putting the report together")
+    policy_of, directories = asked_of_recorded(tables, list(paths), request.metadata)
+    gaps = known_gaps(tables, list(paths), re.compile(".*"), policy_of, directories)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
-        "health": health_section(answers, paths, tables.path),
+        "health": health_section(answers, paths, tables.path, gaps),
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, request.sample)),
         "growth": growth_section(answers),
@@ -120,7 +124,7 @@ def _timelines(
     rows = differing(rows, _first_differences(sections["replicas"]))
     bounds = tables.read(PARTITIONS, [*PARTITIONS.key, "log_start_offset", "high_watermark", "log_end_offset"])
     health = sections["health"]
-    found = [health[name] for name in ("damaged", "files", "remote_files", "gaps")]
+    found = [health[name] for name in ("damaged", "files", "remote_files", "lost_gaps", "gaps")]
     found += [sections["retention"]["future"], sections["replicas"]["partitions"]]
     return timelines(rows, bounds, {(row["topic"], row["partition"]) for named in found for row in named})
 

@@ -7,6 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from kidxlib.audit.finding import ALSO
+from kidxlib.audit.gaps import GAP
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS
@@ -246,22 +247,25 @@ FOUND: Final = _listed(
         *((name, _LONG) for name in ("kept_bytes", "lost_bytes", "lost_records")),
         *((name, _TEXT) for name in ("path", "accepted_by", "accepted_reason")),
         ("is_accepted", pa.bool_()),
+        ("is_gap", pa.bool_()),
     ),
     f"""{_LAST_AUDITS}
 SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reason, l.position, l.detail, l.consequence,
        l.action, l.kept_bytes, l.lost_bytes, l.lost_records, l.path, a.accepted_by, a.accepted_reason,
-       a.accepted_by IS NOT NULL AS is_accepted
+       a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap
 FROM last AS l LEFT JOIN accepted AS a
   ON l.source = a.source AND l.topic = a.topic AND l.partition = a.partition AND l.base_offset = a.base_offset
-  AND l.file = a.file AND l.reason = a.reason AND (l.position IS NOT DISTINCT FROM a.position) AND l.path = a.path
+  AND l.file = a.file AND (l.reason = a.reason OR l.file = '{GAP}') -- of a gap the evidence may have changed
+  AND (l.position IS NOT DISTINCT FROM a.position) AND l.path = a.path
   AND (l.file_bytes IS NOT DISTINCT FROM a.file_bytes) AND (l.file_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
   AND (l.file_inode IS NOT DISTINCT FROM a.file_inode)
   AND (a.found = l.verdict OR a.found NOT IN ('broken', 'torn')) -- a build has its own words
-  AND (coalesce(l.detail, '') NOT LIKE '%{ALSO}%' OR (l.detail IS NOT DISTINCT FROM a.detail)) -- several at once
+  AND ((l.detail IS NOT DISTINCT FROM a.detail) -- several at once, or the offsets of a gap
+       OR (l.file <> '{GAP}' AND coalesce(l.detail, '') NOT LIKE '%{ALSO}%'))
 WHERE l.verdict IN ('broken', 'torn')
 ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, l.file
 """,
-    counted_by=("verdict", "is_accepted"),
+    counted_by=("verdict", "is_accepted", "is_gap"),
 )
 
 GAPS: Final = _listed(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kidxlib.audit.finding import DAMAGE, Verdict
+from kidxlib.audit.gaps import Gap, range_in
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.recover.fleet.starts import UNFLUSHED
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.questions import (
@@ -32,10 +34,11 @@ _STARTS: Final = ("source", "partitions", "segments", "log_bytes")
 _QUIET: Final = (Status.OK.value, *_ABSENT)
 
 
-def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> dict[str, Any]:
+def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gaps: KnownGaps) -> dict[str, Any]:
     """What is not well, and of what nobody knows.
 
     Args:
+        gaps: between the logs of all sources.
         paths: of sources, by name.
         catalog: its place, for commands.
     """
@@ -43,16 +46,19 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> 
     for row in answers[TOTALS]:
         counted[row["status"]] += row["segments"]
     damaged = [_damaged(row, catalog) for row in answers[DAMAGED]]
-    files = [_file(row, paths, catalog) for row in answers[FOUND]]
+    files = [_file(row, paths, catalog) for row in answers[FOUND] if not row["is_gap"]]
     return {
         "segments": dict(counted),
         "damaged_segments": sum(count for status, count in counted.items() if status not in _QUIET),
         "damaged": damaged,
         "accepted_segments": answers.count(DAMAGED, is_accepted=True),
-        "accepted_files": answers.count(FOUND, is_accepted=True),
+        "accepted_files": answers.count(FOUND, is_accepted=True, is_gap=False),
         "not_accepted": {
             "damaged": answers.count(DAMAGED, is_accepted=False),
-            **{verdict.value: answers.count(FOUND, verdict=verdict.value, is_accepted=False) for verdict in DAMAGE},
+            **{
+                verdict.value: answers.count(FOUND, verdict=verdict.value, is_accepted=False, is_gap=False)
+                for verdict in DAMAGE
+            },
         },
         "broken_remote_files": answers.count(REMOTE_FOUND, verdict=Verdict.BROKEN.value),
         "verdicts": _verdicts(answers),
@@ -61,6 +67,10 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str) -> 
         "starts": [{name: row[name] for name in _STARTS} for row in answers[UNFLUSHED] if not row["clean_shutdown"]],
         "losses": [row for row in files if row["lost_bytes"]],
         "gaps": _gaps(answers),
+        "lost_gaps": _lost_gaps(gaps, [row for row in answers[FOUND] if row["is_gap"]], catalog),
+        "gaps_explained": [each.as_json() for each in gaps.found.explained],
+        "borders": gaps.found.borders,
+        "borders_unknown": gaps.found.unknown_borders,
         "remote": answers[REMOTE],
         "remote_files": [_remote(row) for row in answers[REMOTE_FOUND]],
     }
@@ -92,9 +102,43 @@ def _is_beside_its_log(path: str, source: str | None) -> bool:
     return source is not None and path.startswith(source.rstrip(os.sep) + os.sep)
 
 
-def _accept(catalog: str, source: str, segment: str) -> str:
-    quoted = [shlex.quote(each) for each in (catalog, source, segment)]
-    return f"kidx accept --catalog {quoted[0]} --source {quoted[1]} --segment {quoted[2]} --reason …"
+def _accept(catalog: str, source: str, name: str, option: str = "--segment") -> str:
+    quoted = [shlex.quote(each) for each in (catalog, source, name)]
+    return f"kidx accept --catalog {quoted[0]} --source {quoted[1]} {option} {quoted[2]} --reason …"
+
+
+def _lost_gaps(gaps: KnownGaps, audited: Sequence[Mapping[str, Any]], catalog: str) -> list[dict[str, Any]]:
+    """Gaps that nothing explains, by what builds know and by what audits have seen since; those that somebody has
+    accepted last.
+
+    Args:
+        audited: findings on gaps.
+    """
+    nobody = {"is_accepted": False, "accepted_by": None, "accepted_reason": None}
+    found = [{**_gap(gap), **nobody} for gap in gaps.found.lost]
+    for each in gaps.accepted:
+        by = {"is_accepted": True, "accepted_by": each.accepted_by, "accepted_reason": each.accepted_reason}
+        found.append({**_gap(each.gap), **by})
+    known = {_identity(row) for row in found}
+    found += [_audited_gap(row) for row in audited if _identity(row) not in known]
+    for row in found:
+        name = f"{row['topic']}-{row['partition']}/{row['first_offset']}-{row['last_offset']}"
+        row["commands"] = [] if row["is_accepted"] else [_accept(catalog, row["source"], name, "--gap")]
+    return sorted(found, key=lambda row: row["is_accepted"])
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("source", "topic", "partition", "detail"))
+
+
+def _audited_gap(row: Mapping[str, Any]) -> dict[str, Any]:
+    first, _, last = (range_in(row["detail"]) or "").partition("-")
+    offsets = {"first_offset": int(first), "last_offset": int(last), "offsets": int(last) - int(first) + 1}
+    return {**row, **offsets}
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {**gap.as_json(), "detail": gap.detail, "consequence": gap.consequence}
 
 
 def _remote(row: dict[str, Any]) -> dict[str, Any]:

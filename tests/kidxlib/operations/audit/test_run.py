@@ -153,7 +153,9 @@ def test_a_repair_goes_by_the_last_audit(archive: Archive, tmp_path: Path) -> No
     assert run_here(kidx, "accept", "--catalog", archive.catalog, *looked_at).code == 0
     metrics = tmp_path / "audit.prom"
     partly = _verify(archive, "--catalog", archive.catalog, "--metrics-file", metrics, code=3).out
-    assert f"accepted: {len([path for path in broken if '84.' in path.name])} of these findings" in partly
+    accepted = [path for path in broken if "84." in path.name]
+    assert f"accepted: {len(accepted)} findings, not counted above;" in partly
+    assert [f"  it: {_PARTITION}/84 {path.suffix}: broken: " in partly for path in accepted] == [True] * len(accepted)
     assert 'kidx_catalog_files{job="verify_index",source="it",verdict="accepted"} 2.0' in metrics.read_text()
     assert 'kidx_catalog_files{job="verify_index",source="it",verdict="broken"} 2.0' in metrics.read_text()
     assert_refused(kidx_build_here(*places, "--index-dir", tmp_path / "other"), "give both the same --index-dir")

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
+from kidxlib.audit.gaps import Directories
 from kidxlib.build.comparison.missing import KEYS
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.segment_key import SEGMENT_KEY
@@ -129,8 +130,11 @@ def test_damage_is_told_at_every_run_until_it_is_accepted(scene: Scene) -> None:
 
 def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     """It holds for this log with this damage alone; it can be renewed, and withdrawn."""
-    selects = acceptable.selected_segments((), re.compile("orders"))
+    selected = acceptances.Selected(segments=(), gaps=(), topics=re.compile("orders"))
     a = ("a",)
+
+    def damages() -> list[Damage]:
+        return acceptable.damage_now(catalog, a, selected, (), Directories())
 
     def orders() -> tuple[int, int]:
         """Damaged and accepted ones."""
@@ -142,9 +146,9 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
         DeltaTable(f"{catalog.path}/{SEGMENTS.name}").update({column: value}, predicate="source = 'a'")
 
     assert orders() == (0, 1)
-    [acceptance] = acceptances.accepted(catalog, a, selects)
-    [damage] = acceptable.damage_now(catalog, a, selects)
-    assert damage.identity == acceptance.damage.identity and damage in acceptances.still_accepted(catalog, a)
+    [acceptance] = acceptances.accepted(catalog, a, selected)
+    [damage] = damages()
+    assert damage.identity == acceptance.damage.identity and acceptance in acceptances.still_accepted(catalog, a)
     for change in ("log_bytes = log_bytes + {}", "log_mtime_ns = log_mtime_ns + {}", "reason_position = {}"):
         set_row(change.format(1))
         assert orders() == (1, 0), f"{change}: nobody has looked at that"
@@ -155,10 +159,10 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     set_row("log_path = replace(log_path, '/moved', '')")
     assert orders() == (0, 1)
     set_row("log_inode = log_inode + 1")
-    [damage] = acceptable.damage_now(catalog, a, selects)
+    [damage] = damages()
     acceptances.accept(catalog, [damage], "bob", acceptance.accepted_at, "looked again")
     assert orders() == (0, 1)
-    [acceptance] = acceptances.accepted(catalog, a, selects)
+    [acceptance] = acceptances.accepted(catalog, a, selected)
     assert (acceptance.accepted_by, acceptance.accepted_reason) == ("bob", "looked again")
     gone = pa.Table.from_pylist([dict(zip(SEGMENT_KEY, ("a", "orders", 0, 0), strict=True))], KEYS)
     assert known_damage(catalog, a, re.compile("orders"), gone).accepted == 0, "a listing does not find it"

@@ -8,7 +8,7 @@ function healthPage(report) {
   const statuses = Object.entries(health.segments).map(([status, segments]) => ({ status, segments }));
   const verdicts = health.verdicts.flatMap((row) => Object.entries(row.files).map(([verdict, files]) => ({ ...row, verdict, files })));
   return [
-    section("Files that are broken or torn", files(health.files), origin(report, "findings")),
+    section("Files that are broken or torn", files(health), origin(report, "findings")),
     section("Damaged segments", damaged(health), origin(report, "damaged segments")),
     section("Tiered storage", remoteFiles(health), origin(report, "remote segments", "findings in buckets")),
     section("Segments by status",
@@ -44,13 +44,18 @@ function acceptance(row) {
   return row.is_accepted ? element("p", {}, `Accepted by ${row.accepted_by}: ${row.accepted_reason}`) : null;
 }
 
-function files(rows) {
+function whatIsAudited(health) {
+  if (health.verdicts.length === 0) return "not known: no audit is recorded. kidx verify --catalog makes one";
+  return health.not_audited.length === 0 ? "none" : `none in what was audited; never audited: ${health.not_audited.join(", ")}`;
+}
+
+function files(health) {
   return table("Files that are broken or torn",
     [text("file", (row) => `${partitionName(row)}/${offsetName(row.base_offset)}${row.file.startsWith(".") ? "" : " "}${row.file}`),
       text("source", (row) => row.source), { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, "bad") },
       text("reason", (row) => row.reason), number("at byte", (row) => row.position),
       number("bytes lost at the next start", (row) => row.lost_bytes, bytes), text("accepted by", (row) => row.accepted_by)],
-    rows, { name: "files", unfold: (row) => element("div", {},
+    health.files, { name: "files", empty: whatIsAudited(health), unfold: (row) => element("div", {},
       element("p", {}, `${row.path}${row.position === null ? "" : `: byte ${count(row.position)}`}: ${row.detail ?? row.reason}`),
       acceptance(row),
       row.consequence === null ? null : element("p", {}, row.consequence),
@@ -84,8 +89,19 @@ function starts(health) {
 }
 
 function gaps(health) {
+  const unknown = health.borders_unknown;
   return element("div", {},
-    note("Normal in compacted topics. Elsewhere a segment is missing, or the one before the gap is damaged. A negative number: offsets that both segments have."),
+    note("Offsets between two logs that are in none, and that no compaction explains: a log is lost."),
+    table("Lost", [text("partition", partitionName), text("source", (row) => row.source),
+      number("from offset", (row) => row.first_offset), number("to offset", (row) => row.last_offset),
+      number("offsets", (row) => row.offsets), text("reason", (row) => row.reason), text("accepted by", (row) => row.accepted_by)],
+    health.lost_gaps, { name: "lost_gaps", empty: `none in ${count(health.borders)} places between two logs`, unfold: (row) => element("div", {},
+      element("p", {}, row.consequence), acceptance(row), commandLines(row.commands), timelineLink(row)) }),
+    unknown === 0 ? null : note(`Of ${count(unknown)} more places nothing is known: the log before could not be read.`),
+    table("Explained", [text("topic", (row) => row.topic), text("source", (row) => row.source), number("gaps", (row) => row.gaps),
+      number("partitions", (row) => row.partitions), number("offsets", (row) => row.offsets), text("how it is known", (row) => row.why)],
+    health.gaps_explained, { name: "gaps_explained", empty: "none" }),
+    note("All segments that do not join, whatever the reason. A negative number: offsets that both segments have."),
     table("Segments that do not join", [text("partition", partitionName), text("source", (row) => row.source),
       number("ends at", (row) => row.next_offset), number("next begins at", (row) => row.next_base_offset),
       number("offsets between", (row) => row.offsets)], health.gaps, { name: "gaps", empty: "none" }));

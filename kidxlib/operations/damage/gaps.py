@@ -1,0 +1,154 @@
+"""Gaps between the logs that a catalog knows, and which of these somebody has accepted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.gaps import FACTS, GAP, Directories, FoundGaps, Gap, PolicyOf, gaps_in
+from kidxlib.build.source import Source
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.recovery.outcome import Status
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.recorded_sources import source_paths
+from kidxlib.storage.location import location
+from kidxlib.tables.protocol import TablesToRead
+from kidxlib.terminal.audit import print_gaps
+from kidxlib.terminal.console import print_line
+
+#: What is read of all segments; of topics with gaps, the others of `FACTS`, too.
+_FIRST: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_bytes"))
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedGap:
+    """A gap that somebody has accepted, and who and why, as the table `accepted` has it."""
+
+    gap: Gap
+    accepted_by: str
+    accepted_reason: str
+
+    @property
+    def line(self) -> str:
+        gap = self.gap
+        return f"{gap.name}: {gap.detail} (by {self.accepted_by}: {self.accepted_reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGaps:
+    """The gaps between the logs of a catalog.
+
+    Attributes:
+        found: those that nobody has accepted, and those that are explained.
+        accepted: by source, topic, partition and offset.
+    """
+
+    found: FoundGaps = field(default_factory=FoundGaps)
+    accepted: tuple[AcceptedGap, ...] = ()
+
+    @property
+    def all_lost(self) -> list[Gap]:
+        """Gaps that nothing explains, accepted or not."""
+        return [*self.found.lost, *(each.gap for each in self.accepted)]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"gaps": len(self.found.lost), "gaps_accepted": len(self.accepted)}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.found.as_json(),
+            "gaps_accepted": [
+                {**each.gap.as_json(), "accepted_by": each.accepted_by, "accepted_reason": each.accepted_reason}
+                for each in self.accepted
+            ],
+        }
+
+    def show(self, *, many_sources: bool) -> None:
+        """Print those that are lost by topic, how many are explained, and the first that is accepted."""
+        print_gaps(self.found, many_sources=many_sources)
+        if self.accepted:
+            more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
+            print_line(f"accepted: {self.accepted[0].line}{more}")
+
+
+def known_gaps(
+    tables: TablesToRead,
+    sources: Collection[str],
+    topics: re.Pattern[str],
+    policy_of: PolicyOf,
+    directories: Directories,
+    gone: pa.Table | None = None,
+) -> KnownGaps:
+    """The gaps between the logs that the catalog has of some sources and topics.
+
+    Args:
+        gone: keys of segments that a listing did not find, if that is not recorded yet.
+
+    Raises:
+        CatalogError: the catalog cannot be read.
+    """
+    rows = tables.read(SEGMENTS, _FIRST, [Among("source", tuple(sources))])
+    names = [topic for topic in map(str, pc.unique(rows["topic"]).to_pylist()) if topics.fullmatch(topic)]
+    rows = rows.filter(pc.is_in(rows["topic"], value_set=pa.array(names, pa.string())))
+    if gone is not None and gone.num_rows:
+        is_gone: Values = pa.array(positions_in(rows, gone, SEGMENTS.key) >= 0)
+        status: Values = pc.if_else(is_gone, Status.GONE.value, rows["status"])
+        rows = rows.set_column(rows.schema.get_field_index("status"), "status", status)
+    for name in set(FACTS) - {*_FIRST}:
+        kind = SEGMENTS.schema().field(name).type
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
+    found = gaps_in(rows, policy_of, directories)
+    if not found.lost:
+        return KnownGaps(found)
+    found = found.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", sorted({gap.topic for gap in found.lost}))]))
+    return _with_accepted(found, accepted_gaps(tables))
+
+
+def asked_of_recorded(
+    tables: TablesToRead, sources: Collection[str], metadata: MetadataOptions | None = None
+) -> tuple[PolicyOf, Directories]:
+    """What is asked of the gaps of recorded sources: their own clusters' metadata, where it is there, and directories.
+
+    Raises:
+        CatalogError: the catalog cannot be read.
+        UsageError: as `read_known_topics`.
+    """
+    paths = {name: path for name, path in source_paths(tables).items() if name in sources}
+    known = read_known_topics(
+        metadata or MetadataOptions(), [Source(name, location(path)) for name, path in paths.items()]
+    )
+    rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
+    partitions = rows.to_pylist()
+    places = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}
+    policy_of = known.policy_of((row["source"], row["topic"], row["topic_id"]) for row in partitions)
+    return policy_of, Directories(places)
+
+
+def accepted_gaps(tables: TablesToRead) -> Mapping[tuple[Any, ...], tuple[str, str]]:
+    """Who has accepted which gap and why, by its source, topic, partition and detail, which names its offsets."""
+    names = ("source", "topic", "partition", "detail")
+    rows = tables.read(ACCEPTED, [*names, "accepted_by", "accepted_reason"], [Among("file", (GAP,))])
+    return {
+        tuple(row[name] for name in names): (row["accepted_by"], row["accepted_reason"]) for row in rows.to_pylist()
+    }
+
+
+def _with_accepted(found: FoundGaps, accepted: Mapping[tuple[Any, ...], tuple[str, str]]) -> KnownGaps:
+    lost, held = [], []
+    for gap in found.lost:
+        by = accepted.get((gap.source, gap.topic, gap.partition, gap.detail))
+        if by is None:
+            lost.append(gap)
+        else:
+            held.append(AcceptedGap(gap, *by))
+    return KnownGaps(replace(found, lost=tuple(lost)), tuple(held))

@@ -1,0 +1,145 @@
+"""A log that is missing between two others: named by verify, build and report, with and without a catalog; accepted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kidxlib import audit_directory
+from kidxlib.audit.gaps import GAP
+from kidxlib.cli.main import kidx
+from kidxlib.format.segment_files import segment_file
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from tests.docs.log_dirs import put
+from tests.jobs.archive import assert_refused
+from tests.support.cluster_metadata import OTHER_ID, config, data, leader_change, topic, write_copy
+from tests.support.logs.batches import Batch
+from tests.support.spark.jobs import Ended, rows, run_here
+
+_DETAIL = "offsets 3 to 5 are in no log (3 offsets)"
+
+
+def _kidx(command: str, *arguments: str | Path) -> Ended:
+    return run_here(kidx, command, *arguments)
+
+
+def _found(ended: Ended) -> list[tuple[Any, ...]]:
+    """Of each gap in a JSON object what is said of it."""
+    shown = ended.json
+    gaps = shown.get("damage", shown)["gaps"]
+    return [(gap["source"], gap["topic"], gap["first_offset"], gap["last_offset"], gap["reason"]) for gap in gaps]
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Two copies of a log of three segments, `a` and `b`; and a catalog of both, made before one was lost."""
+
+    root: Path
+
+    @property
+    def catalog(self) -> Path:
+        return self.root / "catalog"
+
+    def log_dir(self, source: str) -> Path:
+        return self.root / source
+
+    def build(self, *options: str, sources: str = "ab") -> Ended:
+        named = [argument for name in sources for argument in ("--source", f"{name}={self.log_dir(name)}")]
+        return _kidx("build", *named, "--index-dir", self.root / "index", "--catalog", self.catalog, "--json", *options)
+
+    def lose(self) -> None:
+        """The log of `a` between its two others, with its index files."""
+        (self.log_dir("a") / "orders-0" / segment_file(3, ".log")).unlink()
+        for file in (self.root / "index" / "a" / "orders-0").glob(segment_file(3, ".*")):
+            file.unlink()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> _Site:
+    site = _Site(tmp_path)
+    for source in "ab":
+        for base_offset in (0, 3, 6):
+            put(site.log_dir(source) / "orders-0", base_offset, [Batch(), Batch(), Batch()])
+    built = site.build()
+    assert (built.code, built.json["damage"]["gaps"]) == (0, []), built.err
+    return site
+
+
+def test_a_missing_log_is_found_wherever_it_is_looked_for(site: _Site) -> None:
+    """By verify, build and the library; with a catalog also who knows the offsets, as another source or the catalog."""
+    site.lose()
+    log_dir = site.log_dir("a")
+    alone = _kidx("verify", log_dir, "--json")
+    assert (alone.code, _found(alone)) == (3, [(str(log_dir), "orders", 3, 5, "gap-unexplained")])
+    [row] = [row for row in alone.json["files"] if row["file"] == GAP]
+    assert (row["base_offset"], row["verdict"], row["detail"]) == (3, "broken", _DETAIL)
+    shown = [line for line in _kidx("verify", log_dir).out.splitlines() if line.startswith("broken: orders-0: gap")]
+    assert shown == [f"broken: orders-0: gap-unexplained: {_DETAIL}"]
+    [partition] = audit_directory(log_dir).partitions
+    assert [each.finding.reason for each in partition.findings if each.finding.file == GAP] == ["gap-unexplained"]
+    once = _kidx("build", log_dir, "--index-dir", site.root / "other", "--json")
+    assert (once.code, _found(once)) == (3, [(str(log_dir), "orders", 3, 5, "gap-unexplained")])
+
+    expected = [("a", "orders", 3, 5, "gap")]
+    by_catalog = _kidx("verify", "--source", f"a={log_dir}", "--catalog", site.catalog, "--json")
+    assert (by_catalog.code, _found(by_catalog)) == (3, expected)
+    known = [(each["who"], each["records"]) for each in by_catalog.json["gaps"][0]["known_by"]]
+    assert known == [("source b", 3), ("the catalog", 3)]
+    assert [row["reason"] for row in rows(site.catalog, "SELECT reason FROM findings WHERE file = 'gap'")] == ["gap"]
+    assert _found(site.build("--dry-run")) == expected, "before it is recorded that the log is gone"
+    reported = json.loads(_kidx("report", "--catalog", site.catalog, "--json").out)
+    assert [row["reason"] for row in reported["health"]["lost_gaps"]] == ["gap"], "as the audit has seen it"
+    [attention] = [row for row in reported["attention"] if row["place"] == "health/lost_gaps"]
+    assert (attention["severity"], attention["title"]) == ("bad", "1 gap between logs")
+    for sources in ("a", "ab"):
+        built = site.build(sources=sources)
+        assert (built.code, _found(built)) == (3, expected), "whether this run has found it or an earlier one"
+
+
+def test_a_policy_of_the_metadata_decides(site: _Site) -> None:
+    """With `compact` the cleaner may have made it; without it nothing explains it."""
+    site.lose()
+    log_dir = site.log_dir("a")
+    for policy, code, counts in (("delete", 3, (1, 0)), ("compact", 0, (0, 1))):
+        values = [topic("orders", OTHER_ID), config("orders", "cleanup.policy", policy)]
+        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        ended = _kidx("verify", log_dir, "--topics", "orders", "--index-dir", site.root / "index" / "a", "--json")
+        assert (len(ended.json["gaps"]), len(ended.json["gaps_explained"])) == counts, ended.err
+        evidence = [each["evidence"] for name in ("gaps", "gaps_explained") for each in ended.json[name]]
+        assert (ended.code, evidence) == (code, ["cleanup-policy"])
+
+
+def test_a_gap_that_is_accepted_fails_nothing_until_it_grows(site: _Site) -> None:
+    """It is accepted by partition and offsets; builds and audits name it then, and do not count it."""
+    site.lose()
+    verify = ("--source", f"a={site.log_dir('a')}", "--catalog", site.catalog, "--index-dir", site.root / "index" / "a")
+    assert site.build().code == 3
+    of_catalog = ("--catalog", site.catalog, "--reason", "the copy is whole", "--by", "ann", "--apply")
+    assert_refused(
+        _kidx("accept", *of_catalog, "--gap", "orders-0/3"), "expected TOPIC-PARTITION/FIRST-LAST, as orders-"
+    )
+    assert_refused(
+        _kidx("accept", *of_catalog, "--gap", "orders-0/3-4"), "no gap of these offsets is known to the cata"
+    )
+    accepted = _kidx("accept", *of_catalog, "--gap", "orders-0/3-5")
+    assert (accepted.code, accepted.out.splitlines()[0]) == (0, f"accepted: a: orders-0/3-5: gap: {_DETAIL}")
+
+    built = site.build()
+    assert (built.code, built.json["damage"]["gaps"]) == (0, [])
+    assert [each["accepted_by"] for each in built.json["damage"]["gaps_accepted"]] == ["ann"]
+    audited = _kidx("verify", *verify)
+    assert audited.code == 0, audited.out
+    assert "  a: orders-0/3-5: gap (by ann at " in audited.out and "broken: orders-0: gap" not in audited.out
+    told = _kidx("verify", *verify, "--json").json
+    assert [(each["file"], each["accepted_by"]) for each in told["accepted_findings"]] == [(GAP, "ann")]
+    reported = json.loads(_kidx("report", "--catalog", site.catalog, "--json").out)
+    assert [(row["first_offset"], row["is_accepted"]) for row in reported["health"]["lost_gaps"]] == [(3, True)]
+    assert not [row for row in reported["attention"] if row["place"] == "health/lost_gaps"]
+
+    (site.log_dir("a") / "orders-0" / segment_file(6, ".log")).unlink()
+    put(site.log_dir("a") / "orders-0", 7, [Batch()])
+    assert (site.build().code, _kidx("verify", *verify).code) == (3, 3)
