@@ -106,19 +106,32 @@ def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention
     return [Attention(Severity.UNKNOWN, "health/verdicts", title, detail)]
 
 
+#: What is said of replicas that have these verdicts, and how bad it is.
+_OF_REPLICAS: Final = (
+    ((Verdict.DIFFERS, Verdict.EPOCHS_DISAGREE), Severity.BAD, "diverged"),
+    ((Verdict.LACKS,), Severity.BAD, "with offsets missing"),
+    ((Verdict.BEHIND,), Severity.WARNING, "behind"),
+)
+
+
 def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
-    rows = [row for row in replicas["partitions"] if row["verdict"] in (Verdict.DIFFERS, Verdict.EPOCHS_DISAGREE)]
-    behind = [row for row in replicas["partitions"] if row["verdict"] == Verdict.BEHIND]
     found = []
-    if rows:
-        detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"
-        title = f"{counted(len(rows), 'replica')} diverged"
-        found.append(Attention(Severity.BAD, "replicas/replicas", title, detail))
-    if behind:
-        detail = f"{behind[0]['topic']}-{behind[0]['partition']}: {behind[0]['sentence']}"
-        found.append(
-            Attention(Severity.WARNING, "replicas/replicas", f"{counted(len(behind), 'replica')} behind", detail)
-        )
+    for verdicts, severity, what in _OF_REPLICAS:
+        rows = [row for row in replicas["partitions"] if row["verdict"] in verdicts]
+        if rows:
+            detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"
+            found.append(Attention(severity, "replicas/replicas", f"{counted(len(rows), 'replica')} {what}", detail))
+    damaged = [row for row in replicas["partitions"] if row["damaged"]]
+    if damaged:
+        detail = f"{damaged[0]['topic']}-{damaged[0]['partition']}: {damaged[0]['sentence']}"
+        title = f"{counted(len(damaged), 'replica')} not compared to the end"
+        found.append(Attention(Severity.UNKNOWN, "replicas/replicas", title, detail))
+    for row in replicas["missing"]:
+        names = _names(row["partitions"])
+        detail = f"source {row['source']} lacks {names}, which {row['compared_with']} has; a copy should have them, "
+        detail += "another broker need not"
+        title = f"{counted(row['count'], 'partition')} of {row['of']:,} missing in {row['source']}"
+        found.append(Attention(Severity.UNKNOWN, "replicas/missing", title, detail))
     return found
 
 

@@ -9,7 +9,10 @@ as the catalog knows them. A range that reaches beyond the bounds tells nothing 
 last offsets of an active segment are often undecided: its ranges end where the log ends, not at the high watermark.
 
 Each replica of a compacted topic is cleaned by its own broker, and holds other batches than the others. Such topics are
-compared by leader epochs and by how many records there are.
+compared by leader epochs and by how many records there are, and are never called the same.
+
+Where one replica has no batch in offsets before its end that another has, it lacks them, whatever the high watermark
+is. What is damaged or not known is not comparable, and what was not compared to its end is the same up to an offset.
 
 A source that was listed earlier than another is behind by what was written since; that is no fault by itself.
 """

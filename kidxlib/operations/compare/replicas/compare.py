@@ -16,7 +16,7 @@ from kidxlib.operations.compare.replicas.copies import Copies
 from kidxlib.operations.compare.replicas.first_difference import SegmentToWalk, with_first_offset
 from kidxlib.operations.compare.replicas.pairs import Bounds, Pairs, compacted_by
 from kidxlib.operations.compare.replicas.ranges import Segments
-from kidxlib.operations.compare.replicas.verdict import Difference, EpochDifference, ReplicaVerdict, Verdict
+from kidxlib.operations.compare.replicas.verdict import Difference, EpochDifference, Lack, ReplicaVerdict, Verdict
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.tables.scope import scope_of
 
@@ -93,7 +93,8 @@ class _Compared:
 
     def _agree(self, one: int, other: int) -> bool:
         found = self._found[min(one, other), max(one, other)]
-        return self._why_nothing(one, other) is None and not found["ranges"] and not found["epochs_disagree"]
+        lacks = found["one_lacks"] or found["other_lacks"]
+        return self._why_nothing(one, other) is None and not (found["ranges"] or lacks or found["epochs_disagree"])
 
     def _verdict(self, number: int, best: int, agreeing: Sequence[int], copies: int) -> ReplicaVerdict:
         topic, partition, topic_id, source = self._keys[number]
@@ -102,19 +103,16 @@ class _Compared:
         nothing, undecided = self._why_nothing(number, best), found["straddling"] + found["unknown"]
         behind = max(self._log_ends[best] - self._log_ends[number], 0)
         records, other_records = (None if each < 0 else each for each in (self._records[number], self._records[best]))
-        verdict, reason = Verdict.BEHIND if behind else Verdict.SAME, nothing
+        lacks = _lack(found, self._keys[min(number, best)][-1], self._keys[max(number, best)][-1])
+        compared_to = None if nothing else end - found["straddling"]
+        verdict, reason = self._of_ends(number, best, found, None if undecided else compared_to)
         if nothing is not None:
-            verdict = Verdict.BEHIND if behind else Verdict.NOT_COMPARABLE
-        elif undecided:
-            reason = _why_undecided(found)
-            if undecided == end - first:
-                verdict = Verdict.NOT_COMPARABLE
-        elif self._compacted[number] is not None and records != other_records and not behind:
-            verdict = Verdict.NOT_COMPARABLE
-            reason = "it has another number of records, as may be: each broker cleans its own log"
+            verdict, reason = Verdict.BEHIND if behind else Verdict.NOT_COMPARABLE, nothing
+        if lacks is not None:
+            verdict = Verdict.LACKS
         if found["epochs_disagree"]:
             verdict = Verdict.EPOCHS_DISAGREE
-        if found["ranges"]:
+        if found["ranges"] > found["lacks_inside"]:
             verdict = Verdict.DIFFERS
         return ReplicaVerdict(
             topic=topic,
@@ -129,6 +127,9 @@ class _Compared:
             first_offset=None if nothing else first,
             end_offset=None if nothing else end,
             undecided_offsets=undecided,
+            compared_to=compared_to,
+            log_end_offset=self._log_ends[number],
+            lacks=lacks,
             behind_offsets=behind,
             records=records,
             other_records=other_records,
@@ -136,6 +137,30 @@ class _Compared:
             epochs=_epochs(found, number < best),
             reason=reason,
         )
+
+    def _of_ends(
+        self, number: int, best: int, found: Mapping[str, Any], compared_to: int | None
+    ) -> tuple[Verdict, str | None]:
+        """What is said of a copy that has no other batches, by how far it was compared.
+
+        Args:
+            compared_to: None where digests could not tell of all.
+        """
+        behind = self._log_ends[best] > self._log_ends[number]
+        if found["unknown"]:
+            return Verdict.NOT_COMPARABLE, _why_undecided(found)
+        if behind:
+            return Verdict.BEHIND, _why_undecided(found) or None
+        if self._compacted[number] is not None:
+            same = self._records[number] == self._records[best]
+            number_of = "the same number of records" if same else "another number of records, as may be"
+            return Verdict.NOT_COMPARABLE, f"each broker cleans its own log; it has {number_of}"
+        if compared_to is None or compared_to < self._log_ends[number]:
+            return Verdict.SAME_UP_TO, _why_undecided(found) or "what follows is not known to be committed"
+        if self._starts[number] > self._starts[best]:
+            start, source = self._starts[best], self._keys[best][-1]
+            return Verdict.SAME_UP_TO, f"its log starts at {self._starts[number]}, that of {source} at {start}"
+        return Verdict.SAME, None
 
     def _why_nothing(self, one: int, other: int) -> str | None:
         """Why two copies have no offsets in common; None where they have."""
@@ -163,6 +188,14 @@ def _why_undecided(found: Mapping[str, Any]) -> str:
     if found["unknown"]:
         parts.append(f"of {found['unknown']} offsets the catalog has no digest, or their log is damaged there")
     return "; ".join(parts)
+
+
+def _lack(found: Mapping[str, Any], one: str, other: str) -> Lack | None:
+    for side, source in (("one", one), ("other", other)):
+        if ranges := found[f"{side}_lacks"]:
+            first, last = found[f"{side}_lacks_first"], found[f"{side}_lacks_last"]
+            return Lack(source=source, first_offset=first, last_offset=last, ranges=ranges)
+    return None
 
 
 def _difference(found: Mapping[str, Any]) -> Difference | None:

@@ -8,9 +8,17 @@ import numpy as np
 
 from kidxlib.jit.compiler import njit
 
-#: Two copies by their numbers, the offsets that both should have, and whether each broker cleans its own.
+#: Two copies by their numbers, the offsets that both should have, up to where both logs go, and whether each broker
+#: cleans its own.
 PAIR: Final = np.dtype(
-    [("one", "i8"), ("other", "i8"), ("first_offset", "i8"), ("end_offset", "i8"), ("is_compacted", "i8")]
+    [
+        ("one", "i8"),
+        ("other", "i8"),
+        ("first_offset", "i8"),
+        ("end_offset", "i8"),
+        ("logs_end", "i8"),
+        ("is_compacted", "i8"),
+    ]
 )
 #: What was found of a pair. Numbers of offsets are of those that both should have.
 COMPARED: Final = np.dtype(
@@ -20,6 +28,13 @@ COMPARED: Final = np.dtype(
         ("last_offset", "i8"),
         ("straddling", "i8"),  # offsets of ranges that differ and reach beyond
         ("unknown", "i8"),  # offsets of ranges of which one copy has no digest
+        ("lacks_inside", "i8"),  # of the ranges that differ, those where one copy has no batch
+        ("one_lacks", "i8"),  # ranges of the other copy where this one has no batch
+        ("one_lacks_first", "i8"),
+        ("one_lacks_last", "i8"),
+        ("other_lacks", "i8"),
+        ("other_lacks_first", "i8"),
+        ("other_lacks_last", "i8"),
         ("epochs_disagree", "i8"),
         ("epoch_offset", "i8"),
         ("one_epoch", "i8"),
@@ -57,6 +72,7 @@ def _compare_ranges(pair, bounds, first, last, digest, is_known, found):
         else:
             begin = end = first[other]
         difference, known = np.int64(0), True
+        one_begin, other_begin = one, other
         while True:
             if one < one_end and first[one] <= end:
                 difference, known, end = difference + digest[one], known and is_known[one], max(end, last[one])
@@ -66,6 +82,13 @@ def _compare_ranges(pair, bounds, first, last, digest, is_known, found):
                 other += 1
             else:
                 break
+        is_lack = known and difference != 0 and (one == one_begin or other == other_begin)
+        if is_lack and begin >= pair.first_offset and end < pair.logs_end:
+            # What a copy lacks before its end it lacks, whatever was committed when.
+            _note_lack(found, one == one_begin, begin, end)
+            if end >= pair.end_offset:
+                continue
+            found.lacks_inside += 1
         inside = min(end, pair.end_offset - 1) - max(begin, pair.first_offset) + 1
         if inside <= 0 or (known and difference == 0):
             continue
@@ -77,6 +100,23 @@ def _compare_ranges(pair, bounds, first, last, digest, is_known, found):
             if found.ranges == 0:
                 found.first_offset, found.last_offset = begin, end
             found.ranges += 1
+
+
+@njit
+def _note_lack(found, is_one, begin, end):
+    """Note a range that a copy lacks; those that follow each other are one."""
+    if is_one:
+        if found.one_lacks == 0:
+            found.one_lacks_first = begin
+        if found.one_lacks == 0 or begin != found.one_lacks_last + 1:
+            found.one_lacks += 1
+        found.one_lacks_last = end
+    else:
+        if found.other_lacks == 0:
+            found.other_lacks_first = begin
+        if found.other_lacks == 0 or begin != found.other_lacks_last + 1:
+            found.other_lacks += 1
+        found.other_lacks_last = end
 
 
 @njit

@@ -86,6 +86,7 @@ class Pairs:
         pairs["one"], pairs["other"] = one, other
         pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
         pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
+        pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
         pairs["is_compacted"] = np.array([each is not None for each in compacted], np.bool_)[one]
         ranges, epochs = Ranges.of(segments, count), Epochs.of(segments, count)
         found = np.zeros(len(numbers), COMPARED)

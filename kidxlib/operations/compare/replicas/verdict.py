@@ -13,15 +13,19 @@ class Verdict(StrEnum):
         DIFFERS: it has other batches in a range of offsets.
         EPOCHS_DISAGREE: it has the same batches, of other leader epochs; in compacted topics, of epochs that cannot
             both be right.
-        NOT_COMPARABLE: nothing could be compared; `reason` says why.
-        BEHIND: it has the same as far as it goes, and ends earlier.
-        SAME: all that could be compared is the same; `undecided_offsets` could not.
+        LACKS: it has no batches in a range of offsets before its end.
+        NOT_COMPARABLE: nothing could be compared, or not all, as a log is damaged or not known; `reason` says why.
+        BEHIND: it has the same as far as it was compared, and ends earlier.
+        SAME_UP_TO: all that was compared is the same, and that is not all: see `compared_to`.
+        SAME: it was compared to its end, and is the same.
     """
 
     DIFFERS = "differs"
     EPOCHS_DISAGREE = "epochs-disagree"
+    LACKS = "lacks"
     NOT_COMPARABLE = "not-comparable"
     BEHIND = "behind"
+    SAME_UP_TO = "same-up-to"
     SAME = "same"
 
 
@@ -62,6 +66,22 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Offsets of which a replica has no batch, before its end.
+
+    Attributes:
+        source: which lacks them.
+        first_offset, last_offset: from the first range that it lacks to the last one.
+        ranges: how many there are.
+    """
+
+    source: str
+    first_offset: int
+    last_offset: int
+    ranges: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochDifference:
     """Where leader epochs of two replicas begin to disagree.
 
@@ -91,6 +111,8 @@ class ReplicaVerdict:
         first_offset, end_offset: the offsets that both should have: from the first on, up to below the end. None where
             there are none.
         undecided_offsets: how many of these digests could not tell of.
+        compared_to, log_end_offset: up to which offset it was compared, of how many its log has.
+        lacks: what one of the two has no batch of; None where that is nothing.
         behind_offsets: by how many offsets its log ends before that of the other; 0 where it does not.
         records, other_records: in all of its segments, and in all of the other's; None where not all are known.
         difference: None where digests do not differ.
@@ -110,6 +132,9 @@ class ReplicaVerdict:
     first_offset: int | None
     end_offset: int | None
     undecided_offsets: int
+    compared_to: int | None
+    log_end_offset: int
+    lacks: Lack | None
     behind_offsets: int
     records: int | None
     other_records: int | None

@@ -24,8 +24,13 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
         CatalogError: the catalog cannot be read.
     """
     if not _several_sources(answers):
-        return {"verdicts": {}, "partitions": []}  # without what compares them, which takes long to be compiled
+        return {
+            "verdicts": {},
+            "partitions": [],
+            "missing": [],
+        }  # without what compares them, which takes long to be compiled
     from kidxlib.operations.compare.replicas.compare import compare_replicas
+    from kidxlib.operations.compare.replicas.missing import missing_partitions
 
     buckets = {row["source"] for row in answers[REMOTE]}
     found = [each for each in compare_replicas(tables, compacted=compacted) if each.source not in buckets]
@@ -34,9 +39,17 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
     return {
         "verdicts": dict(Counter(each.verdict.value for each in found)),
         "partitions": [
-            {**asdict(each), "sentence": _sentence(each)} for each in found if each.verdict is not Verdict.SAME
+            {**asdict(each), "sentence": _sentence(each), "damaged": _is_damaged(each)}
+            for each in found
+            if each.verdict is not Verdict.SAME
         ],
+        "missing": missing_partitions(tables, buckets),
     }
+
+
+def _is_damaged(found: ReplicaVerdict) -> bool:
+    """Whether a replica was not compared because its log, or that of the other, is damaged or not known."""
+    return found.verdict is Verdict.NOT_COMPARABLE and found.compacted is None and found.undecided_offsets > 0
 
 
 def _several_sources(answers: Answers) -> bool:
@@ -62,6 +75,18 @@ def _sentence(found: ReplicaVerdict) -> str:
             f"source {found.source} has leader epoch {epochs.epoch} at offset {epochs.offset}, "
             f"{found.compared_with} has {epochs.other_epoch}"
         )
+    if found.verdict is Verdict.LACKS and found.lacks is not None:
+        lacks = found.lacks
+        ranges = f" ({lacks.ranges:,} ranges in these)" if lacks.ranges > 1 else ""
+        other = found.compared_with if lacks.source == found.source else found.source
+        offsets = f"offsets {lacks.first_offset}–{lacks.last_offset}{ranges}"
+        return f"source {lacks.source} lacks {offsets}, which {other} has"
+    reason = "" if found.reason is None else f"; {found.reason}"
     if found.verdict is Verdict.BEHIND:
-        return f"source {found.source} ends {found.behind_offsets:,} offsets before {found.compared_with}"
-    return f"source {found.source}: {found.reason or 'the same'}"
+        return f"source {found.source} ends {found.behind_offsets:,} offsets before {found.compared_with}{reason}"
+    if found.verdict is Verdict.SAME_UP_TO:
+        to = f"up to offset {found.compared_to} of {found.log_end_offset}"
+        return f"source {found.source}: the same as {found.compared_with} {to}{reason}"
+    return (
+        f"source {found.source}: {'not comparable' if found.verdict is Verdict.NOT_COMPARABLE else 'the same'}{reason}"
+    )

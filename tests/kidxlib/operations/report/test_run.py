@@ -72,6 +72,31 @@ def test_what_was_never_looked_at_is_not_called_well(unchanged: Path) -> None:
     assert any("the last build is" in title for title in titles)
 
 
+def test_a_copy_that_lacks_or_cannot_tell_is_not_called_the_same(tmp_path: Path) -> None:
+    """A copy without a segment in the middle, with a wrong byte, and without a partition."""
+    shutil.copytree(golden.SAMPLES, tmp_path / "copy")
+    (tmp_path / "copy" / "txn-mixed-0" / f"{84:020}.log").unlink()
+    shutil.rmtree(tmp_path / "copy" / "append-time-0")
+    damaged = tmp_path / "copy" / "plain-zstd-0" / f"{0:020}.log"
+    with damaged.open("r+b") as log:
+        log.seek(500_000)
+        log.write(b"\0\0\0\0")
+    sources = ("--source", f"broker={golden.SAMPLES}", "--source", f"copy={tmp_path / 'copy'}")
+    run_kidx(
+        "build", *sources, "--index-dir", str(tmp_path / "index"), "--catalog", str(tmp_path / "catalog"), codes=(0, 3)
+    )
+    replicas = _report(tmp_path)["replicas"]
+    said = {row["topic"]: (row["verdict"], row["sentence"]) for row in replicas["partitions"]}
+    assert said["txn-mixed"] == ("lacks", "source copy lacks offsets 84–5796, which broker has")
+    assert said["plain-zstd"][0] == "not-comparable" and "damaged" in said["plain-zstd"][1]
+    assert said["compacted"][0] == "not-comparable"
+    [missing] = replicas["missing"]
+    assert (missing["source"], missing["partitions"], missing["count"]) == ("copy", ["append-time-0"], 1)
+    titles = [row["title"] for row in _report(tmp_path)["attention"]]
+    assert "1 replica with offsets missing" in titles and "1 partition of 5 missing in copy" in titles
+    assert "1 replica not compared to the end" in titles
+
+
 def test_a_catalog_without_segments_is_not_called_well(site: Path) -> None:
     run_kidx("forget-source", "disk", "--catalog", str(site / "catalog"), "--apply")
     report = _report(site, "--output", str(site / "report.html"))

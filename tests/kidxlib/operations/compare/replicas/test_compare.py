@@ -190,7 +190,14 @@ def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Cop
     end = min(_bounds(copy)[1] for copy in pair)
     verdict = _verdict(*pair)
     if first >= end:
-        assert verdict.verdict in (Verdict.NOT_COMPARABLE, Verdict.BEHIND, Verdict.SAME) and not verdict.difference
+        assert verdict.verdict in (
+            Verdict.NOT_COMPARABLE,
+            Verdict.BEHIND,
+            Verdict.LACKS,
+            Verdict.SAME_UP_TO,
+            Verdict.SAME,
+        )
+        assert not verdict.difference
         event("nothing in common")
         return
     held = [{(each.base_offset, each.data) for each in copy.batches} for copy in pair]
@@ -198,7 +205,7 @@ def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Cop
     event(f"{verdict.verdict}, {'differing' if differing else 'equal'}, undecided: {verdict.undecided_offsets > 0}")
     assert (verdict.first_offset, verdict.end_offset) == (first, end)
     if verdict.difference is not None:
-        assert verdict.verdict is Verdict.DIFFERS
+        assert verdict.verdict in (Verdict.DIFFERS, Verdict.LACKS)
         inside = [
             offset
             for offset in differing
@@ -209,7 +216,9 @@ def test_replicas_are_the_same_if_and_only_if_their_batches_are(pair: tuple[_Cop
     else:
         assert not differing or verdict.undecided_offsets >= len(set(differing))
     if held[0] == held[1]:
-        assert verdict.undecided_offsets == 0 and verdict.verdict in (Verdict.SAME, Verdict.BEHIND)
+        assert verdict.undecided_offsets == 0 and verdict.verdict in (Verdict.SAME, Verdict.SAME_UP_TO, Verdict.BEHIND)
+    if verdict.verdict is Verdict.SAME:
+        assert not held[0] ^ held[1] or any(offset < first for offset, _ in held[0] ^ held[1])
 
 
 def _records(count: int, body: bytes = b"", **fields: Any) -> Batch:
@@ -270,7 +279,13 @@ def test_a_batch_that_one_log_lacks_is_told_with_what_stands_in_its_place(tmp_pa
     lacking = _copy(_SOUND, [100, 100, 100], tmp_path / "b")
     lacking = replace(lacking, of_segments={1: {"status": "gone"}})
     found = _verdict(whole_copy, lacking)
-    assert found.verdict is Verdict.DIFFERS and found.difference is not None
+    lacks = found.lacks
+    assert found.verdict is Verdict.LACKS and found.difference is not None and lacks is not None
+    assert (lacks.source, lacks.first_offset, lacks.last_offset) == (
+        "b",
+        _SOUND[100].base_offset,
+        _SOUND[199].last_offset,
+    )
     assert found.difference.offset == _SOUND[100].base_offset
     assert found.difference.other_place == _place(whole_copy, 100)
     assert found.difference.place in (None, _place(lacking, 200))
@@ -310,7 +325,8 @@ def test_what_is_above_a_high_watermark_does_not_count() -> None:
     """A batch that was never committed is another on each broker, as after a change of leaders."""
     last = _SOUND[-1].base_offset
     found = _verdict(_copy(_SOUND), _copy(_with(_SOUND, -1, body=b"another")), high_watermark=last)
-    assert found.verdict is Verdict.SAME and found.end_offset == last
+    assert found.verdict is Verdict.SAME_UP_TO and found.end_offset == last
+    assert (found.compared_to or 0) <= last < found.log_end_offset
     assert 0 < found.undecided_offsets < last and "beyond log starts or high watermarks" in (found.reason or "")
 
 
@@ -336,8 +352,8 @@ def test_epochs_that_disagree_are_told() -> None:
     found = _verdict(_copy(epochs[0], [70, 70]), _copy(epochs[1], [95]))
     assert found.verdict is Verdict.EPOCHS_DISAGREE and found.difference is None and found.epochs is not None
     assert (found.epochs.offset, found.epochs.epoch, found.epochs.other_epoch) == (_SOUND[90].base_offset, 4, 5)
-    assert _verdict(_copy(epochs[0], [70, 70]), _copy(epochs[0][80:], [5])).verdict is Verdict.SAME
-    assert _verdict(_copy(epochs[0]), _copy(epochs[1][99:])).verdict is Verdict.SAME
+    assert _verdict(_copy(epochs[0], [70, 70]), _copy(epochs[0][80:], [5])).verdict is Verdict.SAME_UP_TO
+    assert _verdict(_copy(epochs[0]), _copy(epochs[1][99:])).verdict is Verdict.SAME_UP_TO
     assert _verdict(_copy(epochs[0]), _copy(epochs[1][95:])).verdict is Verdict.EPOCHS_DISAGREE
 
 
@@ -352,7 +368,8 @@ def test_replicas_of_a_compacted_topic_are_compared_by_epochs_and_counts() -> No
     )
     assert "each broker cleans its own log" in (found.reason or "")
     same_count = _verdict(_copy(epochs), _copy(_with(epochs, 8, body=b"another")), cleaner_offset=900)
-    assert same_count.verdict is Verdict.SAME and same_count.difference is None
+    assert same_count.verdict is Verdict.NOT_COMPARABLE and same_count.difference is None
+    assert same_count.reason == "each broker cleans its own log; it has the same number of records"
     wrong = _laid([replace(each.batch, leader_epoch=n // 45) for n, each in enumerate(_SOUND)])
     found = _verdict(_copy(epochs), _copy([each for n, each in enumerate(wrong) if (n + 1) % 3]), cleaner_offset=900)
     assert found.verdict is Verdict.EPOCHS_DISAGREE
@@ -376,14 +393,14 @@ def test_offsets_that_the_catalog_does_not_know_are_undecided(tmp_path: Path) ->
     unread = {"status": "unreadable", "offset_digests": None, "next_offset": None, "leader_epochs": None}
     for row in (unread, {"offset_digests": None}):
         found = _verdict(copies[0], replace(copies[1], of_segments={1: {**row, "records": None}}))
-        assert found.verdict is Verdict.SAME and found.undecided_offsets == of_segment, found
+        assert found.verdict is Verdict.NOT_COMPARABLE and found.undecided_offsets == of_segment, found
         assert found.reason == (f"of {of_segment} offsets the catalog has no digest, or their log is damaged there")
     damaged = replace(copies[1].segments[1][60], batch=replace(copies[1].segments[1][60].batch, crc_error=1))
     segments = [list(each) for each in copies[1].segments]
     segments[1][60] = damaged
     found = _verdict(copies[0], replace(copies[1], segments=segments))
     lost = sum(each.batch.records for each in _SOUND[160:200])
-    assert found.verdict is Verdict.SAME and lost <= found.undecided_offsets < lost + 32
+    assert found.verdict is Verdict.NOT_COMPARABLE and lost <= found.undecided_offsets < lost + 32
 
 
 def test_only_partitions_of_one_topic_id_are_replicas() -> None:
