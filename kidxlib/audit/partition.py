@@ -97,14 +97,10 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
         directory=task.directory, index_directory=task.index_directory, logs=logs, broken=broken.keys()
     )
     found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
-    remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs) if in_place else None
+    remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs)
     found.findings += audit_leader_epochs(read, epochs, of_epochs, in_place=in_place, remote=remote)
     if task.tiering:
-        broken |= {
-            (each.base_offset, each.finding.file): each.finding.reason
-            for each in found.findings
-            if each.finding.verdict is Verdict.BROKEN
-        }
+        broken |= _broken(found.findings)
         known_epochs = None if isinstance(epochs, CheckpointError) else epochs
         found.not_ready = list(
             not_ready_for_tiering(
@@ -117,6 +113,15 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
             )
         )
     return found
+
+
+def _broken(findings: Iterable[SegmentFinding]) -> dict[tuple[int, str], str | None]:
+    """Broken files by their segment and suffix, and why they are."""
+    return {
+        (each.base_offset, each.finding.file): each.finding.reason
+        for each in findings
+        if each.finding.verdict is Verdict.BROKEN
+    }
 
 
 def _log_epochs(
@@ -199,7 +204,7 @@ def _of_remote(
     Args:
         changes: by base offset where the epoch changes in a segment's log, its first one included.
     """
-    if task.tiered is None:
+    if task.tiered is None or task.index_directory != task.directory:
         return None
     recovered = [each.base_offset for each in simulation.segments if each.next_offset is not None]
     begun = (each for offset in recovered if offset in changes for each in changes[offset].tolist())

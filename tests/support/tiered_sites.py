@@ -255,9 +255,29 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
         again = copied(segment.partition, _NEW_ID, offsets, epochs=epochs, log_bytes=log_bytes, at_ms=at_ms)
         segment.append(again)
 
+    def copy_once_more(site: Site) -> None:
+        segment = last(site)
+        segment.copy_objects(_NEW_ID, segment.offsets[0])
+        epochs = {each["epoch"]: each["start_offset"] for each in segment.row["leader_epochs"]}
+        log_bytes, at_ms = segment.row["log_bytes"], site.last_ms()
+        largest = segment.row["max_timestamp_ms"]
+        segment.append(
+            copied(
+                segment.partition,
+                _NEW_ID,
+                segment.offsets,
+                epochs=epochs,
+                log_bytes=log_bytes,
+                at_ms=at_ms,
+                max_timestamp_ms=largest,
+            )
+        )
+        segment.never_finished(site.last_ms() - 2 * _HOUR_MS)
+
     return {
+        "copy not finished, and made again": Damage(copy_once_more, ("metadata", "copy-not-finished")),
         "copy not finished": Damage(
-            lambda site: last(site).never_finished(site.last_ms() - 2 * _HOUR_MS), ("metadata", "copy-not-finished")
+            lambda site: last(site).never_finished(site.last_ms() - 2 * _HOUR_MS), ("metadata", "stalled")
         ),
         "deletion not finished": Damage(
             lambda site: site.segments(middle(site).partition.topic)[0].update(

@@ -37,7 +37,7 @@ class RemoteFindingRow(Row):
     partition: Int32 = column("number of the partition; −1: it is about the topic")
     topic_id: str = column("the topic's id, as Kafka shows it")
     start_offset: int = column("the first offset of the segment; 0 where it is about the topic")
-    segment_id: str | None = column("the segment's id, as Kafka shows it; null: it is about the topic")
+    segment_id: str | None = column("the segment's id, as Kafka shows it; null: it is about the partition or the topic")
     file: str = column("suffix of the object; metadata: what is said of it; objects: all that it has")
     verdict: str = column("safe or broken")
     reason: str = column("a short word for why")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,12 @@ from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
 
+#: Copying stands still, and what comes of it.
+STALLED: Final = "stalled"
+STALLS: Final = (
+    "the partition's copying stands still: its full segments pile up in log dirs, as local retention deletes none that "
+    "is not copied"
+)
 #: States that a broker leaves again, and what is so where it has not.
 _PASSING: Final = {
     SegmentState.COPY_SEGMENT_STARTED: (
@@ -43,15 +49,51 @@ class AsOf:
     stuck_ms: int
 
 
-def of_states(found: Presence, as_of: AsOf) -> Iterator[Found]:
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """Whether and when brokers copy a topic's segments.
+
+    Attributes:
+        is_on: they do, as far as anybody knows (`remote.storage.enable`, `remote.log.copy.disable`).
+        lag_ms, lag_bytes: how long, and until how many bytes wait, a full segment may (`remote.copy.lag.*`, from Kafka
+            4.4 on, KIP-1241); 0 where nothing is set.
+    """
+
+    is_on: bool = True
+    lag_ms: int = 0
+    lag_bytes: int = 0
+
+    def why_stalled(self, waiting_ms: int, bytes_: int, stuck_ms: int) -> str | None:
+        """What was allowed, where full segments wait for longer; None where they do not."""
+        too_long = waiting_ms > self.lag_ms + stuck_ms and (bytes_ > self.lag_bytes or self.lag_ms > 0)
+        if not self.is_on or not too_long:
+            return None
+        configured = f"remote.copy.lag.ms={self.lag_ms} and " if self.lag_ms else ""
+        return f"allowed: {configured}--stuck-after {timedelta(milliseconds=stuck_ms)}"
+
+
+def of_states(found: Presence, as_of: AsOf, copying: Copying) -> Iterator[Found]:
     """Segments that stay in a state that passes."""
     since = numbers(found.segments["state_since_ms"])
     for state, (reason, consequence) in _PASSING.items():
         lasts = found.in_state(state) & (since < as_of.metadata_ms - as_of.stuck_ms)
         for segment in rows_where(found.segments, lasts):
-            age = timedelta(milliseconds=as_of.metadata_ms - segment["state_since_ms"])
-            detail = f"{state.name} since {show_time(segment['state_since_ms'])}, for {age}"
-            yield key_of(segment), safe(METADATA, reason, detail, consequence)
+            waiting_ms = as_of.metadata_ms - segment["state_since_ms"]
+            detail = (
+                f"{state.name} since {show_time(segment['state_since_ms'])}, for {timedelta(milliseconds=waiting_ms)}"
+            )
+            allowed = copying.why_stalled(waiting_ms, segment["log_bytes"], as_of.stuck_ms)
+            if state is SegmentState.COPY_SEGMENT_STARTED and allowed and not _is_followed(found.segments, segment):
+                detail = f"{detail}, {segment['log_bytes']:,} bytes of log, and no later segment follows; {allowed}"
+                yield key_of(segment), broken(METADATA, STALLED, detail, STALLS)
+            else:
+                yield key_of(segment), safe(METADATA, reason, detail, consequence)
+
+
+def _is_followed(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
+    """Whether a segment with the same offsets, or later ones, has come further than one whose copying was begun."""
+    begun = np.array(segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_STARTED.name, np.bool_)
+    return bool((~begun & (numbers(segments["end_offset"]) >= segment["end_offset"])).any())
 
 
 def of_lineage(found: Presence, breaks: pa.Table) -> Iterator[Found]:

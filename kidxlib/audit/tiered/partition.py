@@ -30,7 +30,7 @@ from kidxlib.audit.tiered.listing import (
     of_sizes,
     of_transaction_index,
 )
-from kidxlib.audit.tiered.metadata import AsOf, of_lineage, of_retention, of_states, of_strays
+from kidxlib.audit.tiered.metadata import AsOf, Copying, of_lineage, of_retention, of_states, of_strays
 from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteObject
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.objects import list_objects, object_name
@@ -54,6 +54,7 @@ class RemotePartition:
         knows_metadata: all of its metadata was read.
         flag_since: as for `of_transaction_index`.
         retention_ms: of the topic, as its cluster says; None where nobody knows it.
+        copying: of the topic, too.
         is_recorded: the segments and their objects are wanted, too, whatever the level.
     """
 
@@ -67,6 +68,7 @@ class RemotePartition:
     retention_ms: int | None
     as_of: AsOf
     level: Level
+    copying: Copying
     is_recorded: bool = False
 
 
@@ -117,7 +119,7 @@ def _findings(asked: RemotePartition, found: Presence) -> Iterator[Found]:
         yield from of_sizes(found, reads_indexes=asked.level is not Level.LISTING)
     yield from of_missing(found)
     yield from of_lineage(found, asked.breaks)
-    yield from of_states(found, asked.as_of)
+    yield from of_states(found, asked.as_of, asked.copying)
     if asked.retention_ms is not None:
         yield from of_retention(found, asked.as_of, asked.retention_ms)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA
 from kidxlib.audit.tiered.local_epochs import DELETES, HIDES
+from kidxlib.audit.tiered.metadata import STALLED
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
@@ -45,6 +46,7 @@ _BY_REASON: Final = {
     (METADATA, "unreferenced"): _WAIT,
     (METADATA, "copy-not-finished"): _TOO_MANY,
     (METADATA, "delete-not-finished"): _TOO_MANY,
+    (METADATA, STALLED): "look in the leader's log for RLMCopyTask: it says why; full disks follow",
     (METADATA, "retention-overdue"): "look for a leader of the partition, and in its log for RLMExpirationTask",
     (METADATA, "metadata-expires-first"): "give __remote_log_metadata retention.ms=-1, before its records go",
     (METADATA, "timestamps-disagree"): "ask --level full which of the two is wrong",

@@ -75,6 +75,7 @@ class TieredPlan:
                 retention_ms=self.topics.retention_ms(partition),
                 as_of=self.as_of,
                 level=self.level,
+                copying=self.topics.copying(partition.topic, partition.topic_id),
                 is_recorded=self.is_recorded,
             )
             for partition in found

@@ -168,7 +168,8 @@ def _show_findings(found: TieredFound) -> None:
         text_columns=3,
     )
     for each in found.findings[:PROBLEMS_SHOWN]:
-        segment = "" if each.segment_id is None else f"-{each.partition} {each.start_offset} {each.segment_id}"
+        segment = "" if each.partition < 0 else f"-{each.partition} {each.start_offset}"
+        segment += "" if each.segment_id is None else f" {each.segment_id}"
         detail = "" if each.detail is None else f": {each.detail}"
         print_line(f"{each.verdict}: {each.topic}{segment} {each.file}: {each.reason}{detail}")
         print_line(f"  {each.consequence}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kidxlib.operations.audit.tiered.find import TieredAudit, of_log_dirs, plan_audit, read_metadata
 from kidxlib.operations.audit.tiered.numbers.numbers import numbers_of
+from kidxlib.operations.audit.tiered.numbers.stalled import stalled
 from kidxlib.operations.audit.tiered.record import record_segments
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
 from kidxlib.operations.audit.tiered.report import TieredFound, result_of, show, show_json
@@ -36,12 +37,13 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
             backend.catalog.make_tables()
         findings, counts = audit.find(metadata)
         findings += of_log_dirs(request, reader)
+        begin_phase("counting")
+        numbers = numbers_of(request, plan, metadata, counts)
+        findings += stalled(numbers, plan.topics, request.stuck_ms)
         if request.recording is not None:
             begin_phase("recording in the catalog")
             record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
         requests = requests_made() - request.asked_before + backend.engine.requests()
-        begin_phase("counting")
-        numbers = numbers_of(request, plan, metadata, counts)
         found = TieredFound.of(findings, counts, numbers, metadata, plan.as_of, requests)
         (show_json if as_json else show)(request, found)
     return result_of(request, found)

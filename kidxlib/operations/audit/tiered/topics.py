@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from kidxlib.audit.tiered.finding import METADATA, RemoteFindingRow, RemoteSegmentKey, broken
+from kidxlib.audit.tiered.metadata import Copying
 from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_integer
 from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.audit.tiered.numbers.settings import LOCAL_RETENTION_BYTES, LOCAL_RETENTION_MS
 from kidxlib.operations.audit.tiered.request import TieredRequest
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
@@ -19,6 +21,10 @@ from kidxlib.storage.location import Location
 
 _RETENTION_MS = "retention.ms"
 _ENABLE = "remote.storage.enable"
+_COPY_DISABLE = "remote.log.copy.disable"
+_COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
+#: A lag that is what `local.retention` keeps.
+_AS_LOCAL = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,20 @@ class TopicsOfTiered:
         source = self._source_of(TopicIdPartition(topic_id, topic, 0))
         config = None if source is None else self.request.known_topics.config(source.name, topic, _ENABLE)
         return None if config is None else config.value == "true"
+
+    def copying(self, topic: str, topic_id: str) -> Copying:
+        """Whether and when brokers copy a topic's segments, by what was set for it."""
+        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        if source is None:
+            return Copying()
+        own = self.request.known_topics.of_sources[source.name].metadata.topic_configs.get(topic, {})
+        is_on = self.is_copied(topic, topic_id) is not False and own.get(_COPY_DISABLE) != "true"
+        lags = [parse_integer(own.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
+        of_local = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
+        ms, bytes_ = (
+            max((local or 0) if lag == _AS_LOCAL else lag, 0) for lag, local in zip(lags, of_local, strict=True)
+        )
+        return Copying(is_on, ms, bytes_)
 
     def copied(self) -> Iterator[tuple[str, str]]:
         """Names and ids of the topics of which a cluster says that brokers copy them."""

@@ -28,7 +28,10 @@ class CopyLag:
     Attributes:
         bytes: of their logs (`RemoteCopyLagBytes`).
         first_offset: of the oldest.
-        since_ms: the time of its last record, or when its log was last written; ms since the epoch.
+        since_ms: the time of its last record, or, where that is later or not known, when its log was last written; ms
+            since the epoch.
+        copied_ms: when the partition's last segment was copied; None where none was.
+        written_ms: when the log of the oldest was last written.
     """
 
     partition: TopicIdPartition
@@ -36,6 +39,12 @@ class CopyLag:
     bytes: int
     first_offset: int
     since_ms: int
+    written_ms: int
+    copied_ms: int | None
+
+    def waiting_ms(self, as_of_ms: int) -> int:
+        """For how long nothing of it has been copied, at least: as long as it is full, and since the last copy."""
+        return as_of_ms - max(self.since_ms, self.written_ms, self.copied_ms or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,12 +174,15 @@ def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
         return None
     first = int(waiting[0])
     [largest] = log.largest_timestamps([first]).tolist()
+    written_ms, remote = int(log.segments.mtimes_ms[first]), sides.remote_of(partition)
     return CopyLag(
         partition=partition,
         segments=len(waiting),
         bytes=int(log.segments.sizes[waiting].sum()),
         first_offset=int(log.segments.base_offsets[first]),
-        since_ms=largest if largest >= 0 else int(log.segments.mtimes_ms[first]),
+        since_ms=largest if 0 <= largest <= written_ms else written_ms,
+        written_ms=written_ms,
+        copied_ms=int(remote["state_since_ms"].to_numpy().max()) if remote.num_rows else None,
     )
 
 

@@ -17,6 +17,7 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from tests.docs.pages import PROJECT
+from tests.support import cluster_metadata as made_up
 from tests.support.audits import verified
 from tests.support.tiered_sites import RemoteSegment, Site
 
@@ -96,6 +97,47 @@ def test_bytes_of_topics_on_both_sides_and_what_is_to_be_copied(site: Site) -> N
             "waiting_ms": 67_000,
         }
     ]
+
+
+_MINUTE_MS: Final = 60_000
+
+
+@pytest.mark.parametrize(
+    ("largest_ms", "configs", "options", "stalls"),
+    [
+        (0, {}, (), True),
+        (10**12, {}, (), True),  # a time yet to come
+        (0, {}, ("--stuck-after", "2h"), False),
+        (0, {"remote.log.copy.disable": "true"}, (), False),
+        (0, {"remote.storage.enable": "false"}, (), False),
+        (0, {"remote.copy.lag.ms": str(60 * _MINUTE_MS)}, (), False),
+        (0, {"remote.copy.lag.ms": str(10 * _MINUTE_MS)}, (), True),
+        (0, {"remote.copy.lag.bytes": "1000"}, (), False),
+    ],
+)
+def test_copying_that_stands_still(
+    site: Site, largest_ms: int, configs: dict[str, str], options: tuple[str, ...], stalls: bool
+) -> None:
+    """Full segments wait for longer than the topic and --stuck-after allow, and nothing was copied meanwhile."""
+    last, at_ms = _last(site), site.last_ms()
+    end, topic_id = last.offsets[1] + 1, last.partition.topic_id
+    written_ms = at_ms + 1
+    logs = {end: (200, written_ms + largest_ms, written_ms), end + 10: (300, None, at_ms + 90 * _MINUTE_MS)}
+    _write_log(site.log_dir / f"{_TOPIC}-0", topic_id, logs)
+    changes = [made_up.topic(_TOPIC, topic_id), made_up.config(_TOPIC, "remote.storage.enable", "true")]
+    changes += [made_up.config(_TOPIC, name, value) for name, value in configs.items()]
+    directory = made_up.write_copy(
+        site.log_dir.parent / "__cluster_metadata-0", {0: made_up.leader_change(0, [1]) + made_up.data(1, changes)}
+    )
+    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--cluster-metadata", directory)
+    found = verified(*where, *options, code=3 if stalls else 0)
+    on_copying = [each for each in found["findings"] if each["reason"] == "stalled"]
+    assert bool(on_copying) == stalls
+    if stalls:
+        [lag], [finding] = found["numbers"]["copy_lags"], on_copying
+        assert lag["waiting_ms"] == 90 * _MINUTE_MS - 1
+        assert (finding["partition"], finding["start_offset"], finding["verdict"]) == (0, end, "broken")
+        assert "200 bytes" in finding["detail"] and "allowed: " in finding["detail"]
 
 
 def test_nobody_knows_what_is_to_be_copied_of_a_partition_that_is_nowhere(site: Site) -> None:
