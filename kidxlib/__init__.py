@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kidxlib.log.log import Log
     from kidxlib.log.segment import LogSegment
     from kidxlib.lookup.seeker import Seeker
+    from kidxlib.reading.who_wrote import WrittenBy, who_wrote
     from kidxlib.recovery.options import RecoverOptions
     from kidxlib.recovery.outcome import Status
     from kidxlib.recovery.segment import RecoveredSegment
@@ -74,6 +75,7 @@ __all__ = [
     "TransactionIndex",
     "UsageError",
     "Verdict",
+    "WrittenBy",
     "audit_directory",
     "count",
     "decide_retention",
@@ -84,6 +86,7 @@ __all__ = [
     "recover_directory",
     "recover_file",
     "stream_records",
+    "who_wrote",
 ]
 
 #: Where each of these names is at home.
@@ -116,6 +119,7 @@ _HOMES: Final = {
     "log.log": ("Log",),
     "log.segment": ("LogSegment",),
     "lookup.seeker": ("Seeker",),
+    "reading.who_wrote": ("WrittenBy", "who_wrote"),
     "recovery.options": ("RecoverOptions",),
     "recovery.outcome": ("Status",),
     "recovery.segment": ("RecoveredSegment",),

@@ -52,6 +52,7 @@ _SHOWN_AT_WORK: Final = {
     "tables": "At work: [Free disk space](compaction.md#tables).",
     "verify": "At work: [Are these files right?](audit.md), [Is my backup whole?](backup.md), [Is the bucket of tiered "
     "storage right?](tiered.md).",
+    "who": "At work: [Which producer wrote the poison record](read.md#which-producer-wrote-the-poison-record).",
 }
 #: The beginning of a block: its language, and words for tests, as `exit=3`.
 _FENCE: Final = re.compile(r"^```([a-z]+) [^\n`]+$", re.MULTILINE)

@@ -1,0 +1,128 @@
+"""`kidx who`: which producer wrote a record, and what became of its transaction."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from kidxlib.reading.who_wrote import Outcome, WrittenBy, who_wrote
+from kidxlib.run.result import RunResult
+from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.console import print_json, print_line
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.text.counted import counted
+
+#: So many characters of a key, a value or a header are shown.
+_SHOWN: Final = 100
+_NO_PRODUCER: Final = -1
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.argument("partition", metavar="TOPIC-PARTITION")
+@click.argument("offset", metavar="OFFSET", type=IntegerRange(0, 2**63 - 1))
+@click.argument("directories", metavar="DIR…", nargs=-1, required=True)
+@shared_options.as_json
+@reports_run_of("who")
+def who(partition: str, offset: int, directories: tuple[str, ...], *, as_json: bool) -> RunResult:
+    """Say who wrote the record at OFFSET of a partition: the producer, its transactional id, the batch, and whether the
+    transaction was committed or aborted, or is open.
+
+    DIR… are log dirs or partitions' directories. The transactional id stands in one partition of __transaction_state,
+    which may be in another log dir, or on another broker: name all log dirs that you have.
+
+    Exit codes: 0 said; 2 wrong options or inputs, or no record has the offset; 3 said, but not all is known, which
+    notes say; 1 failed.
+    """
+    found = who_wrote(list(directories), partition, offset)
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        print_line(f"{found.topic}-{found.partition}, offset {found.offset}")
+        for name, text in _lines(found):
+            print_line(f"  {name:<16} {text}")
+    code = ExitCode.PROBLEMS_FOUND if found.notes else ExitCode.OK
+    return RunResult(code=code, counts={"notes": len(found.notes)}, bytes=found.batch["bytes"])
+
+
+def _lines(found: WrittenBy) -> Iterator[tuple[str, str]]:
+    batch, record = found.batch, found.record
+    if record is not None:
+        yield "timestamp", _time(record["timestamp"])
+        for name in ("key", "value"):
+            yield name, _bytes(record[name])
+        for header in record["headers"] or ():
+            yield "header", f"{header['key']}: {_bytes(header['value'])}"
+    first = "?" if batch["base_offset"] is None else batch["base_offset"]
+    records = "" if batch["records"] is None else f", {counted(batch['records'], 'record')}"
+    yield "batch", f"offsets {first} to {batch['last_offset']}{records}, codec {batch['codec']}"
+    yield "log", f"{found.log_path}, byte {batch['position']}, {counted(batch['bytes'], 'byte')}"
+    if found.producer_id == _NO_PRODUCER:
+        yield "producer", "none: neither transactional nor idempotent"
+    else:
+        yield "producer", f"{found.producer_id} of epoch {batch['producer_epoch']}{_sequence(batch)}"
+    if found.transactional_id is not None:
+        yield "transactional id", found.transactional_id
+    yield "transaction", _outcome(found)
+    for note in found.notes:
+        yield "note", note
+
+
+def _sequence(batch: dict[str, Any]) -> str:
+    return "" if batch["base_sequence"] < 0 else f", sequence {batch['base_sequence']} to {batch['last_sequence']}"
+
+
+def _outcome(found: WrittenBy) -> str:
+    match found.outcome:
+        case Outcome.COMMITTED | Outcome.ABORTED:
+            return f"{found.outcome}, by the marker at offset {found.marker_offset}"
+        case Outcome.OPEN:
+            return "open: no marker of the producer follows"
+        case Outcome.MARKER:
+            return f"this is the marker that ends one: {found.marker}; consumers do not get it"
+        case Outcome.UNKNOWN:
+            return "unknown: the log is damaged before a marker of the producer"
+        case Outcome.NONE:
+            return "none"
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _bytes(content: bytes | None) -> str:
+    """Its beginning as text, in base64 where it is none; and how many bytes it has."""
+    if content is None:
+        return "null"
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = f"base64 {base64.b64encode(content[:_SHOWN]).decode()}"
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return f"{shown}  ({counted(len(content), 'byte')})"
+
+
+def _as_json(found: WrittenBy) -> dict[str, Any]:
+    """With keys, values and headers as text; in base64, as `_base64`, where they are none."""
+    content = asdict(found)
+    record = content["record"]
+    if record is not None:
+        record["timestamp"] = _time(record["timestamp"])
+        for name in ("key", "value"):
+            record |= _text(name, record[name])
+        record["headers"] = [{"key": each["key"], **_text("value", each["value"])} for each in record["headers"] or ()]
+    return content
+
+
+def _text(name: str, content: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if content is None else content.decode()}
+    except UnicodeDecodeError:
+        assert content is not None
+        return {name: None, f"{name}_base64": base64.b64encode(content).decode()}
