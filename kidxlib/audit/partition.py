@@ -170,7 +170,7 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
-    failures = [task.last_stop.why_empty, *partition_files.failures_in_directory(task.directory)]
+    failures = [task.last_stop.why_empty, *map(str, partition_files.failures_in_directory(task.directory))]
     return StartupSimulation(failures=failures)
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
+from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import PartitionDirectory
-from kidxlib.errors import UsageError
+from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
+from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ def partition_audits(
     clean_shutdown: bool | None,
     tiering: bool,
     topics: re.Pattern[str] | None = None,
+    metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
 ) -> tuple[dict[PartitionKey, PartitionAudit], list[str]]:
     """What to audit in a plan's partitions after their segments were read, and warnings for a person.
 
@@ -56,17 +62,15 @@ def partition_audits(
         clean_shutdown: of their log dirs; None reads it from each log dir.
         topics: as for `find_segments`: of these, partitions that a log dir's recovery points name are audited even if
             their directory is not there. None: only those of the plan.
+        metadata: what the cluster of a source says, by the source's name.
 
     Raises:
         UsageError: as `_remote_directories`.
     """
     log_dirs, remote = {partition.directory.log_dir for partition in plan.partitions}, _remote_directories(plan)
-    listed = {
-        partition.directory.log_dir for partition in plan.partitions if partition.directory.source.name in plan.log_dirs
-    }
-    stops = {log_dir: last_stop(log_dir, clean_shutdown, is_listed=log_dir in listed) for log_dir in log_dirs - remote}
+    stops = _last_stops(plan, log_dirs - remote, clean_shutdown, metadata)
     # What is copied ends with a whole batch.
-    stops |= {log_dir: last_stop(log_dir, True, is_listed=False) for log_dir in remote}
+    stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
     audits = {
         partition.key: PartitionAudit(
             topic_partition=partition.directory.topic_partition,
@@ -101,6 +105,50 @@ def partition_audits(
                         tiering=tiering,
                     )
     return audits, [note for log_dir in sorted(log_dirs - remote, key=str) for note in stops[log_dir].notes]
+
+
+def _last_stops(
+    plan: Plan, log_dirs: Collection[Location], clean_shutdown: bool | None, metadata: Mapping[str, ClusterMetadata]
+) -> dict[Location, LastStop]:
+    """How the brokers of log dirs stopped. Those of one node are looked at together."""
+    listed, folders, said = set[Location](), defaultdict[Location, list[Location]](list), dict[Location, str]()
+    for partition in plan.partitions:
+        log_dir, name = partition.directory.log_dir, partition.directory.source.name
+        folders[log_dir].append(partition.directory.path)
+        said.setdefault(log_dir, name)
+        if name in plan.log_dirs:
+            listed.add(log_dir)
+    read = {name: _to_end(each) for name, each in metadata.items()}
+    stops: dict[Location, LastStop] = {}
+    for of_node in _by_node(sorted(set(log_dirs) & listed, key=str)):
+        stops |= last_stops(of_node, clean_shutdown, read.get(said[of_node[0]]))
+    for log_dir in set(log_dirs) - listed:
+        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
+    return stops
+
+
+def _by_node(log_dirs: Sequence[Location]) -> list[list[Location]]:
+    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). Where two have the
+    same one, a log dir and its copy are there, and each is looked at by itself.
+    """
+    nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
+    for log_dir in log_dirs:
+        try:
+            found = read_meta_properties(log_dir)
+        except (CheckpointError, OSError):
+            found = MetaProperties()
+        is_known = None not in (found.cluster_id, found.node_id, found.directory_id)
+        nodes[(found.cluster_id, found.node_id) if is_known else log_dir][log_dir] = found.directory_id
+    groups: list[list[Location]] = []
+    for of_node in nodes.values():
+        are_distinct = len(set(of_node.values())) == len(of_node)
+        groups += [list(of_node)] if are_distinct else [[log_dir] for log_dir in of_node]
+    return groups
+
+
+def _to_end(metadata: ClusterMetadata) -> ClusterMetadata:
+    """Metadata with what may not be committed yet: the node has folders of that, too."""
+    return metadata if metadata.as_of.offset == metadata.end_offset else read_to_end(metadata.directory) or metadata
 
 
 def _remote_directories(plan: Plan) -> set[Location]:

@@ -143,5 +143,6 @@ class AuditSummary:
 def _failures(partition: StartupPartitionRow) -> Iterable[str]:
     """Each with the place that it is about."""
     directory = partition.directory
+    log_dir = os.path.dirname(directory)
     for failure in partition.failure.split("\n") if partition.failure else ():
-        yield failure if failure.startswith(f"{os.path.dirname(directory)}/") else f"{directory}: {failure}"
+        yield failure if failure.startswith((f"{log_dir}/", f"{log_dir}: ")) else f"{directory}: {failure}"

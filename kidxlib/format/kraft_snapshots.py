@@ -9,6 +9,8 @@ import re
 from typing import Final, NamedTuple
 
 SUFFIX: Final = ".checkpoint"
+#: With those of snapshots that are being written or deleted, which a node removes as it starts.
+SUFFIXES: Final = (SUFFIX, ".checkpoint.part", ".checkpoint.deleted")
 #: What formatting a log dir leaves for a controller that starts for the first time.
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 

@@ -15,6 +15,7 @@ from kidxlib.audit.logs.missing import is_missing
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.plan import PartitionAudit, partition_audits
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
+from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tiering import NotReady
 from kidxlib.build.directories import Target
@@ -24,8 +25,9 @@ from kidxlib.build.source import source_at
 from kidxlib.build.tasks import ScanTask
 from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
 from kidxlib.library.recover_directory import ensure_listable
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
@@ -115,8 +117,15 @@ def audit_directory(
     wanted = parse_topics(topics, "topics")
     plan = find_segments((source,), wanted, target, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
+    log_dir = source.path if parse_partition_directory(source.path.name) is None else source.path.parent
+    metadata = read_to_end(log_dir / METADATA_DIRECTORY)
     audits, notes = partition_audits(
-        plan, lambda _: OptionsOfTopic(like), clean_shutdown=clean_shutdown, tiering=tiering, topics=wanted
+        plan,
+        lambda _: OptionsOfTopic(like),
+        clean_shutdown=clean_shutdown,
+        tiering=tiering,
+        topics=wanted,
+        metadata={} if metadata is None else {source.name: metadata},
     )
     tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
     found: dict[PartitionKey, PartitionFindings] = {}

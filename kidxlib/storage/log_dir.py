@@ -71,9 +71,18 @@ def read_meta_properties(log_dir: Location) -> MetaProperties:
         found = parse_properties(small_file(path))
     except FileNotFoundError:
         return MetaProperties()
+    return meta_properties_of(found, str(path))
+
+
+def meta_properties_of(found: Mapping[str, str], where: str) -> MetaProperties:
+    """What the settings in a `meta.properties` say.
+
+    Raises:
+        CheckpointError: the node's id is no number.
+    """
     version = found.get("version")
     return MetaProperties(
-        node_id=node_id_of(found, str(path)),
+        node_id=node_id_of(found, where),
         cluster_id=found.get("cluster.id"),
         directory_id=found.get("directory.id"),
         version=None if version is None else version.strip(),

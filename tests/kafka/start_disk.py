@@ -275,14 +275,8 @@ def _of_log_dirs() -> dict[str, Damage]:
 
 
 def _of_raft() -> dict[str, Damage]:
-    def latest(disk: Disk) -> Path:
-        return disk.snapshots[-1]
-
     def quorum_state(disk: Disk) -> Path:
         return disk.metadata / "quorum-state"
-
-    def log(disk: Disk) -> Path:
-        return disk.metadata / "00000000000000000000.log"
 
     def write_state(content: str) -> Damage:
         return lambda disk: quorum_state(disk).write_text(content)
@@ -308,6 +302,14 @@ def _of_raft() -> dict[str, Damage]:
         "quorum-state: an empty line before it": lambda disk: quorum_state(disk).write_text(
             "\n" + quorum_state(disk).read_text()
         ),
+    }
+
+
+def _of_snapshots() -> dict[str, Damage]:
+    def latest(disk: Disk) -> Path:
+        return disk.snapshots[-1]
+
+    return {
         **_each("the latest .checkpoint", latest, list(_SPOIL)),
         **_each("an older .checkpoint", lambda disk: disk.snapshots[0], ["empty", "NUL"]),
         "all .checkpoint: missing": lambda disk: [_removed(path) for path in disk.snapshots],
@@ -323,6 +325,14 @@ def _of_raft() -> dict[str, Damage]:
         ).write_bytes(b""),
         "a .checkpoint.deleted: left over": lambda disk: latest(disk).rename(f"{latest(disk)}.deleted"),
         "a .checkpoint: misnamed": lambda disk: (disk.metadata / "x.checkpoint").write_bytes(b""),
+    }
+
+
+def _of_metadata_log() -> dict[str, Damage]:
+    def log(disk: Disk) -> Path:
+        return disk.metadata / "00000000000000000000.log"
+
+    return {
         **_each("the metadata's .log", log, list(_SPOIL)),
         "the metadata's .log: NUL behind its end": lambda disk: log(disk).write_bytes(
             log(disk).read_bytes() + bytes(5_000)
@@ -338,7 +348,7 @@ def _of_raft() -> dict[str, Damage]:
         ),
         "the metadata's .log: begins where a snapshot ends, and the latest is empty": lambda disk: (
             _without_first_segment(disk),
-            _emptied(latest(disk)),
+            _emptied(disk.snapshots[-1]),
         ),
         **_each(
             "the metadata's leader-epoch-checkpoint",
@@ -446,6 +456,9 @@ def _of_moves() -> dict[str, Damage]:
         "-future: in one log dir with the partition": lambda disk: _moved(
             _copied(orders(disk), disk.spare / "orders-0"), "future", disk.b
         ),
+        "-future: in one log dir with the partition, which the metadata has elsewhere": lambda disk: _copied(
+            orders(disk).rename(disk.a / "orders-0"), disk.a / f"orders-0.{0:032x}-future"
+        ),
         "-future: the partition is where the metadata says, the copy is as long": to_a,
         "-future: the partition is where the metadata says, the copy is shorter": lambda disk: _shorter(to_a(disk)),
         "-future: the copy is where the metadata says": lambda disk: (
@@ -484,6 +497,8 @@ DAMAGES: Final[Mapping[str, Damage]] = {
     **_of_meta_properties(),
     **_of_log_dirs(),
     **_of_raft(),
+    **_of_snapshots(),
+    **_of_metadata_log(),
     **_of_log_manager(),
     **_of_partitions(),
     **_of_moves(),

@@ -14,15 +14,20 @@ from tests.kafka.reading import consumer_of
 from tests.kafka.start_disk import LOG_DIRS, SETTINGS, Disk
 from tests.support.kafka.broker import Broker, BrokerRun
 
-_PARTITIONS: Final = [("orders", number) for number in range(4)] + [("ledger", number) for number in range(2)]
 #: A node that finds no controller gives up by itself after a minute.
 _DEADLINE_SECONDS: Final = 150
 #: How long the log dirs have to stay as they are for a node to be done with them.
 _QUIET_SECONDS: Final = 3.0
-_EXCEPTION: Final = re.compile(
-    r"^(?:Caused by: |Exception in thread \"\S+\" )?((?:[a-z]\w*\.)+)([A-Z]\w*(?:Exception|Error))(?:: (.*))?$"
-)
-_TRACE: Final = re.compile(r"\s+at |\s*\.\.\. \d+ ")
+_EXCEPTION: Final = re.compile(r"^(?:Caused by: )?(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))(?:: .*)?$")
+#: What a node says on its way, or not, as it happens.
+_NOISE: Final = {"ClosedChannelException", "CompletionException", "NotControllerException", "TimeoutException"}
+#: The log start and end of each partition.
+UNDAMAGED: Final = {
+    **{f"orders-{number}": [0, 10] for number in range(4)},
+    **{f"ledger-{number}": [0, 5] for number in range(2)},
+}
+#: In place of the offsets of a partition that consumers do not get.
+NOT_SERVED: Final = "not served"
 _OFFLINE: Final = re.compile(r"Stopping serving logs in dir (\S+)")
 _UNIQUE: Final = re.compile(r"\.([0-9a-f]{32})-(delete|future|stray)$")
 
@@ -31,8 +36,10 @@ def start_node(disk: Disk, settings: Mapping[str, object], older: str | None = N
     """Start a node on a disk, and stop it once it has done what it does.
 
     Returns:
-        As JSON: `serves`, or `ends` with the exception; `offline` log dirs; `ends`, by partition the log start and end
-        that consumers see, or an error; `folders`, by log dir; `errors`, the exceptions that it logs.
+        As JSON: whether it `serves`; of one that does not, `ended_by`, the exceptions; `offline` log dirs; `folders`,
+        by log dir those that it has made or renamed, or whose logs have changed, with the bytes of these (None: gone);
+        `offsets`, of partitions of which consumers do not get what was there: the log start and end, or
+        `NOT_SERVED`.
     """
     broker = Broker(
         disk.directory / "node",
@@ -40,10 +47,11 @@ def start_node(disk: Disk, settings: Mapping[str, object], older: str | None = N
         older=older,
         format_with=None,
     )
+    before = {name: _folders(disk.directory / name) for name in LOG_DIRS}
     run = broker._run()
+    offsets: dict[str, list[int] | str] = {}
     try:
         serves = run.wait_until_started(_DEADLINE_SECONDS)
-        offsets = _offsets(broker) if serves else {}
         if serves:
             _wait_until_quiet(disk, run)
             offsets = _offsets(broker)
@@ -58,12 +66,23 @@ def start_node(disk: Disk, settings: Mapping[str, object], older: str | None = N
     found: dict[str, Any] = {
         "serves": serves,
         "offline": sorted({Path(match[1]).name for match in filter(None, map(_OFFLINE.search, lines))}),
-        "errors": _errors(lines, disk),
-        "folders": {name: _folders(disk.directory / name) for name in LOG_DIRS},
+        "folders": {name: _changed(before[name], _folders(disk.directory / name)) for name in LOG_DIRS},
     }
     if serves:
-        found["offsets"] = offsets
+        found["offsets"] = {name: each for name, each in offsets.items() if each != UNDAMAGED[name]}
+    else:
+        found["ended_by"] = sorted(set(filter(None, map(_exception, lines))) - _NOISE)
     return found
+
+
+def _changed(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int | None]:
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return dict(sorted(({name: size for name, size in after.items() if before.get(name) != size} | gone).items()))
+
+
+def _exception(line: str) -> str | None:
+    match = _EXCEPTION.match(line)
+    return None if match is None else match[1]
 
 
 def _wait_until_quiet(disk: Disk, run: BrokerRun) -> None:
@@ -88,25 +107,12 @@ def _folders(log_dir: Path) -> dict[str, int]:
 
 def _offsets(broker: Broker) -> dict[str, list[int] | str]:
     consumer, found = consumer_of(broker.bootstrap, "read_uncommitted"), dict[str, list[int] | str]()
-    for topic, partition in _PARTITIONS:
+    for name in UNDAMAGED:
+        topic, _, number = name.rpartition("-")
+        partition = TopicPartition(topic, int(number))
         try:
-            found[f"{topic}-{partition}"] = list(
-                consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=3.0, cached=False)
-            )
-        except KafkaException as error:
-            found[f"{topic}-{partition}"] = error.args[0].name()
+            found[name] = list(consumer.get_watermark_offsets(partition, timeout=3.0, cached=False))
+        except KafkaException:  # which of several errors it is depends on how far the node has come
+            found[name] = NOT_SERVED
     consumer.close()
     return found
-
-
-def _errors(lines: list[str], disk: Disk) -> list[str]:
-    """The exceptions that are logged, each once, the first first."""
-    found: dict[str, None] = {}
-    for line in lines:
-        match = _EXCEPTION.match(line)
-        if match:
-            text = f"{match[2]}: {match[3]}" if match[3] else match[2]
-            text = text.replace(str(disk.directory), "").replace(str(disk.directory.resolve()), "")
-            text = re.sub(r"[0-9a-f]{32}-", "…-", text)
-            found[text] = None
-    return list(found)

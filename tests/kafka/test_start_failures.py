@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.audit.startup import checkpoints, log_dir_entries, partition_files
@@ -19,8 +16,6 @@ from kidxlib.audit.startup.text_files import Thrown
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
-from tests.kafka.reading import TIMEOUT_SECONDS
-from tests.support.kafka.broker import Broker, BrokerError
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.results import error_of
 from tests.support.logs.random_logs import write_random_log
@@ -109,7 +104,7 @@ def test_checkpoints_are_read_as_by_kafka(kafka: Kafka, scratch: Path, rng: rand
         checkpoint = kafkas.checkpoint.OffsetCheckpointFile(java(str(path)), channel)
         thrown = _thrown(checkpoint.read)
         ours = checkpoints.read_offsets(scratch, path.name)
-        reported = _reported([ours.failure]) if ours.failure else None
+        reported = _reported([str(ours.failure)]) if ours.failure else None
         assert (ours.failure is not None) == (thrown is not None), path.read_bytes()
         assert (reported is Thrown.IO) == (thrown is Thrown.IO) == channel.hasOfflineLogDir(str(scratch))
         if thrown is None:
@@ -154,41 +149,6 @@ def test_names_are_offsets_as_to_kafka(name: str, kafka: Kafka, scratch: Path) -
     _hold_directory(kafka, scratch / "test-0", name, b"")
 
 
-def test_partitions_that_their_topic_ids_do_not_fit_are_not_served(tmp_path: Path) -> None:
-    """By a real broker with KRaft: those that it sets aside, which are empty from then on, and one that it refuses. It
-    does not even start with one under two names.
-    """
-    broker = Broker(tmp_path / "broker", {})
-    with broker.running():
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        topics = [
-            NewTopic(topic, partitions, 1)
-            for topic, partitions in {"none": 1, "wrong": 2, "other": 1, "sound": 1}.items()
-        ]
-        for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_SECONDS)
-    log_dir = broker.log_dir
-    assert list(log_dir_entries.failures_in_log_dir(log_dir)) == []
-    (log_dir / "none-0" / PARTITION_METADATA).unlink()
-    (log_dir / "wrong-1" / PARTITION_METADATA).write_bytes(b"version: 0\ntopic_id: " + _ID)
-    shutil.copyfile(log_dir / "sound-0" / PARTITION_METADATA, log_dir / "other-0" / PARTITION_METADATA)
-    reported = list(log_dir_entries.failures_in_log_dir(log_dir))
-    with broker.running() as run:
-        pass
-    assert {path.name.partition(".")[0] for path in log_dir.glob("*-stray")} == {"none-0", "wrong-1"}
-    assert "InconsistentTopicIdException: Tried to assign topic ID" in run.log.read_text()
-    none, other, wrong = sorted(reported)  # of the two with one id, the second by name is reported
-    assert none.startswith(f"{log_dir}/none-0: no {PARTITION_METADATA}; a broker that starts sets the directory aside")
-    assert wrong.startswith(f"{log_dir}/wrong-1/{PARTITION_METADATA}: topic id {_ID.decode()}, wrong-0 has ")
-    assert other.startswith(f"{log_dir}/sound-0/{PARTITION_METADATA}: ") and ", as other-0 has: no two topics" in other
-
-    shutil.copytree(log_dir / "sound-0", log_dir / "sound-00")
-    twice = f"{log_dir}/sound-00: to a broker it is sound-0, as {log_dir}/sound-0 is; it does not start with both"
-    assert twice in list(log_dir_entries.failures_in_log_dir(log_dir))
-    with pytest.raises(BrokerError, match="Duplicate log directories for sound-0 are found"), broker.running():
-        pass
-
-
 def _hold_directory(kafka: Kafka, directory: Path, name: str, content: bytes) -> None:
     """Let Kafka load such a directory with a sound log and this file: a new one, as the log of the one before may still
     flush its epochs (`LeaderEpochFileCache`), and would put them in the place of this file.
@@ -196,7 +156,7 @@ def _hold_directory(kafka: Kafka, directory: Path, name: str, content: bytes) ->
     directory = Path(tempfile.mkdtemp(dir=directory.parent)) / directory.name
     write_random_log(directory, random.Random(1))
     (directory / name).write_bytes(content)
-    reported = _reported(partition_files.failures_in_directory(directory))
+    reported = _reported(map(str, partition_files.failures_in_directory(directory)))
 
     def load() -> None:
         with kafka.opened_log(directory):
@@ -240,9 +200,8 @@ def test_a_log_dir_is_taken_as_by_log_manager(path: str, content: bytes, kafka: 
         checkpoints.read_offsets(log_dir, name)
         for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.LOG_START_OFFSET_CHECKPOINT)
     ]
-    reported = [each.failure for each in read if each.failure is not None] + list(
-        log_dir_entries.failures_in_log_dir(log_dir)
-    )
+    reported = [str(each.failure) for each in read if each.failure is not None]
+    reported += map(str, log_dir_entries.obstacles_in_log_dir(log_dir))
     ended, offline = kafka.start_log_manager(log_dir)
     assert bool(reported) == (ended or offline), reported
     assert offline == any(Thrown.IO in failure for failure in reported), reported

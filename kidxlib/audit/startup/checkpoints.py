@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kidxlib import java
-from kidxlib.audit.startup.text_files import INT_BITS, LONG_BITS, KafkaThrows, Thrown, read_lines, split, why_unreadable
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.audit.startup.text_files import (
+    INT_BITS,
+    LONG_BITS,
+    KafkaThrows,
+    Thrown,
+    read_lines,
+    split,
+    thrown_at,
+    unreadable,
+)
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -32,6 +42,15 @@ _OTHERWISE: Final = {
     CLEANER_CHECKPOINT: "a broker's log cleaner ends, and nothing is compacted",  # `LogCleaner.CleanerThread`
     HIGH_WATERMARK_CHECKPOINT: "a broker that starts does not get the log dir's partitions into service",
 }
+#: What it costs to remove the file.
+_REMEDIES: Final = {
+    RECOVERY_POINT_CHECKPOINT: "remove the file: after an unclean stop the broker then reads all logs of the log dir",
+    LOG_START_OFFSET_CHECKPOINT: "remove the file: records that were deleted are served again where their segments are "
+    "left",
+    HIGH_WATERMARK_CHECKPOINT: "remove the file: high watermarks begin at the log start, and come back with the "
+    "replicas in sync",
+    CLEANER_CHECKPOINT: "remove the file: the cleaner begins anew at the start of each log",
+}
 #: Of these, what is a failure: `ReplicaManager.applyDelta` ends over it.
 _FAILS_OTHERWISE: Final = (HIGH_WATERMARK_CHECKPOINT,)
 
@@ -46,7 +65,7 @@ class Offsets:
     """
 
     by_partition: Mapping[TopicPartition, int]
-    failure: str | None = None
+    failure: Obstacle | None = None
     note: str | None = None
 
 
@@ -56,12 +75,12 @@ def read_offsets(log_dir: Location, name: str) -> Offsets:
     try:
         return Offsets(dict(_checkpoint(path, 3, _offset_entry)))
     except OSError as error:
-        return Offsets({}, failure=why_unreadable(path, error))
+        return Offsets({}, failure=unreadable(path, error))
     except KafkaThrows as error:
         if error.thrown is Thrown.IO:
-            return Offsets({}, failure=f"{path}: {error.where}; {error.thrown}")
-        failure = f"{path}: {error.where}; {_OTHERWISE[name]}"
-        return Offsets({}, failure=failure) if name in _FAILS_OTHERWISE else Offsets({}, note=failure)
+            return Offsets({}, failure=thrown_at(path, error, _REMEDIES[name]))
+        obstacle = Obstacle(path, error.where, Effect.HIDES, _OTHERWISE[name], _REMEDIES[name])
+        return Offsets({}, failure=obstacle) if name in _FAILS_OTHERWISE else Offsets({}, note=str(obstacle))
 
 
 def _int(line: str, number: int) -> int:

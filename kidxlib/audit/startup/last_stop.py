@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kidxlib.audit.startup import checkpoints, log_dir_entries
+from kidxlib.audit.startup import checkpoints
+from kidxlib.audit.startup.node import obstacles_of_folders, obstacles_of_node
+from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
@@ -45,7 +49,7 @@ class LastStop:
 
     Attributes:
         recovery_points, log_start_offsets, high_watermarks: by partition; 0 for partitions that the files do not name.
-        failures: why a broker does not start with this log dir.
+        obstacles: what a node meets in this log dir as it starts, and that is no partition's log.
         notes: remarks for a person on the files that say so.
     """
 
@@ -53,10 +57,16 @@ class LastStop:
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
-    failures: tuple[str, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The obstacles in words."""
+        return tuple(map(str, self.obstacles))
+
     def of(self, partition: TopicPartition) -> PartitionStop:
+        """How it stopped for a partition."""
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
             return PartitionStop(False, 0, 0, 0, self.failures)
@@ -69,23 +79,48 @@ class LastStop:
         )
 
 
-def last_stop(log_dir: Location, clean_shutdown: bool | None = None, *, is_listed: bool = True) -> LastStop:
-    """Read from a log dir how its broker stopped.
-
-    Args:
-        clean_shutdown: the answer to use; None reads it from the log dir.
-        is_listed: the directory was given as a log dir, so its other entries count. If not, one of its partitions was
-            given, and it may be any directory.
+def last_stop(log_dir: Location) -> LastStop:
+    """Read from a log dir how its broker stopped, as if the node had no other one, and nobody knew its metadata.
 
     Raises:
         OSError: it cannot be listed.
     """
+    return last_stops([log_dir])[log_dir]
+
+
+def last_stops(
+    log_dirs: Sequence[Location], clean_shutdown: bool | None = None, metadata: ClusterMetadata | None = None
+) -> Mapping[Location, LastStop]:
+    """Read from the log dirs of one node how it stopped, and what it meets as it starts.
+
+    Args:
+        clean_shutdown: the answer to use; None reads it from each.
+        metadata: what the cluster says, read to its end; None where it is not known.
+
+    Raises:
+        OSError: one cannot be listed.
+    """
+    # An archive may hold other directories, and no broker is to start there.
+    of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
+    found = obstacles_of_node(of_broker, metadata)
+    return {log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown) for log_dir in log_dirs}
+
+
+def last_stop_of_folders(
+    log_dir: Location, folders: Sequence[Location], clean_shutdown: bool | None, metadata: ClusterMetadata | None
+) -> LastStop:
+    """Read the same for some of a log dir's folders alone: it may be any directory, and the others do not count.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
+    return _last_stop(log_dir, obstacles, clean_shutdown)
+
+
+def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown: bool | None) -> LastStop:
     read = [checkpoints.read_offsets(log_dir, name) for name in checkpoint_files.LOG_DIR_CHECKPOINTS]
     points, starts, watermarks, _ = read
-    failures = [each.failure for each in read if each.failure is not None]
-    # An archive may hold other directories, and no broker is to start there.
-    if is_listed and _is_of_broker(log_dir):
-        failures += log_dir_entries.failures_in_log_dir(log_dir)
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
     return LastStop(
@@ -93,7 +128,7 @@ def last_stop(log_dir: Location, clean_shutdown: bool | None = None, *, is_liste
         points.by_partition,
         starts.by_partition,
         watermarks.by_partition,
-        tuple(failures),
+        (*(each.failure for each in read if each.failure is not None), *obstacles),
         tuple(each.note for each in read if each.note is not None),
     )
 
@@ -102,5 +137,5 @@ def _is_of_broker(log_dir: Location) -> bool:
     """Whether a broker has left a file of its own there."""
     return any(
         (log_dir / name).exists()
-        for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, *checkpoint_files.LOG_DIR_CHECKPOINTS)
+        for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, METADATA_DIRECTORY, *checkpoint_files.LOG_DIR_CHECKPOINTS)
     )

@@ -76,7 +76,7 @@ class LoadState:
             arguments,
             read_before,
             read_log,
-            StartupSimulation(failures=list(partition_files.failures_in_files(directory, files))),
+            StartupSimulation(failures=[str(each) for each in partition_files.failures_in_files(directory, files)]),
             {name: path for name, path in files.items() if not partition_files.is_misnamed(name)},
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.startup.load_state import LoadState, LoadStopped
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import Thrown
 from kidxlib.format import segment_files
 from kidxlib.storage.location import Location
@@ -27,23 +28,27 @@ _WRITTEN: Final = (
 _READ, _WRITE, _ENTER = 4, 2, 1
 
 
-def failures_of_permissions(log_dir: Path, directories: Iterable[Location]) -> Iterator[str]:
+def obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) -> Iterator[Obstacle]:
     """The files and directories that the owner of a log dir may not use. A broker runs as that user."""
     status = log_dir.stat()
     if status.st_uid == 0:
         return
     user = _User.of(status)
     if not user.may(status, _READ | _WRITE | _ENTER):
-        yield f"{log_dir}/: mode {stat.S_IMODE(status.st_mode):03o}, expected rwx for its owner; {Thrown.IO}"
+        found = f"mode {stat.S_IMODE(status.st_mode):03o}, expected rwx for its owner"
+        yield Obstacle(log_dir, found, Effect.LOG_DIR, str(Thrown.IO), "give its owner these rights (chmod)")
     for directory in (log_dir, *directories):
         refused = sorted(_inaccessible(Path(str(directory)), user, is_log_dir=directory is log_dir))
         if refused:
-            name, found, needed = refused[0]
+            name, found_there, needed = refused[0]
             more = f" ({len(refused) - 1} more there)" if len(refused) > 1 else ""
-            yield (
-                f"{directory / name}: of user {found.st_uid}, group {found.st_gid}, mode "
-                f"{stat.S_IMODE(found.st_mode):03o}{more}; the log dir's owner, user {user.uid}, needs {needed}; "
-                f"{Thrown.IO}"
+            yield Obstacle(
+                directory / name,
+                f"of user {found_there.st_uid}, group {found_there.st_gid}, mode "
+                f"{stat.S_IMODE(found_there.st_mode):03o}{more}; the log dir's owner, user {user.uid}, needs {needed}",
+                Effect.LOG_DIR,
+                str(Thrown.IO),
+                "give the files to that user (chown)",
             )
 
 

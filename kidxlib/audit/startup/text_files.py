@@ -13,6 +13,7 @@ import enum
 import re
 from typing import Final
 
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import small_file
 
@@ -28,6 +29,9 @@ class Thrown(enum.StrEnum):
     OTHER = "a broker that starts ends with an error"
 
 
+EFFECTS: Final = {Thrown.IO: Effect.LOG_DIR, Thrown.OTHER: Effect.ENDS}
+
+
 class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
     """Kafka throws something when it reads a file.
 
@@ -40,9 +44,13 @@ class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
         self.where, self.thrown = where, thrown
 
 
-def why_unreadable(path: Location, error: OSError) -> str:
+def unreadable(path: Location, error: OSError) -> Obstacle:
     why = "not readable by this user" if isinstance(error, PermissionError) else f"not read: {error.strerror or error}"
-    return f"{path}: {why}; what a broker takes from it is not known"
+    return Obstacle(path, why, Effect.UNKNOWN, "what a broker takes from it is not known")
+
+
+def thrown_at(path: Location, error: KafkaThrows, remedy: str) -> Obstacle:
+    return Obstacle(path, error.where, EFFECTS[error.thrown], str(error.thrown), remedy)
 
 
 def read_lines(path: Location) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kidxlib import java
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import INT_BITS, KafkaThrows, Thrown, read_lines, split
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location
@@ -22,7 +24,12 @@ _TOPIC_ID_BYTES: Final = 16
 #: `meta.properties` of a broker with KRaft (`MetaPropertiesVersion.V1`).
 _OF_KRAFT: Final = re.compile(r"^version\s*[=:]\s*1\s*$", re.MULTILINE)
 #: `BrokerMetadataPublisher.initializeManagers`, `LogManager.isStrayReplica`.
-_STRAY: Final = "a broker that starts sets the directory aside (-stray), and begins an empty partition in its place"
+STRAY: Final = "a broker that starts sets the directory aside (-stray), and begins an empty partition in its place"
+NO_TOPIC_ID: Final = (
+    f"put the topic's id, which the cluster's metadata has, into {PARTITION_METADATA}, in two lines: 'version: 0' and "
+    "'topic_id: ID'"
+)
+ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
 
 
 def is_of_kraft(log_dir: Location) -> bool:
@@ -32,33 +39,45 @@ def is_of_kraft(log_dir: Location) -> bool:
         return False
 
 
-def failures_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[str]:
-    """The failures of partitions without a topic id, and of topics with several ids, of which at most one can be right.
-    Only the cluster knows which. What does not parse as an id is reported with the partition's files.
+def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
+    """Partitions without a topic id, and topics with several ids, of which at most one can be right. Only the cluster
+    knows which; where its metadata is not there, the folders that are fewer are named. What does not parse as an id is
+    reported with the partition's files.
     """
-    of_topics: dict[str, tuple[str, Location]] = {}
-    of_ids: dict[str, tuple[str, Location]] = {}
+    by_topic: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
+    by_id: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
     for partition, directory in sorted(served.items()):
         try:
             topic_id = read_topic_id(directory / PARTITION_METADATA)
         except FileNotFoundError:
             if is_kraft:
-                yield f"{directory}: no {PARTITION_METADATA}; {_STRAY}"
+                yield Obstacle(directory, f"no {PARTITION_METADATA}", Effect.HIDES, STRAY, NO_TOPIC_ID)
             continue
         except (KafkaThrows, OSError):
             continue
-        known, first = of_topics.setdefault(partition.topic, (topic_id, directory))
-        topic, namesake = of_ids.setdefault(topic_id, (partition.topic, directory))
-        if known != topic_id:
-            yield (
-                f"{directory / PARTITION_METADATA}: topic id {topic_id}, {first.name} has {known}: a topic has one; of "
-                f"the directory with the wrong one: {_STRAY}"
-            )
-        elif topic != partition.topic:
-            yield (
-                f"{directory / PARTITION_METADATA}: topic id {topic_id}, as {namesake.name} has: no two topics have "
-                "one; the partition with the wrong one is not served (InconsistentTopicIdException)"
-            )
+        by_topic[partition.topic][topic_id].append(directory)
+        by_id[topic_id][partition.topic].append(directory)
+    for most, topic_id, directory in _fewer(by_topic.values()):
+        has = f"topic id {topic_id}, {most[0].name} has {read_topic_id(most[0] / PARTITION_METADATA)}: a topic has one"
+        does = f"of the directory with the wrong one: {STRAY}"
+        yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
+    for most, topic, directory in _fewer(by_id.values()):
+        if len(by_topic[topic]) == 1:  # else it is said above
+            own = read_topic_id(directory / PARTITION_METADATA)
+            has = f"topic id {own}, as {most[0].name} has: no two topics have one"
+            does = "the partition with the wrong one is not served (InconsistentTopicIdException)"
+            yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
+
+
+def _fewer(
+    groups: Iterable[Mapping[str, Sequence[Location]]],
+) -> Iterator[tuple[Sequence[Location], str, Location]]:
+    """Of directories that should agree, those that do not agree with most: these, what they say, and which they are."""
+    for group in groups:
+        (_, most), *others = sorted(group.items(), key=lambda item: -len(item[1]))
+        for said, directories in others:
+            for directory in directories:
+                yield most, said, directory
 
 
 def read_topic_id(path: Location) -> str:

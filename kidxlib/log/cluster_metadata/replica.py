@@ -30,7 +30,7 @@ from kidxlib.text.quoted import quoted
 #: The directory of a log dir that holds a copy.
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
-_QUORUM_STATE: Final = "quorum-state"
+QUORUM_STATE: Final = "quorum-state"
 _HEADER: Final = "SNAPSHOT_HEADER"
 _FOOTER: Final = "SNAPSHOT_FOOTER"
 _WITH_VOTERS: Final = ("LEADER_CHANGE", "KRAFT_VOTERS")
@@ -80,6 +80,16 @@ class Replica:
         return self.log[-1].last_offset + 1 if self.log else self.snapshot_end
 
 
+def ensure_whole_snapshot(path: Location) -> None:
+    """Read a snapshot from its header to its footer.
+
+    Raises:
+        ClusterMetadataError: it is damaged, or not whole.
+        OSError: it cannot be read.
+    """
+    _Copy(path.parent, lambda _: False).read_snapshot(path)
+
+
 def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = None) -> Replica:
     """Read a copy.
 
@@ -115,15 +125,15 @@ class _Copy:
         snapshot: list[MetadataBatch] = []
         snapshot_ms = None
         if latest is not None:
-            snapshot, snapshot_ms = self._snapshot(files[kraft_snapshots.snapshot_file(latest)])
+            snapshot, snapshot_ms = self.read_snapshot(files[kraft_snapshots.snapshot_file(latest)])
         start = 0 if latest is None else latest.end_offset
         log = list(self._log(files, start))
-        if not self.voters and _QUORUM_STATE in files:
-            self._add_voters(_quorum_state(files[_QUORUM_STATE]), "currentVoters")
+        if not self.voters and QUORUM_STATE in files:
+            self._add_voters(_quorum_state(files[QUORUM_STATE]), "currentVoters")
         one_decides = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
         return Replica(start, snapshot_ms, snapshot, log, one_decides)
 
-    def _snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
+    def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """Its batches, and the timestamp of the last record that it covers."""
         found: list[MetadataBatch] = []
         timestamp_ms, is_complete = None, False

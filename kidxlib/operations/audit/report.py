@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from rich.filesize import decimal
+
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.startup.aside import BECOMES, Aside, by_kind
 from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.plan import Plan
 from kidxlib.build.skipped import unlistable_as_json
@@ -14,11 +18,13 @@ from kidxlib.operations.audit.cataloged import looked_in
 from kidxlib.operations.audit.found import Found
 from kidxlib.operations.audit.request import AuditRequest
 from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.storage.location import as_text
 from kidxlib.terminal.audit import exit_code as exit_code_of
 from kidxlib.terminal.audit import show_json, show_summary
 from kidxlib.terminal.console import print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
+from kidxlib.text.counted import counted
 
 
 def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
@@ -53,11 +59,13 @@ def show_audit_json(
     catalog: str | None,
     *,
     partitions_gone: int,
+    aside: Sequence[Aside],
 ) -> None:
     """Print the JSON object.
 
     Args:
         catalog: where it is recorded.
+        aside: folders that Kafka moves, deletes or has set aside.
     """
     audit_id = request.audit_id
     of_run: dict[str, Any] = {}
@@ -65,22 +73,32 @@ def show_audit_json(
         of_run = {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
         of_run["accepted_findings"] = accepted.as_json()
     of_run |= unlistable_as_json(plan.unlistable.values()) | {
-        "cluster_metadata": known_as_json(request.known_topics, plan)
+        "cluster_metadata": known_as_json(request.known_topics, plan),
+        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
     }
     show_json(found.all_rows(), summary, partitions_gone=partitions_gone, **found.gaps.as_json(), **of_run)
 
 
 def show_audit(
-    request: AuditRequest, plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, catalog: str | None
+    request: AuditRequest,
+    plan: Plan,
+    summary: AuditSummary,
+    accepted: AcceptedFindings,
+    catalog: str | None,
+    aside: Sequence[Aside],
 ) -> None:
     """Print what was found, where, and where that is recorded.
 
     Args:
         catalog: where it is.
+        aside: folders that Kafka moves, deletes or has set aside.
     """
     audit_id = request.audit_id
     title = str(request.sources[0].path) if audit_id is None else f"audit {audit_id}"
     show_summary(title, summary, looked_in(plan.partitions))
+    for kind, folders in by_kind(aside).items():
+        size = decimal(sum(each.bytes for each in folders))
+        print_line(f"{kind}: {counted(len(folders), 'folder')}, {size}, the largest {folders[0].path}: {BECOMES[kind]}")
     accepted.show()
     if audit_id is not None:
         print_line(f"source:  {as_line(request.sources)}")

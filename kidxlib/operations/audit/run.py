@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rich.filesize import decimal
 
 from kidxlib.audit.plan import PartitionAudit, partition_audits
+from kidxlib.audit.startup.aside import Aside, folders_aside
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan
 from kidxlib.build.tasks import ScanTask
@@ -40,12 +41,14 @@ class _Planned:
         tasks: to read its segments.
         audits: what there is to audit of each partition.
         gone: how many partitions are known that have no directory.
+        aside: folders that Kafka moves, deletes or has set aside.
     """
 
     plan: Plan
     tasks: Sequence[ScanTask]
     audits: Mapping[PartitionKey, PartitionAudit]
     gone: int
+    aside: Sequence[Aside]
 
 
 def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
@@ -90,9 +93,11 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys)
         summary.many_sources = len(request.sources) > 1
         if as_json:
-            show_audit_json(request, plan, found, summary, accepted, place, partitions_gone=planned.gone)
+            show_audit_json(
+                request, plan, found, summary, accepted, place, partitions_gone=planned.gone, aside=planned.aside
+            )
         else:
-            show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place)
+            show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place, planned.aside)
     return RunResult(
         code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
         run_id=audit_id,
@@ -119,14 +124,20 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         )
     how = request.how
     audits, notes = partition_audits(
-        plan, request.options_for, clean_shutdown=how.clean_shutdown, tiering=how.tiering, topics=request.topics
+        plan,
+        request.options_for,
+        clean_shutdown=how.clean_shutdown,
+        tiering=how.tiering,
+        topics=request.topics,
+        metadata={name: known.metadata for name, known in request.known_topics.of_sources.items()},
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
     for text in [*notes, *not_compared]:
         warn(text)
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
-    return _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone))
+    aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
+    return _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside)
 
 
 def _with_remote_segments(

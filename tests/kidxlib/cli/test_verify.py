@@ -364,7 +364,12 @@ _NO_START = [
     Planted((), "an offset that is too large", _in_partition(f"{'9' * 20}.log"), f"'{'9' * 20}' {_NO_OFFSET}"),
     Planted((), "an index without an offset", _in_partition("old.index"), f"old.index: 'old' {_NO_OFFSET}"),
     Planted((), "a snapshot without an offset", _in_partition("foo.snapshot"), f"foo.snapshot: 'foo' {_NO_OFFSET}"),
-    Planted((), "a log of a short name", _in_partition("1.log"), f"takes it for {1:020d}.log, and opens that"),
+    Planted(
+        (),
+        "a log of a short name",
+        _in_partition("1.log"),
+        f"a log whose name is not {1:020d}.log; a broker that starts takes it for that one, and opens that",
+    ),
     Planted(
         (),
         "no metadata in it",

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.startup.last_stop import PartitionStop, last_stop
+from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
 from kidxlib.audit.tiered.finding import RemoteSegmentKey
 from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, of_local_epochs, of_local_start
 from kidxlib.build.listing import list_partitions
@@ -118,7 +118,7 @@ def findings_on_local(
     Raises:
         OSError: a directory cannot be listed.
     """
-    stops = {log_dir: last_stop(log_dir, is_listed=False) for log_dir in {each.log_dir for each in tiered}}
+    stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in {each.log_dir for each in tiered}}
     for each, partition in tiered.items():
         local = _local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
         for found in (of_local_epochs(partition.segments, local), of_local_start(partition.segments, local)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.audit.startup.text_files import KafkaThrows, Thrown, read_lines, split, why_unreadable
+from kidxlib.audit.startup.text_files import KafkaThrows, Thrown, read_lines, split, unreadable
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_a_file_of_another_user_is_told_from_a_broken_disk() -> None:
         (PermissionError(13, "Permission denied"), "not readable by this user"),
         (OSError(5, "Input/output error"), "not read: Input/output error"),
     ):
-        assert why_unreadable(Path("f"), error) == f"f: {why}; what a broker takes from it is not known"
+        assert str(unreadable(Path("f"), error)) == f"f: {why}; what a broker takes from it is not known"

@@ -1,0 +1,299 @@
+"""A node's log dirs compared with the cluster's metadata: folders that the node sets aside, takes for others, or does
+not serve.
+
+Source: `LogManager.isStrayReplica` (`isStrayKraftReplica` before 4.0), `LogManager.loadLog`,
+`LogManager.findAbandonedFutureLogs`, `ReplicaManager.maybeAddLogDirFetchers`, `LogManager.getOrCreateLog`,
+`DirectoryId.isOnline`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.audit.startup.text_files import KafkaThrows, Thrown
+from kidxlib.audit.startup.topic_ids import NO_TOPIC_ID, STRAY, read_topic_id
+from kidxlib.format import topic_partition
+from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.image import Assignment
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+
+_FUTURE: Final = "-future"
+#: `DirectoryId.UNASSIGNED` and `MIGRATING`: any log dir of the node may have the replica.
+_ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
+_SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
+_KEEP: Final = (
+    "nothing of it is deleted: where its records are wanted, read them there (kidx export), or copy it away before the "
+    "start"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLogDir:
+    """A log dir of a node.
+
+    Attributes:
+        directory_id: by which the metadata knows it; None where it has none.
+        directories: all that are in it, by name.
+    """
+
+    path: Location
+    directory_id: str | None
+    directories: Sequence[Location]
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder that a broker loads as a partition, or as a copy of one that moves to another log dir.
+
+    Attributes:
+        named: the partition of its name.
+        topic_id: that it says; None where there is no `partition.metadata`.
+    """
+
+    path: Location
+    log_dir: NodeLogDir
+    named: TopicPartition
+    topic_id: str | None
+
+    @property
+    def is_future(self) -> bool:
+        return self.path.name.endswith(_FUTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What the metadata says of a node's replicas.
+
+    Attributes:
+        names: of topics, by id.
+        log_dirs: the ids of those that the node had when it last said so.
+    """
+
+    node_id: int
+    topics: Mapping[str, str]
+    names: Mapping[str, str]
+    assignments: Mapping[TopicPartition, Assignment]
+    log_dirs: tuple[str, ...]
+
+    def assigned(self, partition: TopicPartition) -> str | None:
+        """The id of the log dir that has the node's replica; None where it may be any, or is not known."""
+        assignment = self.assignments.get(partition)
+        if assignment is None or self.node_id not in assignment.replicas or not assignment.directories:
+            return None
+        directory = assignment.directories[assignment.replicas.index(self.node_id)]
+        return None if directory in _ANYWHERE else directory
+
+    def is_here(self, partition: TopicPartition) -> bool:
+        """Whether the node has a replica of a partition."""
+        assignment = self.assignments.get(partition)
+        return assignment is not None and self.node_id in assignment.replicas
+
+
+def obstacles_by_metadata(
+    log_dirs: Sequence[NodeLogDir], node_id: int, metadata: ClusterMetadata, *, are_all: bool
+) -> Iterator[Obstacle]:
+    """What a node sets aside, does not serve or drops of its log dirs, by the cluster's metadata.
+
+    Args:
+        log_dirs: of one node.
+        metadata: read to its end: what a node has a folder of was in its copy by then.
+        are_all: the node has no other log dirs.
+    """
+    names = {topic_id: name for name, topic_id in metadata.topics.items()}
+    said = _Metadata(node_id, metadata.topics, names, metadata.assignments, metadata.log_dirs.get(node_id, ()))
+    current: dict[TopicPartition, _Folder] = {}
+    futures: list[_Folder] = []
+    for folder in _folders(log_dirs):
+        stray = _why_stray(folder, said)
+        if stray is not None:
+            yield _stray(folder, said, *stray)
+        elif folder.is_future:
+            futures.append(folder)
+        else:
+            current.setdefault(folder.named, folder)
+            yield from _of_another_topic(folder, said)
+    yield from _of_futures(futures, current, log_dirs, said, are_all=are_all)
+    yield from _of_directory_ids(log_dirs, current, said)
+
+
+def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
+    """The folders that are loaded as partitions or as their copies. What cannot be read is reported elsewhere."""
+    for log_dir in log_dirs:
+        for directory in log_dir.directories:
+            named = topic_partition.loaded_as(directory.name)
+            if (
+                named is None
+                or named.topic == topic_partition.METADATA_TOPIC
+                or directory.name == topic_partition.REMOTE_INDEX_CACHE
+                or (topic_partition.is_moved(directory.name) and not directory.name.endswith(_FUTURE))
+            ):
+                continue
+            try:
+                yield _Folder(directory, log_dir, named, read_topic_id(directory / PARTITION_METADATA))
+            except FileNotFoundError:
+                yield _Folder(directory, log_dir, named, None)
+            except (KafkaThrows, OSError):
+                continue
+
+
+def _why_stray(folder: _Folder, said: _Metadata) -> tuple[Location, str] | None:
+    """Why a broker takes a folder for one that is not its own (`LogManager.isStrayReplica`), and which file says so."""
+    path = folder.path / PARTITION_METADATA
+    if folder.topic_id is None:
+        return folder.path, f"no {PARTITION_METADATA}"
+    name = said.names.get(folder.topic_id)
+    if name is None:
+        now = said.topics.get(folder.named.topic)
+        has = f"has {now} for this topic" if now is not None else "has no topic of that id or name"
+        return path, f"topic id {folder.topic_id}, and the cluster's metadata {has}"
+    partition = TopicPartition(name, folder.named.partition)
+    if partition not in said.assignments:
+        return path, f"topic id {folder.topic_id}, of {name}, which has no partition {partition.partition}"
+    if not said.is_here(partition):
+        replicas = ", ".join(map(str, said.assignments[partition].replicas))
+        return (
+            folder.path,
+            f"{partition.directory} has its replicas on nodes {replicas}, and this is node {said.node_id}",
+        )
+    return None
+
+
+def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obstacle:
+    takes_its_place = said.is_here(folder.named) and not folder.is_future
+    remedy = _KEEP
+    if folder.topic_id is None and folder.named.topic in said.topics:
+        remedy = f"{NO_TOPIC_ID}: {said.topics[folder.named.topic]}, if the log is of that topic"
+    return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else _SET_ASIDE, remedy)
+
+
+def _of_another_topic(folder: _Folder, said: _Metadata) -> Iterator[Obstacle]:
+    """A folder under one topic's name with another one's id. The id decides whether it is loaded, the name as what."""
+    name = said.names[folder.topic_id or ""]
+    if name == folder.named.topic:
+        return
+    if said.is_here(folder.named):
+        does = (
+            f"a broker that starts does not serve {folder.named.directory}, nor the partitions that it would take over "
+            "after it (InconsistentTopicIdException)"
+        )
+        remedy = f"move the directory away: it is a copy of {name}; the broker then begins an empty partition"
+    else:
+        does = "a broker that starts loads it, and serves nothing of it"
+        remedy = f"move the directory away: it is a copy of {name}"
+    yield Obstacle(
+        folder.path / PARTITION_METADATA, f"topic id {folder.topic_id}, which is {name}'s", Effect.HIDES, does, remedy
+    )
+
+
+def _of_futures(
+    futures: Sequence[_Folder],
+    current: Mapping[TopicPartition, _Folder],
+    log_dirs: Sequence[NodeLogDir],
+    said: _Metadata,
+    *,
+    are_all: bool,
+) -> Iterator[Obstacle]:
+    """Copies of partitions that were being moved from one log dir to another."""
+    known = {log_dir.directory_id for log_dir in log_dirs}
+    first: dict[TopicPartition, _Folder] = {}
+    for folder in futures:
+        if (other := first.setdefault(folder.named, folder)) is not folder:
+            yield Obstacle(
+                folder.path,
+                f"a second copy of {folder.named.directory} on its way to another log dir, besides {other.path}",
+                Effect.ENDS,
+                str(Thrown.OTHER),
+                "move one of them out of the log dir: the partition itself is not among them",
+            )
+            continue
+        assigned, own = said.assigned(folder.named), folder.log_dir.directory_id
+        source = current.get(folder.named)
+        if source is not None and source.log_dir is folder.log_dir:
+            yield _beside(folder, source, is_promoted=assigned == own)
+        elif assigned is not None and assigned == own:
+            yield from _promoted(folder, source)
+        elif source is None and (are_all or assigned in known):
+            yield Obstacle(
+                folder.path,
+                f"a copy of {folder.named.directory} on its way to this log dir; the metadata has the partition in "
+                "another one, and it is not there",
+                Effect.HIDES,
+                "a broker that starts begins an empty partition, and truncates the copy to that one's end: all records "
+                "are gone",
+                f"rename the copy to {folder.named.directory}, or copy it away before the start",
+            )
+
+
+def _beside(folder: _Folder, source: _Folder, *, is_promoted: bool) -> Obstacle:
+    """A copy that takes the place of the partition in the same log dir: no directory can have its name. Where the
+    metadata has the partition elsewhere, the broker first tells the controller where it is.
+    """
+    ends = f"{Thrown.OTHER} (DirectoryNotEmptyException)"
+    return Obstacle(
+        folder.path,
+        f"a copy of {folder.named.directory} on its way to the log dir in which {source.path} is",
+        Effect.ENDS if is_promoted else Effect.HIDES,
+        ends
+        if is_promoted
+        else "a broker that starts leaves the copy as it is, and the start after that ends with an error",
+        "look which of the two has more, and move the other one out of the log dir",
+    )
+
+
+def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
+    """A copy that takes the partition's place, as the metadata has the partition there. It may not have all of it."""
+    if source is None:
+        return
+    copied, whole = log_bytes(folder.path), log_bytes(source.path)
+    if copied < whole:
+        yield Obstacle(
+            folder.path,
+            f"a copy of {folder.named.directory} with {copied:,} bytes of logs, and {source.path} has {whole:,}",
+            Effect.HIDES,
+            "a broker that starts takes the copy for the partition, as the metadata has it there, and deletes the "
+            "other one a minute later (-delete)",
+            f"copy {source.path} away before the start; no other replica may have its end",
+        )
+
+
+def log_bytes(directory: Location) -> int:
+    """The bytes of a partition's logs."""
+    try:
+        files = files_in(directory)
+    except OSError:
+        return 0
+    return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
+
+
+def _of_directory_ids(
+    log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _Folder], said: _Metadata
+) -> Iterator[Obstacle]:
+    """Log dirs whose id is not the one by which the metadata knows what is in them: those partitions get no leader."""
+    if not said.log_dirs:
+        return
+    known = {log_dir.directory_id for log_dir in log_dirs}
+    for log_dir in log_dirs:
+        if log_dir.directory_id in said.log_dirs:
+            continue
+        elsewhere: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+        for partition, folder in current.items():
+            assigned = said.assigned(partition)
+            if folder.log_dir is log_dir and assigned is not None and assigned not in known:
+                elsewhere[assigned].append(partition)
+        for directory_id, partitions in sorted(elsewhere.items()):
+            has = "no directory.id" if log_dir.directory_id is None else f"directory.id={log_dir.directory_id}"
+            yield Obstacle(
+                log_dir.path / META_PROPERTIES,
+                f"{has}, and the metadata has {len(partitions)} of its partitions in {directory_id}, among them "
+                f"{min(partitions).directory}",
+                Effect.HIDES,
+                "a broker that starts does not serve them: to the controller their log dir is offline",
+                f"write directory.id={directory_id}, if that was this log dir's",
+            )

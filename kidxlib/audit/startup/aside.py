@@ -1,0 +1,58 @@
+"""Folders of a log dir that Kafka moves, deletes or has set aside: how much they hold, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kidxlib.audit.startup.log_dir_entries import directories_in
+from kidxlib.format import topic_partition
+from kidxlib.storage.location import Location, files_in
+
+#: What a broker that starts does with them, by the end of their names (`LogManager.loadLog`).
+BECOMES: Final = {
+    "-delete": "a broker deletes it a minute after its start (file.delete.delay.ms), be the partition there or not",
+    "-stray": "a broker loads it at each start, and serves nothing of it; nobody but you deletes it",
+    "-future": "a broker goes on copying the partition to it, and then takes it in the partition's place",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """One such folder.
+
+    Attributes:
+        kind: one of `BECOMES`.
+        bytes: of all its files.
+    """
+
+    path: Location
+    kind: str
+    bytes: int
+
+
+def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
+    """List such folders of some log dirs. One that cannot be read has 0 bytes: its failure is reported elsewhere."""
+    return [
+        Aside(directory, f"-{directory.name.rpartition('-')[2]}", _bytes(directory))
+        for log_dir in log_dirs
+        for directory in directories_in(log_dir)
+        if topic_partition.is_moved(directory.name) and topic_partition.loaded_as(directory.name) is not None
+    ]
+
+
+def by_kind(folders: Iterable[Aside]) -> dict[str, list[Aside]]:
+    """Folders of each kind, the largest first."""
+    found = defaultdict(list)
+    for folder in sorted(folders, key=lambda each: (-each.bytes, str(each.path))):
+        found[folder.kind].append(folder)
+    return found
+
+
+def _bytes(directory: Location) -> int:
+    try:
+        return sum(path.stat().st_size for path in files_in(directory).values())
+    except OSError:
+        return 0

@@ -1,0 +1,149 @@
+"""What keeps a node from starting in the `meta.properties` of its log dirs.
+
+Source: `MetaPropertiesEnsemble.Loader`, `MetaPropertiesEnsemble.verify`, `KafkaRaftServer.initializeLogDirs`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kidxlib import java
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.audit.startup.text_files import INT_BITS, Thrown, unreadable
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.java_properties import parse_properties
+from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, meta_properties_of
+from kidxlib.storage.small_files import small_file
+from kidxlib.text.quoted import quoted
+
+#: What ZooKeeper's brokers write, and what counts where nothing is said; and what KRaft writes.
+_VERSIONS: Final = {"0": "broker.id", "1": "node.id"}
+_ID_BYTES: Final = 16
+_ID_LENGTH_MAX: Final = 24
+#: Ids below this are reserved (`DirectoryId.reserved`).
+_RESERVED: Final = 100
+_MEND: Final = (
+    "write the file again with version=1, node.id, cluster.id and directory.id, one a line: those of the node's other "
+    "log dirs, and the directory.id that the cluster's metadata has for this one. kafka-storage format makes another "
+    "directory.id, with which the node does not serve what is there"
+)
+
+
+def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
+    """What a node takes from a log dir's file; why it takes nothing; or None where the file is not there."""
+    path = log_dir / META_PROPERTIES
+    try:
+        content = small_file(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return unreadable(path, error)
+    found = parse_properties(content)
+    why = _why_refused(found)
+    if why is None:
+        return meta_properties_of(found, str(path))
+    if not any(content):
+        why = f"{quoted(content) if content else 'empty'}, expected version, node.id, cluster.id and directory.id"
+    if (log_dir / METADATA_DIRECTORY).exists() or _ends(found):
+        return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _MEND)
+    return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _MEND)
+
+
+def obstacles_of_meta_properties(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
+    """What is wrong with the files of some of a node's log dirs, each by itself and together.
+
+    Args:
+        log_dirs: one may have no such file.
+    """
+    accepted: dict[Location, MetaProperties] = {}
+    of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
+    for log_dir in log_dirs:
+        found = accepted_properties(log_dir)
+        if isinstance(found, MetaProperties):
+            accepted[log_dir] = found
+        elif found is not None:
+            yield found
+        elif of_kraft:
+            yield Obstacle(
+                log_dir / META_PROPERTIES, "no such file", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
+            )
+    yield from _contradictions(accepted)
+
+
+def _why_refused(found: Mapping[str, str]) -> str | None:
+    """Why a node does not take a file (`MetaProperties.Builder`)."""
+    version = _version(found)
+    if version not in _VERSIONS:
+        return f"version {quoted(found['version'])}, expected 1"
+    name = _VERSIONS[version]
+    if name not in found:
+        return f"no {name}" if version == "1" else "no version and no node.id"
+    if java.parse_integer(found[name].strip(), INT_BITS) is None:
+        return f"{name} is {quoted(found[name])}, expected a number"
+    if "cluster.id" not in found and version == "1":  # a broker with ZooKeeper asks that for it
+        return "no cluster.id"
+    directory_id = found.get("directory.id")
+    return None if directory_id is None else _why_no_directory_id(directory_id)
+
+
+def _version(found: Mapping[str, str]) -> str:
+    number = java.parse_integer(found.get("version", "0"), INT_BITS)
+    return found.get("version", "0") if number is None else str(number)
+
+
+def _ends(found: Mapping[str, str]) -> bool:
+    """Whether a node reads the file, and ends over what it says. Of a file that it cannot read it calls the log dir
+    offline, if the metadata's log is in another one.
+    """
+    if _version(found) == "0":
+        return "broker.id" not in found
+    return _why_no_directory_id(found.get("directory.id", "")) == _RESERVED_ID
+
+
+_RESERVED_ID: Final = "directory.id is one of those that are reserved"
+
+
+def _why_no_directory_id(text: str) -> str | None:
+    """`Uuid.fromString`, `DirectoryId.reserved`."""
+    expected = f"directory.id is {quoted(text)}, expected an id of 22 characters"
+    if len(text) > _ID_LENGTH_MAX:
+        return expected
+    try:
+        decoded = base64.urlsafe_b64decode(f"{text.rstrip('=')}==")
+    except (ValueError, binascii.Error):
+        return expected
+    if len(decoded) != _ID_BYTES:
+        return expected
+    return _RESERVED_ID if int.from_bytes(decoded) < _RESERVED else None
+
+
+def _contradictions(accepted: Mapping[Location, MetaProperties]) -> Iterator[Obstacle]:
+    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`)."""
+    by_id: dict[str, Location] = {}
+    for log_dir, found in accepted.items():
+        first = next(iter(accepted))
+        of_first, path = accepted[first], log_dir / META_PROPERTIES
+        for name, value, expected in (
+            ("cluster.id", found.cluster_id, of_first.cluster_id),
+            ("node.id", found.node_id, of_first.node_id),
+        ):
+            if value != expected:
+                yield Obstacle(
+                    path,
+                    f"{name} is {value}, that of {first} is {expected}",
+                    Effect.ENDS,
+                    str(Thrown.OTHER),
+                    "name the log dirs of one node, or take the one that is another's out of log.dirs",
+                )
+        if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, log_dir)) != log_dir:
+            yield Obstacle(
+                path,
+                f"directory.id {found.directory_id}, as {other} has it",
+                Effect.ENDS,
+                str(Thrown.OTHER),
+                "one of the two is a copy: take it out of log.dirs",
+            )

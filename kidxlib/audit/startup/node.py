@@ -1,0 +1,167 @@
+"""All that a node meets in its log dirs as it starts, before it reads a partition's log.
+
+A node reads, in this order: `meta.properties` of all log dirs, `bootstrap.checkpoint`, its copy of the metadata, and
+then, for each log dir, checkpoints and folders. `kidx verify` and `kidx recover` both go by what is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kidxlib.audit.startup.against_metadata import NodeLogDir, obstacles_by_metadata
+from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
+from kidxlib.audit.startup.meta_properties import accepted_properties, obstacles_of_meta_properties
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.audit.startup.raft_files import obstacles_of_raft
+from kidxlib.audit.startup.text_files import Thrown
+from kidxlib.audit.startup.topic_ids import is_of_kraft, obstacles_of_topic_ids
+from kidxlib.errors import ClusterMetadataError
+from kidxlib.format import topic_partition
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
+
+_NO_LIMIT: Final = 2**63 - 1
+
+
+def obstacles_of_node(
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
+) -> Mapping[Location, tuple[Obstacle, ...]]:
+    """What a node meets in its log dirs, by log dir, without what is in their checkpoints and in partitions.
+
+    Args:
+        log_dirs: of one node, as `log.dirs` names them.
+        metadata: what the cluster says; None where nobody knows. Ids of topics are then compared with each other alone.
+
+    Raises:
+        OSError: a log dir cannot be listed.
+    """
+    found = list(_found(log_dirs, metadata))
+    return {
+        log_dir: tuple(each for each in found if each.where == log_dir or f"{each.where}".startswith(f"{log_dir}/"))
+        for log_dir in log_dirs
+    }
+
+
+def obstacles_of_folders(
+    log_dir: Location, folders: Sequence[Location], metadata: ClusterMetadata | None
+) -> tuple[Obstacle, ...]:
+    """What a node meets in some folders of a log dir, where nobody asks for the others: ids and assignments."""
+    properties = accepted_properties(log_dir)
+    if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
+        return tuple(_without_metadata(log_dir, folders))
+    of_node = [NodeLogDir(log_dir, properties.directory_id, folders)]
+    return tuple(obstacles_by_metadata(of_node, properties.node_id, metadata, are_all=False))
+
+
+def read_to_end(directory: Location) -> ClusterMetadata | None:
+    """A node's copy of the cluster's metadata to its end, committed or not: of what the node has a folder it has read.
+    None where it cannot be read.
+    """
+    try:
+        return read_cluster_metadata(directory, _NO_LIMIT)
+    except (ClusterMetadataError, OSError):
+        return None
+
+
+def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+    yield from obstacles_of_meta_properties(log_dirs)
+    yield from _two_metadata_logs(log_dirs)
+    for log_dir in log_dirs:
+        is_read = metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY
+        yield from obstacles_of_raft(log_dir, metadata_is_read=is_read)
+    for log_dir in log_dirs:
+        yield from obstacles_in_log_dir(log_dir)
+    directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}
+    yield from _duplicates(directories)
+    properties = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
+    accepted = {log_dir: each for log_dir, each in properties.items() if isinstance(each, MetaProperties)}
+    node_ids = {each.node_id for each in accepted.values()}
+    if metadata is not None and len(node_ids) == 1 and (node_id := node_ids.pop()) is not None:
+        of_node = [
+            NodeLogDir(log_dir, accepted[log_dir].directory_id, directories[log_dir])
+            for log_dir in log_dirs
+            if log_dir in accepted
+        ]
+        if (registered := _registered_as(metadata, of_node)) not in (None, node_id):
+            yield Obstacle(
+                of_node[0].path / META_PROPERTIES,
+                f"node.id is {node_id}, and the cluster's metadata has this log dir as one of node {registered}",
+                Effect.ENDS,
+                f"a broker with node.id={registered} does not start",
+                f"write node.id={registered} into the file; with node.id={node_id} in server.properties, too, a broker "
+                "starts as another node, and sets all partitions aside",
+            )
+            return
+        has_all = set(metadata.log_dirs.get(node_id, ())) <= {each.directory_id for each in of_node}
+        yield from obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all)
+        return
+    for log_dir in log_dirs:
+        yield from _without_metadata(log_dir, directories[log_dir])
+
+
+def _registered_as(metadata: ClusterMetadata, log_dirs: Sequence[NodeLogDir]) -> int | None:
+    """The node that last registered one of these log dirs as its own; None where none did."""
+    ids = {log_dir.directory_id for log_dir in log_dirs}
+    return next((node for node, of_node in metadata.log_dirs.items() if ids & set(of_node)), None)
+
+
+def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
+    """`KafkaRaftServer.initializeLogDirs`: the metadata's log may be in one log dir alone."""
+    having = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
+    for log_dir in having[1:]:
+        yield Obstacle(
+            log_dir / METADATA_DIRECTORY,
+            f"the metadata's log, which {having[0]} has too",
+            Effect.ENDS,
+            str(Thrown.OTHER),
+            "move away the one that is not in metadata.log.dir, or in the first of log.dirs",
+        )
+
+
+def _duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[Obstacle]:
+    """Partitions that two log dirs have: a broker does not start with both (`LogManager.loadLog`)."""
+    first: dict[TopicPartition, Location] = {}
+    for log_dir, folders in directories.items():
+        for folder in folders:
+            partition = topic_partition.loaded_as(folder.name)
+            if partition is None or topic_partition.is_moved(folder.name):
+                continue
+            if partition.topic == topic_partition.METADATA_TOPIC:
+                continue
+            other = first.setdefault(partition, folder)
+            if other is not folder and str(other.parent) != str(log_dir):
+                yield Obstacle(
+                    folder,
+                    f"{other.parent} has that partition too",
+                    Effect.ENDS,
+                    f"{Thrown.OTHER} (Duplicate log directories)",
+                    "look which of them is whole, and move the other one away",
+                )
+
+
+def _without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
+    """What can be told of folders where nobody knows what the cluster says."""
+    served: dict[TopicPartition, Location] = {}
+    futures: list[tuple[TopicPartition, Location]] = []
+    for folder in folders:
+        partition = topic_partition.loaded_as(folder.name)
+        if partition is None or partition.topic == topic_partition.METADATA_TOPIC:
+            continue
+        if folder.name.endswith("-future"):
+            futures.append((partition, folder))
+        elif not topic_partition.is_moved(folder.name) and folder.name != topic_partition.REMOTE_INDEX_CACHE:
+            served.setdefault(partition, folder)
+    yield from obstacles_of_topic_ids(served, is_kraft=is_of_kraft(log_dir))
+    for partition, folder in futures:
+        yield Obstacle(
+            folder,
+            f"a copy of {partition.directory} on its way to this log dir",
+            Effect.HIDES,
+            "where the cluster's metadata has the partition here, a broker that starts takes the copy for it, and "
+            "deletes the other one; where it has it elsewhere and it is not there, all records of the copy are dropped",
+            "--cluster-metadata DIR tells which",
+        )

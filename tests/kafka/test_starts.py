@@ -1,0 +1,87 @@
+"""What kidx says of the files that a node reads before it serves, compared with what nodes did with them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kidxlib.audit.startup import partition_files
+from kidxlib.audit.startup.last_stop import last_stops
+from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from tests.kafka.recordings import Recordings
+from tests.kafka.start_disk import DAMAGES, Disk, unpack
+from tests.kafka.started_node import NOT_SERVED, start_node
+
+#: Versions of Kafka, by the name of what is recorded of them.
+_VERSIONS: Final = {"starts": "4.3.1"}
+_NEWEST: Final = "4.3.1"
+#: What is told by other findings than obstacles: of the partition's own audit, or of what is not there.
+_TOLD_OTHERWISE: Final = {
+    "log dir: gone",
+    "log dir: a file",
+    "log dir: the metadata's log is in the other one",
+    "log dir: no metadata's log",
+    "partition: its folder is gone",
+    "partition: its folder is gone, and there was no recovery point",
+    "partition: its folder is empty",
+    "partition: its log is missing",
+    "-delete: of a partition that is not there else",
+    "-stray: of a partition that is not there else",
+}
+
+
+#: Nothing is missed at this start; but a folder is served by nobody, or the start after this one fails.
+_NOTHING_MISSED: Final = {
+    "topic: a folder copied under a name that no topic has",
+    "-future: in one log dir with the partition, which the metadata has elsewhere",
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path: Path) -> None:
+    """It does not start, takes a log dir out of use, or hides records, where kidx says so, and nowhere else."""
+    effects = {obstacle.effect for obstacle in _obstacles(_damaged(case, tmp_path))}
+    for recording, version in _VERSIONS.items():
+        did = recordings.of(recording, case, partial(_started, case, version), kafka=version, seed=0)
+        if case in _TOLD_OTHERWISE:
+            assert Effect.LOG_DIR not in effects
+            continue
+        assert (Effect.ENDS in effects) == (not did["serves"]), (version, did)
+        if did["serves"]:
+            is_out_of_use = bool(did["offline"]) or (Effect.LOG_DIR in effects and not _served_of(did["offsets"]))
+            assert (Effect.LOG_DIR in effects) == is_out_of_use, (version, did)
+            stray = any(name.endswith("-stray") for folders in did["folders"].values() for name in folders)
+            loses = stray or bool(did["offsets"])
+            assert bool(effects) == (loses or case in _NOTHING_MISSED), (version, effects, did)
+
+
+def _started(case: str, version: str) -> Any:
+    with tempfile.TemporaryDirectory() as directory:
+        return start_node(_damaged(case, Path(directory)), {}, older=None if version == _NEWEST else version)
+
+
+def _served_of(offsets: Mapping[str, list[int] | str]) -> list[str]:
+    """What consumers get of the second log dir's partitions."""
+    return [name for name in ("orders-0", "orders-3", "ledger-0") if offsets.get(name) != NOT_SERVED]
+
+
+def _damaged(case: str, directory: Path) -> Disk:
+    disk = unpack(directory)
+    DAMAGES[case](disk)
+    return disk
+
+
+def _obstacles(disk: Disk) -> Iterator[Obstacle]:
+    log_dirs = [log_dir for log_dir in (disk.a, disk.b) if log_dir.is_dir()]
+    for stop in last_stops(log_dirs, None, read_to_end(disk.metadata)).values():
+        yield from stop.obstacles
+    for log_dir in log_dirs:
+        for directory in log_dir.iterdir():
+            if directory.is_dir() and not directory.name.endswith(("-future", "-delete", "-stray")):
+                yield from partition_files.failures_in_directory(directory)
