@@ -99,6 +99,9 @@ class SegmentFinding:
     finding: Finding
 
 
+#: The reason of a log to which a broker writes.
+IN_USE: Final = "in-use"
+
 #: Verdicts that are reported.
 WORST_FIRST: Final = (Verdict.BROKEN, Verdict.TORN, Verdict.SAFE)
 

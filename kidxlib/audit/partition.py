@@ -7,7 +7,8 @@ needs it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from kidxlib.audit.logs.partition import EpochsOfLogs, audit_logs
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import partition_files
+from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import StartupSimulation
@@ -41,6 +43,9 @@ from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import PartitionFold
 from kidxlib.storage.location import Location
+
+#: How often a partition is looked at whose files a broker changes meanwhile.
+_ATTEMPTS: Final = 3
 
 
 @dataclass(slots=True)
@@ -87,15 +92,13 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     in_place = task.index_directory == task.directory
     found = AuditedPartition(_simulate(task, recoveries, is_empty=not logs))
     indexed = None if in_place else _indexed(task, base_offsets)
-    of_epochs = _log_epochs(task, fold, logs, epochs_of_logs)
+    of_epochs = _log_epochs(task, fold, logs, found.simulation, epochs_of_logs)
     epochs = read_epochs(task.index_directory)
     in_logs = EpochsOfLogs(epochs_of_logs, by_broker=_epochs_are_of_broker(task, of_epochs, epochs))
-    of_logs = dict(audit_logs(logs, in_logs, found.simulation, task.last_stop, indexed))
+    of_logs = dict(audit_logs(logs, in_logs, found.simulation, _stop_of(task, logs, found.simulation), indexed))
     found.findings += [SegmentFinding(base_offset, finding) for base_offset, finding in of_logs.items()]
     found.findings += audit_transaction_indexes(read, fold, task.index_directory)
-    cleaned = CleanedLogs(
-        directory=task.directory, index_directory=task.index_directory, logs=logs, broken=broken.keys()
-    )
+    cleaned = CleanedLogs(task.directory, task.index_directory, logs, broken.keys())
     found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
     remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs)
     found.findings += audit_leader_epochs(read, epochs, of_epochs, in_place=in_place, remote=remote)
@@ -125,9 +128,15 @@ def _broken(findings: Iterable[SegmentFinding]) -> dict[tuple[int, str], str | N
 
 
 def _log_epochs(
-    task: PartitionAudit, fold: PartitionFold, logs: Sequence[AuditedLog], changes: Mapping[int, NDArray[np.void]]
+    task: PartitionAudit,
+    fold: PartitionFold,
+    logs: Sequence[AuditedLog],
+    simulation: StartupSimulation,
+    changes: Mapping[int, NDArray[np.void]],
 ) -> LogEpochs:
     """What the logs and the broker say of leader epochs."""
+    # Where retention has deleted the first logs meanwhile, epochs begin with what it has left.
+    left = min((segment.base_offset for segment in simulation.segments), default=0)
     in_order = tuple(
         EpochEntry(epoch, start_offset)
         for of_log in changes.values()
@@ -141,7 +150,7 @@ def _log_epochs(
         recovered=fold.leader_epochs,
         changes=in_order,
         all_are_known=fold.epochs_are_known,
-        log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, *snapshots) if start > 0})),
+        log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
         log_end_offset=max(ends, default=0),
         remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
     )
@@ -161,6 +170,14 @@ def _epochs_are_of_broker(
     return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, of_epochs)
 
 
+def _stop_of(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
+    """How the broker stopped, as far as the logs that were listed can be compared with that: not with offsets of a
+    segment that it has begun since.
+    """
+    is_rolled = bool(logs and simulation.segments) and simulation.segments[-1].base_offset > logs[-1].base_offset
+    return replace(task.last_stop, recovery_point=0, high_watermark=0) if is_rolled else task.last_stop
+
+
 def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
     if not task.is_brokers:
         return StartupSimulation()
@@ -175,18 +192,22 @@ def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
 
 
 def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> StartupSimulation:
-    stop = task.last_stop
-    try:
-        return simulate_startup(
-            task.directory,
-            task.options,
-            clean_shutdown=stop.clean_shutdown,
-            recovery_point=stop.recovery_point,
-            log_start_offset=stop.log_start_offset,
-            recoveries=recoveries,
-        )
-    except (LogChangedError, OSError) as error:
-        return StartupSimulation(failures=[describe_error(error)])
+    stop, failure = task.last_stop, ""
+    for _ in range(_ATTEMPTS):
+        try:
+            return simulate_startup(
+                task.directory,
+                task.options,
+                clean_shutdown=stop.clean_shutdown,
+                recovery_point=stop.recovery_point,
+                log_start_offset=stop.log_start_offset,
+                recoveries=recoveries,
+            )
+        except (LogChangedError, OSError) as error:
+            failure = describe_error(error)
+            if not isinstance(error, LogChangedError | FileNotFoundError):
+                break  # else a running broker has deleted or rolled it: other files are there now
+    return StartupSimulation(failures=[failure])
 
 
 def _snapshot_path(task: PartitionAudit, offset: int) -> Location:

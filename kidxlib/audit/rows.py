@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from kidxlib.audit.finding import DAMAGE, Fate, Finding, SegmentFinding, Verdict
+from kidxlib.audit.finding import DAMAGE, IN_USE, Fate, Finding, SegmentFinding, Verdict
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.partition import AuditedPartition
 from kidxlib.audit.plan import PartitionAudit
@@ -93,7 +93,7 @@ def _file(
     name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
     path = directory / name
     # Which state of the file this was found in: whoever accepts it accepts no other.
-    version = version_at(path) if finding.verdict in DAMAGE else None
+    version = version_at(path) if finding.verdict in DAMAGE or finding.reason == IN_USE else None
     return FileFinding(
         source=source,
         topic=topic_partition.topic,

@@ -5,14 +5,15 @@ Segments may be read in any order and on any executor, as in a build.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.finding import IN_USE, Finding, Verdict, worse
 from kidxlib.audit.index_files.offset_index import audit_offset_index
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index
 from kidxlib.audit.index_files.time_index import audit_time_index
@@ -22,6 +23,7 @@ from kidxlib.build.scan import recover_task, why_not_read
 from kidxlib.build.tasks import ScanTask
 from kidxlib.errors import LogChangedError
 from kidxlib.format import segment_files
+from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.preallocated import filled_bytes
 from kidxlib.recovery.outcome import ScanEnd, Status
@@ -29,7 +31,10 @@ from kidxlib.recovery.partition import ScannedSegment
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.location import location
 from kidxlib.storage.log_bytes import Access, LogBytes
-from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.opened_log import OpenedLog, opened_log
+
+#: How often a log is read that a broker replaces meanwhile.
+_ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +87,53 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
         clean_shutdown: the broker of its log dir stopped cleanly.
     """
     task = _checked(task)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _audited(task, use_mmap and not task.segment.active, deep=deep, clean_shutdown=clean_shutdown)
+        except (LogChangedError, OSError) as error:
+            if isinstance(error, LogChangedError) and attempt + 1 < _ATTEMPTS:
+                continue  # compacted or truncated meanwhile: what stands there now is read
+            end = why_not_read(task.segment.path, error)
+            break
+    # A log that was deleted since it was listed took its index and auxiliary files along, as retention does.
+    unread = None if end.status is Status.GONE else _of_unreadable(end)
+    base_offset = task.segment.base_offset
+    return AuditedSegment(
+        scanned=ScannedSegment.of(base_offset, None),
+        findings=(),
+        log=AuditedLog(base_offset=base_offset, finding=unread, recovery=None, index_end=None),
+        end=end,
+    )
+
+
+def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
+    """The same, once.
+
+    Raises:
+        LogChangedError: the log is another one than when it was opened, or shorter.
+        OSError: it cannot be read; `FileNotFoundError` also where it was deleted meanwhile.
+    """
     segment, base_offset = task.segment, task.segment.base_offset
-    use_mmap = use_mmap and not segment.active
-    try:
-        with opened_log(segment.path) as opened:
-            log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
-            recovered = recover_task(log, task)
-            valid = opened.log(recovered.end.position, use_mmap=use_mmap)
-            findings, index_end = _indexes(valid, recovered, task, use_mmap, clean_shutdown)
-            recovery = Recovery.of(log, recovered, base_offset)
-            found = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
-            opened.ensure_unchanged()
-    except (LogChangedError, OSError) as error:
-        end = why_not_read(segment.path, error)
-        # A log that was deleted since it was listed took its index and auxiliary files along, as retention does.
-        unread = None if end.status is Status.GONE else _of_unreadable(end)
-        return AuditedSegment(
-            scanned=ScannedSegment.of(base_offset, None),
-            findings=(),
-            log=AuditedLog(base_offset=base_offset, finding=unread, recovery=None, index_end=None),
-            end=end,
-        )
+    with opened_log(segment.path) as opened:
+        log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+        recovered = recover_task(log, task)
+        past = Recovery.of(log, recovered, base_offset).past
+        offset_index, time_index = _index_files(task, use_mmap)
+        in_use = _is_written_to(opened, segment.path, recovered.end)
+        if in_use and (past.unfinished or recovered.end.reason is None):
+            # An append that was seen in part is none that was broken off.
+            log = opened.log(recovered.end.position, use_mmap=use_mmap)
+            recovered = replace(recovered, end=ScanEnd(Status.OK, None, recovered.end.position, None))
+        if in_use:
+            offset_index = _up_to(offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position)
+            in_log = recovered.facts.next_offset - base_offset
+            time_index = _up_to(time_index, TIME_INDEX_ENTRY, "relative_offset", in_log)
+        valid = opened.log(recovered.end.position, use_mmap=use_mmap)
+        findings, index_end = _of_indexes(valid, recovered, task, offset_index, time_index, clean_shutdown)
+        recovery = Recovery.of(log, recovered, base_offset)
+        found = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
+        if _is_written_to(opened, segment.path, recovered.end) or in_use:
+            found = worse(_of_log_in_use(opened.version.size, recovered.end.position), found)
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, recovered),
         findings=tuple(findings),
@@ -111,25 +142,84 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
     )
 
 
+def _is_written_to(opened: OpenedLog, path: str, end: ScanEnd) -> bool:
+    """Whether a broker has appended to a log since it was opened.
+
+    Raises:
+        LogChangedError: it is another log, or shorter, or was changed before its end.
+        FileNotFoundError: it was deleted.
+    """
+    try:
+        opened.ensure_unchanged()
+        appended = False
+    except LogChangedError:
+        now, before = opened.status, opened.version.size
+        # One that was preallocated is written to, and gets no longer.
+        if now is None or now.st_size < before or (now.st_size == before and end.position == before):
+            raise
+        appended = True
+    if opened.status is not None and os.stat(path).st_ino != opened.version.inode:
+        raise LogChangedError("another file has taken its place since it was opened: compacted, or put there")
+    return appended
+
+
+def _of_log_in_use(size: int, judged: int) -> Finding:
+    more = "" if judged == size else f", of which an append that was on its way began at byte {judged:,}"
+    return Finding(
+        file=segment_files.LOG_SUFFIX,
+        verdict=Verdict.SAFE,
+        reason=IN_USE,
+        position=judged,
+        detail=f"it had {size:,} bytes when it was opened{more}, and was written to since: what follows is not judged",
+        consequence="a broker is running; all before that is judged",
+    )
+
+
+def _up_to(
+    content: NDArray[np.uint8] | OSError | None, layout: np.dtype[np.void], field: str, end: int
+) -> NDArray[np.uint8] | OSError | None:
+    """An index of a log that is written to, without the entries of what was appended since it was opened."""
+    if content is None or isinstance(content, OSError):
+        return content
+    filled = filled_bytes(content, layout.itemsize) // layout.itemsize * layout.itemsize
+    later = np.flatnonzero(np.frombuffer(content.data, layout, filled // layout.itemsize)[field] >= end)
+    if not len(later):
+        return content
+    kept = content.copy()
+    kept[later[0] * layout.itemsize : filled] = 0
+    return kept
+
+
 def _checked(task: ScanTask) -> ScanTask:
     """Checksums are checked, whatever a build does."""
     return replace(task, options=replace(task.options, verify_crc=True))
 
 
-def _indexes(
-    log: LogBytes, recovered: RecoveredSegment, task: ScanTask, use_mmap: bool, clean_shutdown: bool
+def _index_files(
+    task: ScanTask, use_mmap: bool
+) -> tuple[NDArray[np.uint8] | OSError | None, NDArray[np.uint8] | OSError | None]:
+    """The contents of the offset index and of the time index; None of one that is not there."""
+    directory = location(str(task.index_directory))
+    offset_index, time_index = (
+        read_index(directory / segment_files.segment_file(task.segment.base_offset, suffix), use_mmap)
+        for suffix in (segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX)
+    )
+    return offset_index, time_index
+
+
+def _of_indexes(
+    log: LogBytes,
+    recovered: RecoveredSegment,
+    task: ScanTask,
+    offset_index: NDArray[np.uint8] | OSError | None,
+    time_index: NDArray[np.uint8] | OSError | None,
+    clean_shutdown: bool,
 ) -> tuple[list[Finding], OffsetPosition | None]:
     """The findings on both indexes, and the last entry of the offset index as it was found."""
     if recovered.end.status is Status.QUARANTINED:
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
         return [_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
     segment, findings, index_end = task.segment, [], None
-    offset_index, time_index = (
-        read_index(
-            location(str(task.index_directory)) / segment_files.segment_file(segment.base_offset, suffix), use_mmap
-        )
-        for suffix in (segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX)
-    )
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
     if isinstance(offset_index, OSError):
         findings.append(of_unreadable_file(segment_files.OFFSET_INDEX_SUFFIX, offset_index))

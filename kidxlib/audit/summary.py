@@ -61,6 +61,7 @@ class AuditSummary:
     Attributes:
         many_sources: rows are reported with the names of their sources.
         gaps: between logs; those that are lost are among `files`, and are reported by topic.
+        in_use: logs to which a broker wrote, and their bytes that were not judged.
         files: how many index and auxiliary files and logs, by suffix and verdict.
         reported: the files that are reported, the worst first, and logs before index and auxiliary files.
         rebuilt: paths of reported index files that a broker's next start makes anew from the log.
@@ -75,6 +76,7 @@ class AuditSummary:
 
     many_sources: bool = False
     gaps: FoundGaps = field(default_factory=FoundGaps)
+    in_use: tuple[int, int] = (0, 0)
     files: Counter[tuple[str, str]] = field(default_factory=Counter)
     reported: list[FileFinding] = field(default_factory=list)
     rebuilt: frozenset[str] = frozenset()

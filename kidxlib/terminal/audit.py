@@ -117,6 +117,11 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
             f"{OFFSET_INDEX_SUFFIX} (the first: {summary.name(summary.missing.first)})"
         )
         print_line("  a broker that starts rebuilds the indexes of these segments from their logs")
+    logs, beyond = summary.in_use
+    if logs:
+        print_line(
+            f"in use: {counted(logs, 'log')} of a running broker; {beyond:,} bytes, written meanwhile, not judged"
+        )
     if summary.actions or summary.failures:  # none of a bucket of tiered storage
         _show_start(summary)
     if summary.not_ready is not None:

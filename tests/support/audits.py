@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,16 @@ def audited(
     clean_shutdown: bool | None = None,
     tiering: bool = False,
     deep: bool = False,
+    meanwhile: Callable[[], None] | None = None,
 ) -> AuditRows:
-    """All that an audit finds. Of small logs this process audits all itself."""
-    with _found(source, index_dir, options, clean_shutdown=clean_shutdown, tiering=tiering, deep=deep) as found:
+    """All that an audit finds. Of small logs this process audits all itself.
+
+    Args:
+        meanwhile: what happens once segments are listed.
+    """
+    with _found(
+        source, index_dir, options, clean_shutdown=clean_shutdown, tiering=tiering, deep=deep, meanwhile=meanwhile
+    ) as found:
         return found.all_rows()
 
 
@@ -57,11 +64,14 @@ def _found(
     clean_shutdown: bool | None = None,
     tiering: bool = False,
     deep: bool = False,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Iterator[Found]:
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
     target = Target(index_dir=index_dir, by_source=False)
     plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(like))
+    if meanwhile is not None:
+        meanwhile()
     audits, _ = partition_audits(
         plan, lambda _: OptionsOfTopic(like), clean_shutdown=clean_shutdown, tiering=tiering, topics=parse_topics(".*")
     )

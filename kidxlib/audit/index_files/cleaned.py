@@ -23,7 +23,7 @@ from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CleanedLogs:
     """The logs of a partition, to be asked for single offsets. They are opened when they are asked, and no sooner.
 

@@ -32,6 +32,7 @@ def recover_segment(
         OSError: its log cannot be read.
         LogChangedError: its log changes meanwhile.
     """
+    _leave_out_appends(state, segment)
     last_snapshot = replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
     is_whole = segment.kept_bytes == segment.log_bytes
     recovery = (_read_already(state, segment) if is_whole else None) or _read(state, segment)
@@ -65,6 +66,14 @@ def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int |
     if segment.kept_bytes:
         return past.batches, past.records
     return _sum(past.batches, recovery.batches), _sum(past.records, recovery.records)
+
+
+def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
+    """Of a log that was read to its end, and to which a running broker has appended since, look at what was read."""
+    known = state.read_before.get(segment.base_offset)
+    is_longer = known is not None and known.log_bytes < segment.log_bytes == segment.kept_bytes
+    if known is not None and is_longer and known.end.reason is None and segment is state.found.segments[-1]:
+        segment.log_bytes = segment.kept_bytes = known.log_bytes
 
 
 def _read(state: LoadState, segment: SimulatedSegment) -> Recovery:

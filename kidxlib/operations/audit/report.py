@@ -42,6 +42,8 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
         "partitions_gone": partitions_gone,
         "unlistable": len(plan.unlistable),
         "gaps": len(summary.gaps.lost),
+        "in_use": summary.in_use[0],
+        "in_use_bytes": summary.in_use[1],
     }
     for verdict in Verdict:
         found[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.finding import WORST_FIRST
+from kidxlib.audit.finding import IN_USE, WORST_FIRST
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.time_index import REBUILT_WITH_OFFSET_INDEX
 from kidxlib.audit.rows import Kind
@@ -54,6 +54,7 @@ def summarise(found: Found, *, tiering: bool, left_out: pa.Table | None = None) 
     rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
     if left_out is not None:
         rows = rows.filter(pa.array(positions_in(rows, left_out, left_out.column_names) < 0))
+    summary.in_use = _in_use(rows)
     is_missing = _without_offset_index(rows)
     summary.missing = _missing(rows.filter(is_missing))
     is_reported: Values = pc.invert(is_missing)
@@ -74,6 +75,14 @@ def summarise(found: Found, *, tiering: bool, left_out: pa.Table | None = None) 
         summary.not_ready = _first(NotReadyRow, not_ready, ORDERS[Kind.NOT_READY])
         summary.not_ready_count = not_ready.num_rows
     return summary
+
+
+def _in_use(rows: pa.Table) -> tuple[int, int]:
+    """The logs that were written to, and how many of their bytes were not judged."""
+    is_in_use: Values = pc.equal(rows["reason"], pa.scalar(IN_USE)).fill_null(False)
+    logs = rows.filter(is_in_use)
+    beyond: Values = pc.subtract(logs["file_bytes"], logs["position"])
+    return logs.num_rows, pc.sum(beyond).as_py() or 0
 
 
 def _without_offset_index(rows: pa.Table) -> Values:
