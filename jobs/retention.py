@@ -25,8 +25,9 @@ def retention(as_json: bool, **options: Any) -> RunResult:
     """Plan which segments Kafka's retention would delete, with a reason for each, and record that in the catalog's
     table retention_plans. Nothing is deleted but with --apply.
 
-    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, or
-    their time indexes lead to other decisions; 1 failed.
+    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems,
+    their time indexes lead to other decisions, or nobody said all that decides on a topic that --topics asks for;
+    1 failed.
     """
     request = retention_request(RetentionOptions(**options))
     open_backend = partial(open_spark, "retention", request.context)

@@ -22,8 +22,9 @@ def retention(processes: int | None, as_json: bool, **options: Any) -> RunResult
     table retention_plans: the same as ./spark-submit.sh retention, and the same table. Nothing is deleted but with
     --apply.
 
-    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, or
-    their time indexes lead to other decisions; 1 failed.
+    Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems,
+    their time indexes lead to other decisions, or nobody said all that decides on a topic that --topics asks for;
+    1 failed.
     """
     with needing_packages("kidx retention"):
         from kidxlib.cli.in_catalog.retention import retention_in_catalog

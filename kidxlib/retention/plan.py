@@ -12,6 +12,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.retention.outcomes import Kept
 from kidxlib.storage.directory import Directory
+from kidxlib.text.times import NS_PER_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +118,14 @@ class PartitionThen:
     log_start_offset: int | None
     high_watermark: int | None
     segments: Sequence[SegmentThen]
+
+    @property
+    def written_ms(self) -> int:
+        """When its logs were written to last, by their files, in ms since the epoch."""
+        return max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
+
+    @property
+    def last_ms(self) -> int:
+        """The time of its last record, in ms since the epoch; where none has one, when its logs were written to."""
+        last = max(segment.max_timestamp_ms for segment in self.segments)
+        return last if last >= 0 else self.written_ms

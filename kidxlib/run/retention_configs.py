@@ -31,7 +31,7 @@ from kidxlib.run.known_topics import (
 )
 from kidxlib.run.recorded_sources import as_sources
 from kidxlib.text.counted import counted
-from kidxlib.text.times import NS_PER_MS, show_time
+from kidxlib.text.times import show_time
 
 #: By topic, what its configuration says by each policy's name.
 Configs: TypeAlias = Mapping[str, Mapping[str, TopicConfig]]
@@ -192,14 +192,14 @@ class ConfiguredTopics:
         """
         for (source, topic, number), partition in then.items():
             metadata = self.known.of_sources[source].metadata
-            last_ms, read_to_ms = _last_ms(partition), metadata.as_of.timestamp_ms
+            last_ms, read_to_ms = partition.last_ms, metadata.as_of.timestamp_ms
             if read_to_ms is None or last_ms - read_to_ms > limit / timedelta(milliseconds=1):
                 raise UsageError(
                     f"{metadata.directory} as of {metadata.as_of}: {TopicPartition(topic, number).directory} goes on "
                     f"to {show_time(last_ms)}, expected {limit} later at most: its topic may have been configured anew "
                     f"since. {_NEWER}"
                 )
-            written_ms, metadata_ms = _written_ms(partition), newest_ms(metadata.directory)
+            written_ms, metadata_ms = partition.written_ms, newest_ms(metadata.directory)
             if metadata_ms is not None and written_ms - metadata_ms > limit / timedelta(milliseconds=1):
                 raise UsageError(
                     f"{metadata.directory}: its files were written until {show_time(metadata_ms)}, and the logs of "
@@ -269,13 +269,3 @@ def _agreed(known: KnownTopics, topic: str, ids: Sequence[tuple[str, str | None]
 
 def _is_open(configs: Configs, topic: str) -> bool:
     return any(config.unknown for config in configs.get(topic, {}).values())
-
-
-def _last_ms(partition: PartitionThen) -> int:
-    """The time of a partition's last record, in ms since the epoch; where none has one, when its log was written."""
-    times = [segment.max_timestamp_ms for segment in partition.segments]
-    return max(times) if max(times) >= 0 else _written_ms(partition)
-
-
-def _written_ms(partition: PartitionThen) -> int:
-    return max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in partition.segments)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.tables.layout import properties_of
 from tests.docs import remote_answers
-from tests.docs.log_dirs import Found, change_broker, find, make_broker, make_flipped, make_volume
+from tests.docs.log_dirs import YEAR_10000, Found, change_broker, find, make_broker, make_flipped, make_volume
 from tests.docs.pages import queries, views
 from tests.model.recover import read_control_batch
 from tests.support.logs.golden import SAMPLES
@@ -440,6 +440,41 @@ def mtime(found: Found) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found.log_mtime_ns // 1000)
 
 
+def planned(built: Built) -> list[dict[str, Any]]:
+    """The rows of the one plan."""
+    rows = DeltaTable(built.catalog / "retention_plans").to_pyarrow_table().to_pylist()
+    key = ("policy", "source", "topic", "partition", "base_offset")
+    return sorted(rows, key=lambda row: tuple(row[name] for name in key))
+
+
+def planned_topics(built: Built) -> Rows:
+    topics: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for row in planned(built):
+        sums = topics[row["policy"], row["topic"]]
+        sums[0] += row["decision"] == "delete"
+        sums[1] += row["bytes"] if row["decision"] == "delete" else 0
+        sums[2] += row["decision"] == "undecided"
+    return [(*key, *sums) for key, sums in sorted(topics.items())]
+
+
+def due(built: Built) -> Rows:
+    """Each segment when it and all before it are old enough."""
+    answer: Rows = []
+    for _, of_partition in groupby(planned(built), key=lambda row: (row["source"], row["topic"], row["partition"])):
+        latest: int | None = 0
+        for row in of_partition:
+            if row["decision"] == "delete":
+                continue
+            own = row["largest_timestamp_ms"] + row["retention_ms"] + 1
+            by_time = row["reason"] in ("time-not-reached", "future-timestamp", "no-timestamps")
+            if row["reason"] != "behind":
+                latest = max(latest, own) if by_time and own < YEAR_10000 and latest is not None else None
+            names = ("policy", "source", "topic", "partition", "base_offset", "reason")
+            answer.append((*(row[name] for name in names), latest))
+    assert {row[-1] is None for row in answer} == {True, False}
+    return answer
+
+
 QUERIES: Final = dict(queries())
 
 LOST: Final = "What would a broker lose at its next start?"
@@ -467,6 +502,8 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segments did the last build find new, changed or gone?": found_by_last_build,
     "What has changed since an earlier state of the catalog?": changed_since,
     "When did segments go?": gone,
+    "What does the last plan delete, of which topics, and what is not decided?": planned_topics,
+    "Why does each segment stay by the last plan, and when will it go?": due,
     "Which files did the last audit of each source find broken, and what does that lead to?": broken_files,
 }
 #: The same of a bucket's remote segments.

@@ -43,6 +43,7 @@ _OPTIONS: Final = (
     click.option(
         "--what-if", is_flag=True, help="Take Kafka's own defaults for what nobody said; --apply refuses such a plan."
     ),
+    click.option("--segments", is_flag=True, help="List each segment: what becomes of it, why, and when it goes."),
     click.option(
         "--delete-records-json",
         type=click.Path(path_type=Path),

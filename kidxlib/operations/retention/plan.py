@@ -17,7 +17,7 @@ from kidxlib.operations.retention.delete_records import write_delete_records
 from kidxlib.operations.retention.plan_options import Configs
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics
-from kidxlib.operations.retention.report import print_report, segments_as_json
+from kidxlib.operations.retention.report import print_report, print_segments, segments_as_json
 from kidxlib.operations.retention.request import PlanRequest
 from kidxlib.operations.retention.summary import RetentionReport, report
 from kidxlib.operations.retention.to_plan import partitions_to_plan
@@ -81,6 +81,8 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
         print_report(plan_id, found, what_if=request.options.what_if)
         for line in [*configured.lines(own), *doubts]:
             print_line(line)
+        if request.shows_segments:
+            print_segments(staged)
         print_line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
     return _result(plan_id, request, found)
 

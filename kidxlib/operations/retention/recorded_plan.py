@@ -14,7 +14,7 @@ from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan
 from kidxlib.errors import UsageError
-from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.operations.retention.planned import policy_in_plan
 from kidxlib.operations.retention.request import ApplyRequest
 from kidxlib.retention.plan import PartitionThen
@@ -24,7 +24,7 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import Tables
-from kidxlib.text.times import show_time, to_ms
+from kidxlib.text.times import NS_PER_MS, show_time, to_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,17 @@ class CurrentConfigs:
         of_topics: by topic.
         configured: what clusters say.
         completed: topics of which clusters say something that nobody else does.
+        listing: the file in which Kafka's tools have printed the policy; None where something else says it.
     """
 
     of_topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     configured: ConfiguredTopics = field(default_factory=lambda: ConfiguredTopics(KnownTopics()))
     completed: Collection[str] = ()
+    listing: Path | None = None
 
     def ensure_recent(self, then: Mapping[PartitionKey, PartitionThen], limit: timedelta) -> None:
-        """Refuse what clusters say where it may have changed since, see `ConfiguredTopics.ensure_recent`.
+        """Refuse what clusters say where it may have changed since, see `ConfiguredTopics.ensure_recent`; and a listing
+        that was made long before a partition was written to.
 
         Args:
             then: the partitions of the plan.
@@ -114,6 +117,16 @@ class CurrentConfigs:
         Raises:
             UsageError: it may.
         """
+        if self.listing is not None:
+            made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS
+            for (_, topic, number), partition in then.items():
+                if partition.written_ms - made_ms > limit / timedelta(milliseconds=1):
+                    raise UsageError(
+                        f"{self.listing}: made at {show_time(made_ms)}, and {TopicPartition(topic, number).directory} "
+                        f"was written to until {show_time(partition.written_ms)}, expected {limit} later at most: its "
+                        "topic may have been configured anew since. Print the listing again, or give a longer "
+                        "--max-metadata-lag"
+                    )
         self.configured.ensure_recent({key: then[key] for key in then if key[1] in self.completed}, limit)
 
 
@@ -145,7 +158,8 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
     told_by = " and ".join(str(each) for each in (file, configured.known.as_of) if each is not None)
     for topic, planned in sorted(_policies_then(plan, topics).items()):
         _ensure_same(told_by, topic, planned, policy_in_plan(plan.policy, current[topic]))
-    return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]])
+    listing = file if policies[plan.policy].described else None
+    return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
 
 
 def _configured(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:

@@ -10,7 +10,9 @@ from rich.filesize import decimal
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
+from kidxlib.operations.retention.due import FACTS_OF_DUE, with_due
 from kidxlib.operations.retention.summary import RetentionReport, TopicSummary
+from kidxlib.retention.reasons import Decision
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT
 from kidxlib.terminal.build import TOPICS_SHOWN
 from kidxlib.terminal.console import print_line, print_more
@@ -18,6 +20,8 @@ from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
 
+#: As many as somebody may want to scroll through.
+_SEGMENTS_SHOWN: Final = 10_000
 _DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
 #: A row of the JSON object's `segments`.
 JSON_COLUMNS: Final = (
@@ -98,11 +102,12 @@ def _not_decided(found: RetentionReport) -> str:
 
 
 def _assumed(topics: Mapping[str, Sequence[str]]) -> str:
+    called = {"retention.ms": f"retention.ms ({_DEFAULT.days} days)"}
     missing = [name for name in DECIDING_CONFIGS if any(name in names for names in topics.values())]
-    days = f" (retention.ms: {_DEFAULT.days} days)" if "retention.ms" in missing else ""
     return (
-        f"Kafka's defaults and not the topics' own: {', '.join(missing)}{days} of {counted(len(topics), 'topic')} (the "
-        f"first: {min(topics)}): nobody said them; give --policy, or --cluster-metadata and --server-properties"
+        f"Kafka's defaults, not the topics' own: {', '.join(called.get(name, name) for name in missing)} of "
+        f"{counted(len(topics), 'topic')} (the first: {min(topics)}); give --policy, or --cluster-metadata and "
+        "--server-properties"
     )
 
 
@@ -120,5 +125,35 @@ def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
         staged: rows of `PLANNED`.
     """
     rows = staged.rows("segment", JSON_COLUMNS).select(JSON_COLUMNS)
-    rows = rows.sort_by([(name, "ascending") for name in ("policy", *SEGMENTS.key)])
-    return rows.to_pylist(maps_as_pydicts="strict")
+    return with_due(rows).to_pylist(maps_as_pydicts="strict")
+
+
+def print_segments(staged: Staged) -> None:
+    """Show a row for each segment of a plan: what becomes of it, why, and when it goes.
+
+    Args:
+        staged: rows of `PLANNED`.
+    """
+    names = [*FACTS_OF_DUE, "bytes"]
+    rows = with_due(staged.rows("segment", names).select(names))
+    shown = rows.slice(0, _SEGMENTS_SHOWN).to_pylist()
+    print_table(
+        "segments",
+        ("policy", "source", "topic", "decision", "reason", "goes", "partition", "base offset", "bytes"),
+        [
+            (
+                *(row[name] for name in ("policy", "source", "topic", "decision", "reason")),
+                _goes(row),
+                *(row[name] if row[name] is not None else "-" for name in ("partition", "base_offset", "bytes")),
+            )
+            for row in shown
+        ],
+        text_columns=6,
+    )
+    print_more(rows.num_rows - len(shown), " segments: --json has all of them")
+
+
+def _goes(row: Mapping[str, Any]) -> str:
+    if row["decision"] == Decision.DELETE.value:
+        return "now"
+    return "-" if row["due_ms"] is None else show_time(row["due_ms"])

@@ -41,6 +41,7 @@ class RetentionOptions:
     max_plan_age: str | None
     max_metadata_lag: str | None
     same_broker: bool
+    segments: bool
     metadata: MetadataOptions
     settings_file: Path
     now: str | None
@@ -57,6 +58,7 @@ class PlanRequest:
         metadata: where clusters say what nobody else says of their topics.
         same_broker: a server.properties is that of the log dirs' broker, whatever it says of their place.
         delete_records_json: the file to write for `kafka-delete-records`; None for none.
+        shows_segments: on screen, too.
     """
 
     context: RunContext
@@ -69,6 +71,7 @@ class PlanRequest:
     same_broker: bool
     options: PlanOptions
     delete_records_json: Path | None
+    shows_segments: bool
 
     def configs_of(self, topics: Collection[str]) -> Configs:
         """What each topic's configuration says by each policy, of the topics that are wanted.
@@ -131,6 +134,7 @@ def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyReque
             "--from-files": options.from_files or None,
             "--include-internal": options.include_internal or None,
             "--what-if": options.what_if or None,
+            "--segments": options.segments or None,
             "--delete-records-json": options.delete_records_json,
         },
     )
@@ -189,6 +193,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
             what_if=what_if,
         ),
         delete_records_json=options.delete_records_json,
+        shows_segments=options.segments,
     )
 
 

@@ -25,6 +25,7 @@ from kidxlib.operations.retention.request import PlanRequest, RetentionOptions, 
 from kidxlib.records.record import Record
 from kidxlib.retention.policy import Policy
 from kidxlib.retention.topic_policy import TopicPolicy
+from kidxlib.text.times import show_time
 from tests.docs.log_dirs import put
 from tests.jobs.archive import Archive, assert_refused
 from tests.jobs.test_clock import _given
@@ -368,6 +369,18 @@ def test_the_summary_on_screen(archive: Archive) -> None:
     assert ended.code == 0
     assert "policy default: 2 of 2 segments go, 1.5 MB of 1.5 MB" in ended.out
     assert "warning: policy default: 1 partition would lose all segments" in ended.out
+
+
+def test_each_segment_is_listed_with_its_reason_and_when_it_goes(archive: Archive) -> None:
+    wanted = ("--topics", "txn-mixed", "--now", "2026-11-25T00:00Z")
+    planned = archive.plan(*wanted)["segments"]
+    ended = retention_here("--catalog", archive.catalog, *wanted, "--segments")
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in ended.out.splitlines() if "│ it " in line]
+    assert [line[3:6] for line in lines] == [
+        [s["decision"], s["reason"], "now" if s["decision"] == "delete" else show_time(s["due_ms"])] for s in planned
+    ]
+    assert [s["decision"] for s in planned] == ["delete", "keep", "keep", "keep"] and planned[0]["due_ms"] is None
+    assert planned[1]["due_ms"] == planned[1]["largest_timestamp_ms"] + 7 * _DAY_MS + 1
 
 
 def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) -> None:

@@ -94,3 +94,22 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
     plan_id = kidx_retention_here("--catalog", catalog, *by_file, "--json").json["plan_id"]
     applied = kidx_retention_here("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s", *by_file)
     assert "1 segment, " in applied.out and f"problem: {line}" in applied.out and applied.code == 3, applied
+
+
+def test_a_listing_of_before_the_log_was_written_is_refused(tmp_path: Path) -> None:
+    """Its topic may have been configured anew since."""
+    log_dir = log_dir_of_t(tmp_path / "a", has_metadata=False)
+    put(log_dir / "t-0", 20, [Batch(timestamp=1)])
+    catalog, listing = tmp_path / "catalog", tmp_path / "listing.json"
+    listing.write_text(
+        '{"t": {"cleanup.policy": "delete", "retention.ms": 5, "retention.bytes": -1, "remote.storage.enable": false}}'
+    )
+    built = kidx_build_here("--source", f"a={log_dir}", "--index-dir", tmp_path / "i", "--catalog", catalog)
+    assert built.code == 0, built
+    plan_id = kidx_retention_here("--catalog", catalog, "--policy", listing, "--json").json["plan_id"]
+    apply = ("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s")
+    made = os.stat(listing).st_mtime
+    os.utime(listing, (0, 0))
+    assert_refused(kidx_retention_here(*apply), f"{listing}: made at 1970-01-01T00:00:00.000Z, and t-0 was written to")
+    os.utime(listing, (made, made))
+    assert kidx_retention_here(*apply).code == 0
