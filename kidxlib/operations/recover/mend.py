@@ -7,14 +7,16 @@ and log start offsets are not: nothing on the disk says what they were.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from kidxlib.audit.startup import checkpoints, topic_ids
 from kidxlib.audit.startup.text_files import KafkaThrows
+from kidxlib.audit.tiered.local_epochs import TieredPartition, mended_epochs, of_local_epochs
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format import kraft_snapshots
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
@@ -24,9 +26,11 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loade
 from kidxlib.log.cluster_metadata.image import Assignment
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
+from kidxlib.operations.audit.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.operations.recover.broker import OF_KRAFT, LogDir, StoppedBroker
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.obstacle import Obstacle
+from kidxlib.operations.recover.plan import source_of
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.run.known_topics import KnownTopics
@@ -37,6 +41,8 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.publisher import Owner, Publisher
 
 _TIERED: Final = "remote.storage.enable"
+_ANY: Final = re.compile(".*")
+_MISSING: Final = "it is missing or empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ def mendings_of(
         OSError, LogChangedError: a log cannot be read.
     """
     found: list[Mending | Unmended] = []
-    read = known.read()
+    read, tiered = known.read(), _tiered(broker)
     for log_dir in broker.log_dirs:
         found += _recovery_points(log_dir)
         if request.sets_snapshot_aside:
@@ -112,7 +118,7 @@ def mendings_of(
         for name in log_dir.partitions:
             partition = parse_partition_directory(name)
             if partition is not None and partition.topic != METADATA_TOPIC:
-                found += _epochs(log_dir, partition, known)
+                found += _epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
                 found += _topic_id(log_dir, partition, broker, read, request)
     mendings = [each for each in found if isinstance(each, Mending)]
     return mendings, [each for each in found if isinstance(each, Unmended)]
@@ -154,47 +160,81 @@ def _recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     )
 
 
-def _epochs(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> Iterator[Mending | Unmended]:
-    """Leader epochs as a broker that recovers all of the log would make them."""
+def _epochs(
+    log_dir: LogDir, partition: TopicPartition, known: KnownTopics, remote: TieredPartition | None
+) -> Iterator[Mending | Unmended]:
+    """Leader epochs as a broker that recovers all of the log would make them, and before these the ones of the remote
+    segments, without which a leader would delete or not find these.
+    """
     directory = log_dir.path / partition.directory
     path = directory / LEADER_EPOCH_CHECKPOINT
-    what = "it cannot be read"
-    try:
-        if path.stat().st_size:
-            checkpoints.read_epochs(path)
-            return
-        what = "it is empty"
-    except FileNotFoundError:
-        what = "it is missing"
-    except KafkaThrows:
-        pass
-    except OSError as error:
-        yield Unmended(path, f"it cannot be read: {error.strerror}")
+    local = None if remote is None else local_log(directory, remote, log_dir.stop.of(partition))
+    what = _why_no_epochs(path)
+    if what is None and remote is not None and local is not None:
+        found = of_local_epochs(remote.segments, local)
+        what = None if found is None else found[1].detail
+    if what is None:
         return
-    offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
+    offsets = _base_offsets(directory)
     of_log = _epochs_in(directory, offsets)
-    if what != "it cannot be read" and of_log.first is None:
+    if what == _MISSING and of_log.first is None and remote is None:
         return
     start = max(offsets[0] if offsets else 0, log_dir.stop.log_start_offsets.get(partition, 0))
-    tiered = known.config(str(log_dir.path), partition.topic, _TIERED)
-    if start > 0 and (tiered is None or tiered.value != "false"):
-        state = "it is not known whether the topic is tiered" if tiered is None else "the topic is tiered"
+    epochs = of_log.within(start, 2**63 - 1)
+    if remote is not None and local is not None:
+        mended = mended_epochs(remote.segments, local, of_log)
+        if isinstance(mended, str):
+            yield Unmended(path, f"{what}; {mended}")
+            return
+        epochs = mended
+    elif start > 0 and (why := _why_perhaps_tiered(log_dir, partition, known)) is not None:
         yield Unmended(
             path,
-            f"{what}, {state}, and the log begins at offset {start}: without the epochs of the remote segments a "
-            "leader deletes these from the bucket. --cluster-metadata tells how the topic is configured",
+            f"{what}, {why}, and the log begins at offset {start}: without the epochs of the remote segments a leader "
+            "deletes these from the bucket",
         )
         return
     if (why := _why_no_file(path)) is not None:
         yield Unmended(path, why)
         return
-    epochs = of_log.within(start, 2**63 - 1)
-    last = epochs.last
-    has = (
-        "no batch with an epoch" if last is None else f"epochs up to {last.epoch}, which begins at {last.start_offset}"
-    )
+    last, of = epochs.last, "the log" if remote is None else "the log and the remote segments"
+    has = "no epoch" if last is None else f"epochs up to {last.epoch}, which begins at {last.start_offset}"
     directory_of = Directory(str(log_dir.path), partition.directory)
-    yield Mending(directory_of, LEADER_EPOCH_CHECKPOINT, epochs.checkpoint(), f"{what}; the log has {has}")
+    yield Mending(directory_of, LEADER_EPOCH_CHECKPOINT, epochs.checkpoint(), f"{what}; in {of}: {has}")
+
+
+def _why_no_epochs(path: Path) -> str | None:
+    """Why a broker takes no epochs from a file; None where it takes some."""
+    try:
+        if path.stat().st_size:
+            checkpoints.read_epochs(path)
+            return None
+    except FileNotFoundError:
+        pass
+    except KafkaThrows:
+        return "it cannot be read"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    return _MISSING
+
+
+def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> str | None:
+    tiered = known.config(str(log_dir.path), partition.topic, _TIERED)
+    if tiered is None:
+        return "it is not known whether the topic is tiered (--cluster-metadata tells)"
+    return None if tiered.value == "false" else "the topic is tiered, and no log dir has the metadata of its segments"
+
+
+def _tiered(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
+    """The partitions that have remote segments, by their directories."""
+    sources = [source_of(each) for each in broker.log_dirs]
+    partitions = [each for source in sources for each in partitions_in(source, _ANY)]
+    found = tiered_partitions([source.path for source in sources], partitions, _ANY).found
+    return {Path(str(each.directory)): partition for each, partition in found.items()}
+
+
+def _base_offsets(directory: Path) -> list[int]:
+    return sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
 
 
 def _epochs_in(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
@@ -271,8 +311,7 @@ def _why_no_id(
     if others:
         return f"{others[0]} is of that partition too"
     directory = log_dir.path / partition.directory
-    offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
-    last = _epochs_in(directory, offsets).last
+    last = _epochs_in(directory, _base_offsets(directory)).last
     if last is not None and last.epoch > of_partition.leader_epoch:
         return (
             f"its log has leader epoch {last.epoch}, and the metadata {of_partition.leader_epoch}: it is of another "

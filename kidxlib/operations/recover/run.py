@@ -38,6 +38,7 @@ from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.terminal.console import print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,8 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
             show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
         if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
             mend(seen.mendings, copies)
+            if not as_json:
+                print_line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
             seen = _look(request, _broker(request, broker.not_locked), backend, stack, "forecasts-after-mending")
             if not as_json:
                 show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)

@@ -120,7 +120,7 @@ def findings_on_local(
     """
     stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in {each.log_dir for each in tiered}}
     for each, partition in tiered.items():
-        local = _local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
+        local = local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
         for found in (of_local_epochs(partition.segments, local), of_local_start(partition.segments, local)):
             if found is not None:
                 yield each, *found
@@ -152,7 +152,7 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] 
             yield f"{path}: {finding.detail}: {finding.consequence}; write the epochs again first"
 
 
-def _local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
+def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
     """What a broker finds of a partition, by the names and sizes of its files."""
     try:
         files = files_in(directory)

@@ -23,6 +23,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.docs.pages import PROJECT
 from tests.kidxlib.operations.recover.plans import ENDS, NAME, planned, run_kidx
 from tests.support import cluster_metadata
 
@@ -163,3 +164,23 @@ def test_high_watermarks_stay(log_dir: Path, kept: Path) -> None:
     (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint(dict.fromkeys(ENDS, 5)))
     planned(log_dir, "--mend", "--keep", kept, "--apply")
     assert set((read_offset_checkpoint(log_dir / HIGH_WATERMARK_CHECKPOINT) or {}).values()) == {5}
+
+
+def test_epochs_of_remote_segments_come_before_those_of_the_log(tmp_path: Path, kept: Path) -> None:
+    """A leader without them deletes these segments: `test_tiered_epochs.py` has what brokers did."""
+    log_dir = tmp_path / "log-dir"
+    shutil.copytree(PROJECT / "samples" / "tiered" / "log-dir", log_dir)
+    topics = read_cluster_metadata(log_dir / METADATA_DIRECTORY).topics
+    for topic, number, end in (("payments", 0, 340), ("readings", 0, 300), ("readings", 1, 300)):
+        partition = log_dir / f"{topic}-{number}"
+        partition.mkdir()
+        (partition / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topics[topic]}\n")
+        (partition / f"{end:020}{LOG_SUFFIX}").write_bytes(b"")
+        (partition / LEADER_EPOCH_CHECKPOINT).write_bytes(b"")
+    code, plan = planned(log_dir, "--this-dir-alone")
+    refused = [each for each in plan["refused"] if LEADER_EPOCH_CHECKPOINT in each]
+    assert code == ExitCode.USAGE and len(refused) == 3, plan
+    code, plan = planned(log_dir, "--this-dir-alone", "--mend", "--keep", kept, "--apply")
+    assert plan["applied"] and not plan["refused"], plan
+    for partition in log_dir.glob("*s-?"):
+        assert (partition / LEADER_EPOCH_CHECKPOINT).read_bytes() == b"0\n1\n0 0\n", partition
