@@ -15,9 +15,16 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
 from kidxlib.retention.reasons import PlanWarning
 from kidxlib.text.counted import counted
+from kidxlib.text.times import show_time
 
 #: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
 _SECONDS_SHOWN: Final = 10**11
+#: Units that producers have taken for ms (KAFKA-6482), by how many of them are one.
+_OTHER_UNITS: Final = {"µs": 1_000, "ns": 1_000_000}
+_YEAR_2000_MS: Final = 946_684_800_000
+
+
+_OF_TIMES: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,7 @@ class RetentionFinding:
     Attributes:
         first: one of them.
         most_ms: how far a timestamp lies in the future, or runs back, at most.
+        largest_ms: the largest timestamp of all; None where a segment has none.
     """
 
     policy: str
@@ -35,6 +43,18 @@ class RetentionFinding:
     partitions: int
     first: str
     most_ms: int
+    largest_ms: int | None = None
+
+    @property
+    def _other_unit(self) -> str:
+        """What a timestamp of the future may be: one in another unit than ms, if that lies in the past."""
+        if self.largest_ms is None:
+            return ""
+        now_ms = self.largest_ms - self.most_ms
+        for unit, divisor in _OTHER_UNITS.items():
+            if _YEAR_2000_MS <= (as_unit := self.largest_ms // divisor) <= now_ms:
+                return f"; in {unit} the largest would be {show_time(as_unit)}"
+        return ""
 
     @property
     def sentence(self) -> str:
@@ -48,7 +68,7 @@ class RetentionFinding:
             PlanWarning.LOOKS_COMPACTED: f"{segments} would go though the topic looks compacted: offsets are missing "
             "in it; cleanup.policy was said to be delete",
             PlanWarning.FUTURE_TIMESTAMP: f"{segments} with timestamps in the future, by up to {far}; time alone keeps "
-            "such a segment until long after that",
+            f"such a segment until long after that{self._other_unit}",
             PlanWarning.TIMESTAMPS_BACKWARDS: f"{segments} old enough, kept after one that is not; timestamps run "
             f"backwards, by up to {far}",
             PlanWarning.TIME_INDEX_PADDED: f"{indexes} padded with zeros; a broker takes such a segment for one of "
@@ -74,8 +94,8 @@ def findings_of(staged: Staged) -> list[RetentionFinding]:
         staged: rows of `PLANNED`.
     """
     by = ["policy", "warning"]
-    rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", "future_ms", "backwards_ms"]))
-    counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max")])
+    rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_OF_TIMES]))
+    counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max"), ("largest_timestamp_ms", "max")])
     partitions = rows.group_by([*by, *PARTITIONS.key]).aggregate([]).group_by(by).aggregate([([], "count_all")])
     partitions_of = {(row["policy"], row["warning"]): row["count_all"] for row in partitions.to_pylist()}
     found = [
@@ -86,6 +106,7 @@ def findings_of(staged: Staged) -> list[RetentionFinding]:
             partitions=partitions_of[row["policy"], row["warning"]],
             first=_first(rows, row["policy"], row["warning"]),
             most_ms=row["most_ms_max"],
+            largest_ms=row["largest_timestamp_ms_max"],
         )
         for row in counts.to_pylist()
     ]
