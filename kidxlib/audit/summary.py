@@ -54,6 +54,24 @@ class MissingIndexes:
     first: FileFinding
 
 
+@dataclass(frozen=True, slots=True)
+class SafeKind:
+    """Files that are safe for one reason, too many to report each: a killed broker leaves thousands.
+
+    Attributes:
+        files: how many, by suffix.
+        first: the finding on the first.
+    """
+
+    reason: str
+    files: dict[str, int]
+    first: FileFinding
+
+    @property
+    def count(self) -> int:
+        return sum(self.files.values())
+
+
 @dataclass(slots=True)
 class AuditSummary:
     """What an audit found. Of what is reported one by one it has the first.
@@ -66,6 +84,7 @@ class AuditSummary:
         reported: the files that are reported, the worst first, and logs before index and auxiliary files.
         rebuilt: paths of reported index files that a broker's next start makes anew from the log.
         missing: those that are reported together; None where each is reported.
+        safe: kinds of safe files that are reported together.
         actions: segments, by what a broker would do with them.
         lost: those of which something is lost.
         starts: partitions, by whether their broker stopped cleanly.
@@ -81,6 +100,7 @@ class AuditSummary:
     reported: list[FileFinding] = field(default_factory=list)
     rebuilt: frozenset[str] = frozenset()
     missing: MissingIndexes | None = None
+    safe: tuple[SafeKind, ...] = ()
     actions: dict[str, ActionCounts] = field(default_factory=dict)
     lost: list[StartupRow] = field(default_factory=list)
     starts: Counter[bool] = field(default_factory=Counter)
@@ -123,7 +143,8 @@ class AuditSummary:
             for (file, verdict), count in self.files.items()
             if file != GAP and not Verdict(verdict).is_problem_free
         )
-        return found if self.missing is None else found - self.missing.files
+        together = sum(kind.count for kind in self.safe)
+        return found - together - (0 if self.missing is None else self.missing.files)
 
     @property
     def lost_count(self) -> int:

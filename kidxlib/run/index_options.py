@@ -109,7 +109,7 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
     lines = []
     for told in _told(known, plan):
         metadata = told.metadata
-        says = ", ".join(f"{name} of {counted_by_origin(origins)}" for name, origins in told.by_origin.items())
+        says = ", ".join(f"{name} set for {counted_by_origin(origins)}" for name, origins in told.by_origin.items())
         line = f"{known.described(metadata)}: {says}, of {counted(told.topics, 'topic')}; options and settings win"
         if metadata.end_offset > metadata.as_of.offset:
             line += f"; what it has up to offset {metadata.end_offset} may not be committed (--metadata-high-watermark)"

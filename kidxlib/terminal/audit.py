@@ -104,13 +104,14 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
     _print_more(len(summary.failures))
     print_gaps(summary.gaps, many_sources=summary.many_sources)
     _print_compacted(summary.gaps)
-    for file in summary.reported[:SHOWN]:
+    for file in summary.reported:
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
         print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
         rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
         print_line(f"  {file.consequence}{rebuilds}")
-    _print_more(summary.reported_count)
+    print_more(summary.reported_count - len(summary.reported), "; --json has them all")
+    _print_safe(summary)
     if summary.missing is not None:
         print_line(
             f"{summary.missing.first.verdict}: {counted(summary.missing.segments, 'segment')} without an "
@@ -130,6 +131,16 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         _print_more(summary.not_ready_count)
         if not summary.not_ready_count:
             print_line("ready for tiering: all inactive segments")
+
+
+def _print_safe(summary: AuditSummary) -> None:
+    """Print a line for each kind of safe files of which there are many."""
+    for kind in summary.safe:
+        files = ", ".join(f"{count:,} {suffix}" for suffix, count in kind.files.items())
+        print_line(f"{Verdict.SAFE}: {kind.reason}: {files} (the first: {summary.name(kind.first)} {kind.first.file})")
+        print_line(f"  {kind.first.consequence}")
+    if summary.safe:
+        print_line("  --list-safe lists them")
 
 
 def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:

@@ -40,6 +40,7 @@ class AuditOptions:
     now: str | None
     layout: str | None = None
     tiered_metadata: tuple[str, ...] = ()
+    list_safe: bool = False
 
 
 def audit_request(options: AuditOptions) -> AuditRequest:
@@ -79,5 +80,6 @@ def audit_request(options: AuditOptions) -> AuditRequest:
             fail_on=options.fail_on,
             require_tiering=options.require_tiering,
             shutdown=options.shutdown,
+            list_safe=options.list_safe,
         ),
     )

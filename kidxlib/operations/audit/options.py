@@ -50,6 +50,11 @@ _OPTIONS: Final = (
         show_default=True,
         help="Exit 3 if any file has this verdict or a worse one: safe, torn, broken.",
     ),
+    click.option(
+        "--list-safe",
+        is_flag=True,
+        help="Print each file that is safe. [default: of more than three for one reason a line with their number]",
+    ),
     renamed_option(
         "--require-tiering",
         old="--gate",

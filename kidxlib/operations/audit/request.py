@@ -26,21 +26,26 @@ class HowToAudit:
         fail_on: the mildest verdict that the command fails for.
         tiering: also check segments against what tiered storage needs.
         clean_shutdown: how the broker stopped; None asks its log dir.
+        list_safe: report each safe file, and not those of a kind together.
     """
 
     deep: bool
     fail_on: Verdict
     tiering: bool
     clean_shutdown: bool | None
+    list_safe: bool = False
 
     @classmethod
-    def of(cls, *, deep_iteration: bool, fail_on: str, require_tiering: bool, shutdown: str | None) -> Self:
+    def of(
+        cls, *, deep_iteration: bool, fail_on: str, require_tiering: bool, shutdown: str | None, list_safe: bool = False
+    ) -> Self:
         """The options as they were given."""
         return cls(
             deep=deep_iteration,
             fail_on=Verdict(fail_on),
             tiering=require_tiering,
             clean_shutdown=None if shutdown is None else shutdown == CLEAN,
+            list_safe=list_safe,
         )
 
 

@@ -90,7 +90,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
             names = [source.name for source in request.sources]
             of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
         accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
-        summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys)
+        summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
         summary.many_sources = len(request.sources) > 1
         if as_json:
             show_audit_json(

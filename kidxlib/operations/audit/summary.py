@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.finding import IN_USE, WORST_FIRST
+from kidxlib.audit.finding import IN_USE, WORST_FIRST, Verdict
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.time_index import REBUILT_WITH_OFFSET_INDEX
 from kidxlib.audit.rows import Kind
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary, MissingIndexes
+from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary, MissingIndexes, SafeKind
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values, positions_in
@@ -30,6 +30,8 @@ _R = TypeVar("_R", bound=Row)
 
 #: Of more segments without an `.index` than these the missing files are reported together.
 _MISSING_ONE_BY_ONE: Final = 3
+#: Of more safe files of one reason than these all are reported together.
+_SAFE_ONE_BY_ONE: Final = 3
 
 #: The verdicts that are reported, and the conditions on rows of what is reported one by one.
 _REPORTED: Final = tuple(verdict.value for verdict in WORST_FIRST)
@@ -37,12 +39,15 @@ _RECOVERED: Final = Among("action", (StartupAction.REBUILD.value, StartupAction.
 LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
 
 
-def summarise(found: Found, *, tiering: bool, left_out: pa.Table | None = None) -> AuditSummary:
+def summarise(
+    found: Found, *, tiering: bool, left_out: pa.Table | None = None, list_safe: bool = False
+) -> AuditSummary:
     """Sum an audit up.
 
     Args:
         left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted, and not
             reported; None for none.
+        list_safe: report each safe file, and not those of a kind together.
         tiering: also say which segments are not ready for tiered storage.
     """
     summary = AuditSummary()
@@ -58,7 +63,10 @@ def summarise(found: Found, *, tiering: bool, left_out: pa.Table | None = None) 
     is_missing = _without_offset_index(rows)
     summary.missing = _missing(rows.filter(is_missing))
     is_reported: Values = pc.invert(is_missing)
-    summary.reported = _reported(rows if summary.missing is None else rows.filter(is_reported))
+    rows = rows if summary.missing is None else rows.filter(is_reported)
+    if not list_safe:
+        summary.safe, rows = _safe_kinds(rows)
+    summary.reported = _reported(rows, rows.num_rows if list_safe else SHOWN)
     startup = found.rows(Kind.SEGMENT, ["action", *COUNTED])
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
@@ -102,12 +110,33 @@ def _missing(missing: pa.Table) -> MissingIndexes | None:
     return MissingIndexes(indexes.num_rows, missing.num_rows, first)
 
 
-def _reported(rows: pa.Table) -> list[FileFinding]:
+def _safe_kinds(rows: pa.Table) -> tuple[tuple[SafeKind, ...], pa.Table]:
+    """The kinds of safe files that are reported together, by reason, and the other rows."""
+    is_safe: Values = pc.equal(rows["verdict"], pa.scalar(Verdict.SAFE.value))
+    counts: dict[str, dict[str, int]] = {}
+    safe = rows.filter(is_safe)
+    for row in safe.group_by(["reason", "file"]).aggregate([([], "count_all")]).to_pylist():
+        counts.setdefault(row["reason"], {})[row["file"]] = row["count_all"]
+    many = {reason: files for reason, files in sorted(counts.items()) if sum(files.values()) > _SAFE_ONE_BY_ONE}
+    if not many:
+        return (), rows
+    is_many: Values = pc.and_(is_safe, pc.is_in(rows["reason"], value_set=pa.array(many)))
+    is_left: Values = pc.invert(is_many)
+    together = rows.filter(is_many)
+    kinds = []
+    for reason, files in many.items():
+        is_of_kind: Values = pc.equal(together["reason"], pa.scalar(reason))
+        [first] = _first(FileFinding, together.filter(is_of_kind), ORDERS[Kind.FILE], 1)
+        kinds.append(SafeKind(reason, dict(sorted(files.items())), first))
+    return tuple(kinds), rows.filter(is_left)
+
+
+def _reported(rows: pa.Table, count: int) -> list[FileFinding]:
     """The first of these files, the worst first, and logs before index and auxiliary files."""
     rank: Values = pc.index_in(rows["verdict"], value_set=pa.array(_REPORTED))
     is_no_log: Values = pc.not_equal(rows["file"], pa.scalar(LOG_SUFFIX)).cast(pa.int8())
     rows = rows.append_column("rank", rank).append_column("is_no_log", is_no_log)
-    return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[Kind.FILE]])
+    return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[Kind.FILE]], count)
 
 
 def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping[PartitionKey, str]) -> frozenset[str]:

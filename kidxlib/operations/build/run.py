@@ -23,7 +23,7 @@ from kidxlib.operations.build.recording.record import found_columns, request_col
 from kidxlib.operations.build.repair import repairs_of_last_audits
 from kidxlib.operations.build.report import Built, build_as_json, catalog_damage, print_report, result_of
 from kidxlib.operations.build.request import BuildRequest
-from kidxlib.operations.build.waves import RECORDING, scan_in_waves
+from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimize_tables
 from kidxlib.run.result import RunResult
@@ -79,7 +79,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, mainten
             run = BuildRun(request, plan, backend, build_id, commit)
             scanned = scan_in_waves(run, changes)
             notes, damage = _finish(run, scanned)
-            begin_phase(RECORDING)
+            begin_phase(recording_phase(request))
         row = BuildRow.of(
             {
                 "build_id": build_id,

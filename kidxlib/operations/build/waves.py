@@ -32,7 +32,8 @@ _FIRST_WAVE_RATE: Final = 100_000_000
 _WAVE_SEGMENTS: Final = 200_000
 
 #: A phase of a build.
-RECORDING: Final = "recording in the catalog"
+_RECORDING: Final = "recording in the catalog"
+_COLLECTING: Final = "collecting results"
 
 
 def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
@@ -55,15 +56,22 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
         while position < segments:
             rows = _wave(to_read, position, _wave_bytes(run.request.limits, bytes_a_second))
             position += rows.num_rows
-            begin_phase("reading", done=done, segments=segments, log_bytes=log_bytes, after=RECORDING)
+            begin_phase(
+                "reading", done=done, segments=segments, log_bytes=log_bytes, after=recording_phase(run.request)
+            )
             bytes_a_second = _scan(run, rows, scanned)
             if position < segments:
                 begin_phase("finishing partitions")
                 finish_partitions_of(run, _read_to_the_end(run.plan, rows, to_read.slice(position, 1)), scanned)
-                begin_phase(RECORDING)
+                begin_phase(recording_phase(run.request))
                 run.commit()
     scanned.read_seconds = done().seconds
     return scanned
+
+
+def recording_phase(request: BuildRequest) -> str:
+    """What the phase is called in which what was found is put down."""
+    return _RECORDING if request.keeps_catalog else _COLLECTING
 
 
 def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
@@ -102,7 +110,7 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
         found = engine.run(work)
         seconds = time.monotonic() - start
         ensure_logs_visible(found)
-        begin_phase(RECORDING)
+        begin_phase(recording_phase(request))
         scanned.rows_changed += record_scanned(run.backend.catalog, found, run.build_id)
         count_scanned(found, scanned.counts)
         found.remove()

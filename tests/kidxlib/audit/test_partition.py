@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -169,3 +170,21 @@ def test_a_repair_writes_what_is_broken_and_nothing_else(tree: Path, tmp_path: P
         assert content == sound[name] if name in broken else after[name] == before[name], name
     files = audited(tree, None if in_place else directory.parent).files
     assert problems_of(files) == {sparse: ("safe", "other-spacing"), of_follower: ("safe", "other-last-stable-offset")}
+
+
+def test_safe_files_of_one_reason_are_one_line(tree: Path) -> None:
+    """More than three of them, with how many there are of each suffix; --list-safe and --json have each."""
+    directory = tree / "txn-mixed-0"
+    for number in (1, 2, 3):
+        shutil.copytree(directory, tree / f"txn-mixed-{number}")
+    for path in tree.glob(f"*/{5891:020d}.*index"):
+        if path.suffix in (".index", ".timeindex"):
+            os.truncate(path, 10_485_756 // 24 * 24)
+    command = ["verify", str(tree)]
+    lines = CliRunner().invoke(kidx, command, standalone_mode=False).stdout.splitlines()
+    assert [line for line in lines if line.startswith("safe: ")] == [
+        "safe: preallocated: 4 .index, 4 .timeindex (the first: txn-mixed-0 5891 .index)"
+    ]
+    assert not [line for line in lines if "more" in line and "--json" in line]
+    listed = CliRunner().invoke(kidx, [*command, "--list-safe"], standalone_mode=False).stdout
+    assert listed.count("safe: txn-mixed-") == 8

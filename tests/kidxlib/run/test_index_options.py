@@ -43,7 +43,7 @@ def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
     assert plan.partitions[0].options == RecoverOptions(interval_bytes=512)  # no index can do with 4 bytes
     assert _plan(source, known, 100).partitions[0].options == RecoverOptions(interval_bytes=100)
     where = f"{tmp_path / METADATA_DIRECTORY} {_AS_OF}"
-    assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} of 1 (topic 1), {MAX_INDEX} of 0, {_WINS}"]
+    assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} set for 1 (topic 1), {MAX_INDEX} set for 0, {_WINS}"]
     taken = {INTERVAL: {"topic": 1}, MAX_INDEX: {}}
     of_copy = {"directory": str(tmp_path / METADATA_DIRECTORY), "offset": 6, "timestamp_ms": 1_000, "end_offset": 6}
     assert known_as_json(known, plan) == [{**of_copy, "topics": 1, "taken": taken}]
@@ -53,7 +53,7 @@ def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
         metadata.unlink() if other is None else metadata.write_text(other)
         plan = _plan(source, known)
         assert plan.partitions[0].options == RecoverOptions()
-        assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} of 0, {MAX_INDEX} of 0, {_WINS}"]
+        assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} set for 0, {MAX_INDEX} set for 0, {_WINS}"]
 
 
 def test_builds_and_audits_take_what_a_topic_is_configured_to(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ _OF_LOGS: Final = {
     "deep_iteration": "--deep-iteration",
     "fail_on": "--fail-on",
     "require_tiering": "--require-tiering",
+    "list_safe": "--list-safe",
     "shutdown": "--shutdown",
     "now": "--now",
     "layout": "--layout",

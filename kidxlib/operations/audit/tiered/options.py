@@ -72,6 +72,7 @@ _OF_OTHERS: Final = {
     "index_dir": "--index-dir",
     "deep_iteration": "--deep-iteration",
     "require_tiering": "--require-tiering",
+    "list_safe": "--list-safe",
     "shutdown": "--shutdown",
     "copy": "--copy",
     "inactive_only": "--inactive-only",
