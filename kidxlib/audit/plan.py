@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from kidxlib.audit.startup.absent import AbsentPartition, LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.tiered.local_epochs import TieredPartition
@@ -32,6 +33,7 @@ class PartitionAudit:
         options: those with which a starting broker would make indexes.
         last_stop: how the broker of its log dir stopped.
         tiering: say which segments are not ready for tiered storage.
+        known_to: what names the partition, where its directory is not there; else None.
         is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
         tiered: its remote segments; None where none are known.
     """
@@ -42,6 +44,7 @@ class PartitionAudit:
     options: RecoverOptions
     last_stop: PartitionStop
     tiering: bool
+    known_to: str | None = None
     is_brokers: bool = True
     tiered: TieredPartition | None = None
 
@@ -60,8 +63,8 @@ def partition_audits(
     Args:
         options_for: as for `find_segments`.
         clean_shutdown: of their log dirs; None reads it from each log dir.
-        topics: as for `find_segments`: of these, partitions that a log dir's recovery points name are audited even if
-            their directory is not there. None: only those of the plan.
+        topics: as for `find_segments`: of these, partitions that a log dir's checkpoints or the metadata name are
+            audited even if their directory is not there. None: only those of the plan.
         metadata: what the cluster of a source says, by the source's name.
 
     Raises:
@@ -85,25 +88,25 @@ def partition_audits(
         if partition.key not in plan.unlistable
     }
     if topics is not None:
-        there = {partition.key for partition in plan.partitions}
-        sources = {
+        at_hand = {
             partition.directory.log_dir: partition.directory.source
             for partition in plan.partitions
-            if partition.directory.source.name in plan.log_dirs
+            if partition.directory.source.name in plan.log_dirs and partition.directory.remote is None
         }
-        for log_dir, source in sources.items():
-            for topic_partition, offset in stops[log_dir].recovery_points.items():
-                key = source.name, topic_partition.topic, topic_partition.partition
-                if offset > 0 and key not in there and topics.fullmatch(topic_partition.topic):
-                    directory = log_dir / topic_partition.directory
-                    audits[key] = PartitionAudit(
-                        topic_partition=topic_partition,
-                        directory=directory,
-                        index_directory=directory,
-                        options=options_for(PartitionDirectory(source, topic_partition, directory)).of_id(None),
-                        last_stop=stops[log_dir].of(topic_partition),
-                        tiering=tiering,
-                    )
+        known = {log_dir: metadata.get(source.name) for log_dir, source in at_hand.items()}
+        for absent in _absent({log_dir: stops[log_dir] for log_dir in at_hand}, known):
+            source, partition = at_hand[absent.log_dir], absent.partition
+            if topics.fullmatch(partition.topic):
+                of_directory = PartitionDirectory(source, partition, absent.directory)
+                audits[source.name, partition.topic, partition.partition] = PartitionAudit(
+                    topic_partition=partition,
+                    directory=absent.directory,
+                    index_directory=absent.directory,
+                    options=options_for(of_directory).of_id(None),
+                    last_stop=stops[absent.log_dir].of(partition),
+                    tiering=tiering,
+                    known_to=absent.known_to,
+                )
     return audits, [note for log_dir in sorted(log_dirs - remote, key=str) for note in stops[log_dir].notes]
 
 
@@ -144,6 +147,16 @@ def _by_node(log_dirs: Sequence[Location]) -> list[list[Location]]:
         are_distinct = len(set(of_node.values())) == len(of_node)
         groups += [list(of_node)] if are_distinct else [[log_dir] for log_dir in of_node]
     return groups
+
+
+def _absent(
+    stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
+) -> Iterator[AbsentPartition]:
+    """The partitions that log dirs lack; those of one node are looked at together."""
+    for of_node in _by_node(sorted(stops, key=str)):
+        known = {id(each): each for log_dir in of_node if (each := metadata[log_dir]) is not None}
+        at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in of_node]
+        yield from absent_partitions(at_hand, [*known.values()])
 
 
 def _to_end(metadata: ClusterMetadata) -> ClusterMetadata:

@@ -160,6 +160,11 @@ class KnownTopics:
 
         return policy
 
+    @property
+    def by_source(self) -> dict[str, ClusterMetadata]:
+        """The metadata of each source's cluster, by the source's name."""
+        return {name: each.metadata for name, each in self.of_sources.items()}
+
     def read(self) -> list[ClusterMetadata]:
         """The metadata that was read, each once."""
         return list({str(each.metadata.directory): each.metadata for each in self.of_sources.values()}.values())

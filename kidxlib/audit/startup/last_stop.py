@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.node import obstacles_of_folders, obstacles_of_node
@@ -49,6 +49,7 @@ class LastStop:
 
     Attributes:
         recovery_points, log_start_offsets, high_watermarks: by partition; 0 for partitions that the files do not name.
+        cleaner_offsets: up to where the cleaner has come, of partitions that it has cleaned.
         obstacles: what a node meets in this log dir as it starts, and that is no partition's log.
         notes: remarks for a person on the files that say so.
     """
@@ -59,6 +60,7 @@ class LastStop:
     high_watermarks: Mapping[TopicPartition, int]
     obstacles: tuple[Obstacle, ...] = ()
     notes: tuple[str, ...] = ()
+    cleaner_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ def last_stop_of_folders(
 
 def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown: bool | None) -> LastStop:
     read = [checkpoints.read_offsets(log_dir, name) for name in checkpoint_files.LOG_DIR_CHECKPOINTS]
-    points, starts, watermarks, _ = read
+    points, starts, watermarks, cleaned = read
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
     return LastStop(
@@ -130,6 +132,7 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
         watermarks.by_partition,
         (*(each.failure for each in read if each.failure is not None), *obstacles),
         tuple(each.note for each in read if each.note is not None),
+        cleaned.by_partition,
     )
 
 

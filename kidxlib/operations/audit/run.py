@@ -129,7 +129,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         clean_shutdown=how.clean_shutdown,
         tiering=how.tiering,
         topics=request.topics,
-        metadata={name: known.metadata for name, known in request.known_topics.of_sources.items()},
+        metadata=request.known_topics.by_source,
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
     for text in [*notes, *not_compared]:

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import add_segments, find_partitions
@@ -18,12 +19,7 @@ from kidxlib.build.listed import numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
 from kidxlib.engine.protocol import Engine
-from kidxlib.format.checkpoint_files import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-)
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as
+from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast
@@ -306,29 +302,11 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
     """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
     topics that the metadata does not know were deleted.
     """
-    names = [name for each in broker.log_dirs for name in each.directories]
-    # What is on its way to another log dir is none yet, and what was set aside is none any more.
-    there = {loaded_as(name) for name in names if not is_moved(name) or name.endswith("-delete")}
-    read = known.read()
-    for log_dir in broker.log_dirs:
-        stop = log_dir.stop
-        named: dict[TopicPartition, str] = {}
-        for metadata in read:
-            if broker.node_id is not None and log_dir.meta.directory_id is not None:
-                place = broker.node_id, log_dir.meta.directory_id
-                of_dir = [partition for partition, each in metadata.assignments.items() if place in each.places]
-                named.update(dict.fromkeys(of_dir, f"the cluster's metadata as of {metadata.as_of}"))
-        for checkpoint, offsets in (
-            (LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
-            (HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks),
-            (RECOVERY_POINT_CHECKPOINT, stop.recovery_points),
-        ):
-            named.update(dict.fromkeys(offsets, checkpoint))
-        for partition, known_to in sorted(named.items()):
-            is_deleted = read and not any(partition.topic in metadata.topics for metadata in read)
-            if partition not in there and not is_deleted and partition.topic != METADATA_TOPIC:
-                there.add(partition)
-                yield AbsentPartition(log_dir.path / partition.directory, stop.of(partition), known_to)
+    log_dirs = [LogDirAtHand(each.path, each.directories, each.stop, each.meta) for each in broker.log_dirs]
+    stops = {str(each.path): each.stop for each in broker.log_dirs}
+    for found in absent_partitions(log_dirs, known.read()):
+        stop = stops[str(found.log_dir)].of(found.partition)
+        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to)
 
 
 def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:

@@ -106,8 +106,8 @@ def test_a_policy_of_the_metadata_decides(site: _Site) -> None:
     log_dir = site.log_dir("a")
     for policy, code, counts in (("delete", 3, (1, 0)), ("compact", 0, (0, 1))):
         values = [topic("orders", OTHER_ID), config("orders", "cleanup.policy", policy)]
-        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
-        ended = _kidx("verify", log_dir, "--topics", "orders", "--index-dir", site.root / "index" / "a", "--json")
+        node = write_copy(site.root / "node" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+        ended = _kidx("verify", log_dir, "--cluster-metadata", node, "--index-dir", site.root / "index" / "a", "--json")
         assert (len(ended.json["gaps"]), len(ended.json["gaps_explained"])) == counts, ended.err
         evidence = [each["evidence"] for name in ("gaps", "gaps_explained") for each in ended.json[name]]
         assert (ended.code, evidence) == (code, ["cleanup-policy"])

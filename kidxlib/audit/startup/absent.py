@@ -1,0 +1,107 @@
+"""Partitions that a log dir had, and whose directories are not there: a broker that starts makes empty logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kidxlib.audit.startup.last_stop import LastStop
+from kidxlib.errors import CheckpointError
+from kidxlib.format import checkpoint_files
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.storage.location import Location, entries_in, files_in
+from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirAtHand:
+    """A log dir of a broker.
+
+    Attributes:
+        names: of its directories.
+        stop: how its broker stopped.
+        meta: whose it is.
+    """
+
+    path: Location
+    names: Collection[str]
+    stop: LastStop
+    meta: MetaProperties
+
+    @classmethod
+    def of(cls, path: Location, stop: LastStop) -> LogDirAtHand:
+        """A log dir as it lies there; nothing is known of what cannot be read."""
+        try:
+            meta = read_meta_properties(path)
+        except (CheckpointError, OSError):
+            meta = MetaProperties(None, None)
+        files = files_in(path)  # one with the name of a partition is no directory of it
+        return cls(path, {entry.name for entry in entries_in(path)} - files.keys(), stop, meta)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentPartition:
+    """A partition that a log dir had, and whose directory is in none.
+
+    Attributes:
+        log_dir: which had it.
+        known_to: what names it.
+    """
+
+    log_dir: Location
+    partition: TopicPartition
+    known_to: str
+
+    @property
+    def directory(self) -> Location:
+        """Where it would be."""
+        return self.log_dir / self.partition.directory
+
+
+def absent_partitions(
+    log_dirs: Sequence[LogDirAtHand], metadata: Sequence[ClusterMetadata]
+) -> Iterator[AbsentPartition]:
+    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
+    topics that the metadata does not know were deleted; those that it has in another log dir were moved.
+
+    A broker writes its checkpoints anew without what it has deleted or moved away (`LogManager.asyncDelete`,
+    `ReplicaManager.checkpointHighWatermarks`, `LogCleanerManager.updateCheckpoints`), before the directory is removed.
+
+    Args:
+        log_dirs: all of one broker that are at hand.
+        metadata: of its cluster; none where it is not known.
+    """
+    names = [name for each in log_dirs for name in each.names]
+    # What is on its way to another log dir is none yet, and what was set aside is none any more.
+    there = {loaded_as(name) for name in names if not is_moved(name) or name.endswith("-delete")}
+    for log_dir in log_dirs:
+        for partition, known_to in sorted(_named(log_dir, metadata).items()):
+            if partition in there or partition.topic == METADATA_TOPIC:
+                continue
+            there.add(partition)
+            yield AbsentPartition(log_dir.path, partition, known_to)
+
+
+def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:
+    """The partitions that a log dir should have, and what says so."""
+    place, stop = (log_dir.meta.node_id, log_dir.meta.directory_id), log_dir.stop
+    named: dict[TopicPartition, str] = {}
+    elsewhere: set[TopicPartition] = set()
+    for each in metadata if None not in place else ():
+        for partition, assignment in each.assignments.items():
+            places = [*assignment.places]
+            if place in places:
+                named[partition] = f"the cluster's metadata as of {each.as_of}"
+            elif len(places) == len(assignment.replicas):
+                elsewhere.add(partition)
+    by_checkpoint: Mapping[str, Mapping[TopicPartition, int]] = {
+        checkpoint_files.CLEANER_CHECKPOINT: stop.cleaner_offsets,
+        checkpoint_files.LOG_START_OFFSET_CHECKPOINT: stop.log_start_offsets,
+        checkpoint_files.HIGH_WATERMARK_CHECKPOINT: stop.high_watermarks,
+        checkpoint_files.RECOVERY_POINT_CHECKPOINT: stop.recovery_points,
+    }
+    for checkpoint, offsets in by_checkpoint.items():
+        named |= {partition: checkpoint for partition in offsets if partition not in elsewhere}
+    topics = {topic for each in metadata for topic in each.topics}
+    return {partition: why for partition, why in named.items() if not metadata or partition.topic in topics}

@@ -1,0 +1,102 @@
+"""Partitions whose directories are gone are known by what else names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.last_stop import last_stop
+from kidxlib.cli.main import kidx
+from kidxlib.format import checkpoint_files
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.read import read_cluster_metadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.location import Location
+from tests.docs.log_dirs import put
+from tests.support.cluster_metadata import OTHER_ID, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.logs.batches import Batch
+from tests.support.spark.jobs import run_here
+
+_HERE, _THERE = topic_id("h"), topic_id("t")
+_METADATA = "the cluster's metadata as of "
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A log dir with `orders-0`, and what names `orders-1`.
+
+    Attributes:
+        checkpoint: with an offset of 0 for it; None for none.
+        assigned: the log dir that the metadata has for it; None where there is no metadata, "" where it has no such
+            topic.
+        beside: a directory, or with a dot at its end a file, of the same log dir.
+        known_to: the beginning of what is said; None where nothing is.
+    """
+
+    name: str
+    checkpoint: str | None
+    assigned: str | None
+    beside: str | None
+    known_to: str | None
+
+
+_CASES = (
+    *(_Case(name, name, None, None, name) for name in checkpoint_files.LOG_DIR_CHECKPOINTS),
+    _Case("metadata", None, _HERE, None, _METADATA),
+    _Case("moved to another log dir", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _THERE, None, None),
+    _Case("deleted from the cluster", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, "", None, None),
+    _Case("about to be deleted", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, None, f"orders-1.{'0' * 32}-delete", None),
+    _Case("it is there", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _HERE, "orders-1", None),
+    _Case("a copy on its way", None, _HERE, f"orders-1.{'0' * 32}-future", _METADATA),
+    _Case(
+        "a file of its name",
+        checkpoint_files.CLEANER_CHECKPOINT,
+        None,
+        "orders-1.",
+        checkpoint_files.CLEANER_CHECKPOINT,
+    ),
+)
+
+
+def _write_checkpoint(log_dir: Path, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    (log_dir / name).write_bytes(checkpoint_files.offset_checkpoint(offsets))
+
+
+def _put_metadata(log_dir: Path, values: Iterable[bytes]) -> Location:
+    return write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [*values])})
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name)
+def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> None:
+    put(tmp_path / "orders-0", 0, [Batch()])
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    if case.checkpoint is not None:
+        _write_checkpoint(tmp_path, case.checkpoint, {TopicPartition("orders", 1): 0})
+    if case.beside is not None:
+        made = tmp_path / case.beside.removesuffix(".")
+        made.touch() if case.beside.endswith(".") else made.mkdir()
+    metadata = []
+    if case.assigned is not None:
+        of_topic = [topic("orders", OTHER_ID), partition(OTHER_ID, 1, [1], [case.assigned])] if case.assigned else []
+        metadata = [read_cluster_metadata(_put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
+    found = list(absent_partitions([LogDirAtHand.of(tmp_path, last_stop(tmp_path))], metadata))
+    assert [each.partition for each in found] == [TopicPartition("orders", 1)][: case.known_to is not None]
+    assert all(each.known_to.startswith(str(case.known_to)) for each in found)
+
+
+def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp_path: Path) -> None:
+    """Recovery points come late: after a crash most partitions have 0 there."""
+    put(tmp_path / "orders-0", 0, [Batch()])
+    _write_checkpoint(tmp_path, checkpoint_files.HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 20})
+    ended = run_here(kidx, "verify", tmp_path)
+    assert ended.code == 3
+    [line] = [line for line in ended.out.splitlines() if line.startswith("fail: ")]
+    assert line == (
+        f"fail: {tmp_path}/orders-1: no segment is there, though the broker's checkpoints say that it had offsets up "
+        "to 19; a broker that starts makes an empty log; there is no such directory, and "
+        "replication-offset-checkpoint names it"
+    )
