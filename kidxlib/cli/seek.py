@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -13,7 +14,8 @@ from kidxlib.build.listing import list_partitions
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
-from kidxlib.errors import NoSegmentsError, UsageError, describe_error
+from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.columns import TIMESTAMP
 from kidxlib.lookup.known_partitions import no_such_partition
@@ -24,7 +26,7 @@ from kidxlib.operations.seek.options import seek_options
 from kidxlib.operations.seek.request import Question, seek_request
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
-from kidxlib.storage.checkpoints import read_checkpoints
+from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.given import first_given
@@ -114,20 +116,22 @@ def _answer_in(
 ) -> Answer:
     """The answer of one partition; of many, one that cannot be asked has that for its answer."""
     wanted = found.topic_partition
-    known = read_checkpoints(found.log_dir)
+    log_start = (read_offset_checkpoint(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
+    high_watermark = None
+    with contextlib.suppress(CheckpointError):  # it is for a note alone
+        high_watermark = (read_offset_checkpoint(found.log_dir / HIGH_WATERMARK_CHECKPOINT) or {}).get(wanted)
     index_directory = None if index_dir is None else source_at(index_dir).path / wanted.directory
     seeker: Seeker | str
     try:
         if found.remote is not None:
             seeker = Seeker(remote_log(found, index_directory, by_time=question.query == TIMESTAMP))
         else:
-            log_start = (known.log_start_offsets or {}).get(wanted, 0)
             seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start)
     except (OSError, NoSegmentsError) as error:  # its directory may not be listed, or has no log
         if not is_wide:
             raise UsageError(f"{describe_error(error)}; nothing was answered") from error
         seeker = describe_error(error)
-    return answer_of(seeker, question, source.name, (known.high_watermarks or {}).get(wanted))
+    return answer_of(seeker, question, source.name, high_watermark)
 
 
 def _one_of(given: object) -> str:

@@ -86,6 +86,7 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
             hold the log; or the comparison is all that was asked for, and its log is not there.
     """
     kind = FileKind.LEADER_EPOCHS if path.name == LEADER_EPOCH_CHECKPOINT else _KINDS.get(path.suffix)
+    is_file = _is_file(path)  # of what is not there no name is at fault
     if kind is None:
         raise UsageError(
             f"{path}: not a file that can be dumped, expected {', '.join(_KINDS)} or {LEADER_EPOCH_CHECKPOINT}"
@@ -94,7 +95,7 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
         snapshot_id(path)
     elif kind not in (FileKind.SNAPSHOT, FileKind.LEADER_EPOCHS):
         base_offset(path)
-    if not _is_file(path):
+    if not is_file:
         raise UsageError(f"{path}: not a regular file, expected one that Kafka has written")
     if kind not in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX) or options.sanity_only:
         return DumpSource(path, kind)

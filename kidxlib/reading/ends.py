@@ -4,26 +4,36 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from kidxlib.build.source import PartitionDirectory
-from kidxlib.errors import LogChangedError
+from kidxlib.errors import CheckpointError, LogChangedError
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.bounds import ListedLog
+from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.only_replica import OnlyReplicas
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.tail import Tail, has_times, tail_of
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
+from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.location import Location
 
 #: Says where the `.index` of a log is.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]
 
 _OFFSET_MAX: Final = Wanted().last_offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoints:
+    """What the checkpoint files of a log dir say."""
+
+    log_starts: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +58,19 @@ class PartitionEnds:
 
 
 class ReadingEnds:
-    """Finds them, and remembers the checkpoints of log dirs."""
+    """Finds them, and remembers the checkpoints of log dirs.
+
+    Attributes:
+        brokers: what log dirs know of their brokers.
+        unreadable: checkpoint files that are malformed, and what is done without them.
+    """
 
     def __init__(self, request: ReadRequest) -> None:
         self._request = request
-        self._checkpoints: dict[Location, Checkpoints] = {}
-        self._only_replicas: OnlyReplicas | None = None
+        self.brokers = BrokersMetadata(request.log_dirs)
+        self.unreadable: list[str] = []
+        self._checkpoints: dict[Location, _Checkpoints] = {}
+        self._only_replicas = OnlyReplicas(self.brokers)
 
     def of(
         self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: Wanted, index_of: IndexOf
@@ -65,13 +82,12 @@ class ReadingEnds:
             index_of: where the `.index` of a log is.
 
         Raises:
-            CheckpointError: a checkpoint file is malformed.
             OSError, LogChangedError: a file cannot be read.
         """
         known = self._known(directory.log_dir)
         partition = directory.topic_partition
-        high_watermark = (known.high_watermarks or {}).get(partition)
-        log_start = (known.log_start_offsets or {}).get(partition, 0)
+        high_watermark = known.high_watermarks.get(partition)
+        log_start = known.log_starts.get(partition, 0)
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
             nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0)
@@ -114,7 +130,7 @@ class ReadingEnds:
         end = min(tail.end_offset, seen.last_offset + 1 if seen.last_offset < _OFFSET_MAX else _OFFSET_MAX)
         if self._request.to_log_end or tail.first_offset is None or tail.first_offset >= end:
             return ends, left_out
-        if self._request.to_log_end is None and self._is_only_replica(directory):
+        if self._request.to_log_end is None and self._only_replicas.holds(directory):
             return replace(ends, seen=seen, limit=None, beyond=end - tail.first_offset), left_out
         if tail.last_offset is not None and has_times(seen):
             end = min(end, tail.last_offset + 1)
@@ -138,15 +154,20 @@ class ReadingEnds:
         end = min(log.end_offset if left_out.end_offset is None else left_out.end_offset, log.end_offset)
         return replace(left_out, first_offset=first, end_offset=end, records=None) if first < end else None
 
-    def _known(self, log_dir: Location) -> Checkpoints:
+    def _known(self, log_dir: Location) -> _Checkpoints:
         if log_dir not in self._checkpoints:
-            self._checkpoints[log_dir] = read_checkpoints(log_dir)
+            self._checkpoints[log_dir] = _Checkpoints(
+                self._offsets(log_dir / LOG_START_OFFSET_CHECKPOINT, "logs are read from their first segments on"),
+                self._offsets(log_dir / HIGH_WATERMARK_CHECKPOINT, "logs are read to their ends"),
+            )
         return self._checkpoints[log_dir]
 
-    def _is_only_replica(self, directory: PartitionDirectory) -> bool:
-        if self._only_replicas is None:
-            self._only_replicas = OnlyReplicas(self._request.log_dirs)
-        return self._only_replicas.holds(directory)
+    def _offsets(self, path: Location, without: str) -> Mapping[TopicPartition, int]:
+        try:
+            return read_offset_checkpoint(path) or {}
+        except CheckpointError as error:
+            self.unreadable.append(f"{error}; without it {without}")
+            return {}
 
 
 def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:

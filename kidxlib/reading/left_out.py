@@ -26,6 +26,8 @@ class Why(enum.StrEnum):
     BEFORE_FIRST_SEGMENT = "before-first-segment"
     BETWEEN_LOGS = "between-logs"
     NO_LOG = "no-log"
+    NO_DIRECTORY = "no-directory"
+    OTHER_LOG_DIR = "other-log-dir"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,43 +70,55 @@ def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
             yield _line(why, by_reason[why])
 
 
+#: What is said of offsets, by the reason: what there is, what they lie beyond, and what to do.
+_OF_OFFSETS: Final = {
+    Why.BEYOND_HIGH_WATERMARK: (
+        f"not read: {{}} beyond the high watermark that {HIGH_WATERMARK_CHECKPOINT} has",
+        "the high watermark is",
+        "; --to-log-end (in Python to_log_end=True, in Spark toLogEnd=true) reads them",
+    ),
+    Why.BEYOND_LAST_STABLE_OFFSET: (
+        "not read: {} from the last stable offset on, where a transaction begins that has not ended",
+        "the last stable offset is",
+        "; isolation read_uncommitted reads them",
+    ),
+    Why.BELOW_LOG_START: ("asked for and not there: offsets below the log start", "the log starts at", ""),
+    Why.BEYOND_LOG_END: ("asked for and not there: offsets beyond the log end", "the log ends at", ""),
+    Why.ENDS_BELOW_HIGH_WATERMARK: (
+        "missing: {} below the high watermark, before which the log ends",
+        "the high watermark is",
+        "; look for a replica or a copy that has them",
+    ),
+    Why.BEFORE_FIRST_SEGMENT: (
+        "not in this log dir: {} between the log start and the first segment",
+        "the first segment begins at",
+        "; of a topic with tiered storage read its bucket, too",
+    ),
+    Why.BETWEEN_LOGS: (
+        "in no log: {} between two logs",
+        "the next log begins at",
+        "; unless the topic is compacted, a segment is missing: kidx verify looks for who has it",
+    ),
+}
+#: What is said of whole partitions, by the reason: what they are, and what to do.
+_OF_PARTITIONS: Final = {
+    Why.NO_LOG: ("no .log in the directory of {}", "if there was one, look for a copy of it"),
+    Why.NO_DIRECTORY: (
+        "no directory of {} that the cluster's metadata gives to this broker",
+        "look for a copy of it",
+    ),
+    Why.OTHER_LOG_DIR: ("in other log dirs of the broker: {}", "name all log dirs to read them"),
+}
+
+
 def _line(why: Why, found: list[LeftOut]) -> str:
-    match why:
-        case Why.BEYOND_HIGH_WATERMARK:
-            return (
-                f"not read: {_sizes(found)} beyond the high watermark that {HIGH_WATERMARK_CHECKPOINT} has: "
-                f"{_named(found, 'the high watermark is')}; --to-log-end (in Python to_log_end=True, in Spark "
-                "toLogEnd=true) reads them"
-            )
-        case Why.BEYOND_LAST_STABLE_OFFSET:
-            return (
-                f"not read: {_sizes(found)} from the last stable offset on, where a transaction begins that has not "
-                f"ended: {_named(found, 'the last stable offset is')}; isolation read_uncommitted reads them"
-            )
-        case Why.BELOW_LOG_START:
-            return f"asked for and not there: offsets below the log start: {_named(found, 'the log starts at')}"
-        case Why.BEYOND_LOG_END:
-            return f"asked for and not there: offsets beyond the log end: {_named(found, 'the log ends at')}"
-        case Why.ENDS_BELOW_HIGH_WATERMARK:
-            return (
-                f"missing: {_sizes(found)} below the high watermark, before which the log ends: "
-                f"{_named(found, 'the high watermark is')}; look for a replica or a copy that has them"
-            )
-        case Why.BEFORE_FIRST_SEGMENT:
-            return (
-                f"not in this log dir: {_sizes(found)} between the log start and the first segment: "
-                f"{_named(found, 'the first segment begins at')}; of a topic with tiered storage read its bucket, too"
-            )
-        case Why.BETWEEN_LOGS:
-            return (
-                f"in no log: {_sizes(found)} between two logs: {_named(found, 'the next log begins at')}; unless the "
-                "topic is compacted, a segment is missing: kidx verify looks for who has it"
-            )
-        case Why.NO_LOG:
-            return (
-                f"no .log in the directory of {counted(len(found), 'partition')}: "
-                f"{_few([each.partition.directory for each in found])}; if there was one, look for a copy of it"
-            )
+    if why in _OF_PARTITIONS:
+        what, to_do = _OF_PARTITIONS[why]
+        names = _few([each.partition.directory for each in found])
+        return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}"
+    what, edge, to_do = _OF_OFFSETS[why]
+    names = _few([f"{each.offsets} ({edge} {each.edge})" for each in found])
+    return f"{what.format(_sizes(found))}: {names}{to_do}"
 
 
 def _sizes(found: list[LeftOut]) -> str:
@@ -115,10 +129,6 @@ def _sizes(found: list[LeftOut]) -> str:
     records = [count for count in counts if count is not None]
     told = f" ({counted(sum(records), 'record')})" if len(records) == len(counts) else ""
     return f"{offsets}{told} of {counted(len(found), 'partition')}"
-
-
-def _named(found: list[LeftOut], edge: str) -> str:
-    return _few([f"{each.offsets} ({edge} {each.edge})" for each in found])
 
 
 def _few(texts: list[str]) -> str:

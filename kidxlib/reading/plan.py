@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -14,6 +14,7 @@ from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.reading.absent import absent_partitions
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_events import KnownEvents
@@ -59,6 +60,7 @@ class ReadPlan:
         first_offsets: of partitions that hold offsets that are wanted, the first one of these that may be there.
         left_out: offsets that are not read, and such as are asked for and not there.
         failed: partitions that cannot be planned, and why, where that does not end all.
+        unreadable: checkpoint files that are malformed, and what is done without them, a line each.
         notes: what a person should know besides, a line each.
     """
 
@@ -70,6 +72,7 @@ class ReadPlan:
     first_offsets: Mapping[TopicPartition, int]
     left_out: tuple[LeftOut, ...]
     failed: Mapping[TopicPartition, str]
+    unreadable: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -92,7 +95,7 @@ class ReadPlan:
     @property
     def problems(self) -> list[str]:
         """What of that who asked should look at, a line for each kind."""
-        return list(lines_of(each for each in self.left_out if each.is_problem))
+        return [*self.unreadable, *lines_of(each for each in self.left_out if each.is_problem)]
 
     @property
     def remarks(self) -> list[str]:
@@ -102,6 +105,8 @@ class ReadPlan:
 
 def warn_of_left_out(plan: ReadPlan) -> None:
     """Say by `logging` what is not read, or not there, a line for each reason."""
+    if not plan.named_partitions:
+        _log.warning("%s", "; ".join(plan.notes))
     for line in plan.problems:
         _log.warning("%s", line)
     for line in plan.remarks:
@@ -135,7 +140,7 @@ def plan_reads(
 
     Raises:
         UsageError: there is no segment, or what lies there is no log dir and no partition's directory.
-        CheckpointError, CatalogError: a checkpoint file is malformed, or the catalog cannot be read.
+        CatalogError: the catalog cannot be read.
         DamagedLogError: what was committed cannot be told, see `transactions_of`.
         OSError, LogChangedError: a directory cannot be listed, or a file cannot be read.
     """
@@ -158,6 +163,8 @@ def plan_reads(
             next(iter(planner.failed.values()), None)
             or f"{request.place}: no segment found; expected files named <20 digits>{LOG_SUFFIX}"
         )
+    if isolates:
+        planner.look_for({each.topic_partition for each in directories})
     planner.notes += _notes_on_sources(request, directories, len(asked))
     planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
@@ -244,6 +251,7 @@ class _Planner:
             first_offsets=self._first_offsets,
             left_out=tuple(self._left_out),
             failed=self.failed,
+            unreadable=tuple(self._ends.unreadable),
             notes=tuple(self.notes),
         )
 
@@ -287,6 +295,10 @@ class _Planner:
             logs.append(LogToRead(listed, version, facts, visible))
         must_reach = None if ends.is_short and self._isolates else ends.high_watermark
         return PartitionToRead(directory, logs, ends.limit, must_reach, ends.seen)
+
+    def look_for(self, there: Collection[TopicPartition]) -> None:
+        """Note which partitions are asked for that have no directory, of those that the cluster's metadata has."""
+        self._left_out += absent_partitions(self._request, self._ends.brokers, there)
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out

@@ -18,7 +18,7 @@ from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
-from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
 from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.bulk.wanted import Wanted
@@ -120,6 +120,14 @@ class ReadRequest:
         partition = directory.topic_partition
         is_asked = self.offsets is None or partition in self.offsets
         return is_asked and self.topics.fullmatch(partition.topic) is not None
+
+    def means(self, partition: TopicPartition) -> bool:
+        """Whether a partition is asked for that has no directory."""
+        if self.offsets is not None:
+            return partition in self.offsets
+        is_named = partition.topic in self.topics.pattern
+        is_one = partition.topic not in INTERNAL_TOPICS or is_named
+        return is_one and self.topics.fullmatch(partition.topic) is not None
 
     def leaves_out(self, directory: PartitionDirectory) -> bool:
         """Whether `topics` matches a partition that is not read, as brokers keep its topic for themselves and nothing

@@ -126,7 +126,8 @@ def _planned(request: ExportRequest, threads: int) -> PlannedExport:
             units.append([])
         units[-1].append(read)
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
-    return PlannedExport(units, tuple(each for each in plan.left_out if each.is_problem), failed)
+    left_out = tuple(each for each in plan.left_out if each.is_problem)
+    return PlannedExport(units, left_out, (*plan.unreadable, *failed))
 
 
 def _bytes_of(unit: Sequence[SegmentRead]) -> int:

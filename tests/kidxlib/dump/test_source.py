@@ -20,7 +20,8 @@ from tests.support.dump import SEGMENT, flip, objects, run
         ("a.log", "has to begin with an offset"),
         ("8.log", "no such file"),
         ("8.index", "no such file"),
-        (f"{'8' * 5_000}.log", "has to begin with an offset"),
+        (f"{'8' * 5_000}.log", "File name too long"),
+        ("nowhere.log", "no such file"),
         (f"{'8' * 250}.log", "has to begin with an offset"),
         ("7.log/8.log", "Not a directory"),
         (f"{'x' * 300}.snapshot", "File name too long"),
@@ -30,6 +31,8 @@ from tests.support.dump import SEGMENT, flip, objects, run
 def test_files_that_cannot_be_dumped(log: Path, name: str, message: str) -> None:
     """One line, and nothing is printed, of other files neither."""
     log.with_name("directory.snapshot").mkdir()
+    for there in ("7.swap", "partition.metadata", "a.log", f"{'8' * 250}.log"):
+        log.with_name(there).touch()
     log = log.rename(log.with_name("7.log"))
     result = run(str(log), str(log.parent / name))
     assert isinstance(result.exception, UsageError)

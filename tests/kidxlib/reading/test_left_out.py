@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import re
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.records.record import Record
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
-from tests.support.cluster_metadata import data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.cluster_metadata import change, data, leader_change, partition, topic, topic_id, write_copy
 from tests.support.logs import encoded
 
 _ID = topic_id("a")
@@ -104,7 +105,7 @@ def test_one_log_is_told_of_by_itself(tmp_path: Path) -> None:
 def test_lines_say_which_and_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log_dir = _log_dir(tmp_path, replication=150)
     assert read(log_dir).read_all().num_rows == count(log_dir) == 150
-    assert {record.message for record in caplog.records if record.levelname == "WARNING"} == {
+    assert {record.message for record in caplog.records if record.levelno == logging.WARNING} == {
         "not read: 50 offsets (50 records) of 1 partition beyond the high watermark that replication-offset-checkpoint "
         "has: t-0 150 to 199 (the high watermark is 150); --to-log-end (in Python to_log_end=True, in Spark "
         "toLogEnd=true) reads them"
@@ -222,3 +223,55 @@ def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFix
     content = first.read_bytes()
     first.write_bytes(content[: len(content) // 5] + content[2 * (len(content) // 5) :])
     assert read(log_dir).read_all().num_rows == 140 and not caplog.records
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told_and_ends_nothing(tmp_path: Path) -> None:
+    """As after a power loss: without it reading goes from the first segment to the end."""
+    log_dir = _log_dir(tmp_path)
+    for name in ("replication", "log-start", "recovery-point"):
+        (log_dir / f"{name}-offset-checkpoint").write_bytes(bytes(20))
+    plan = _plan(log_dir)
+    assert [line.partition("; ")[2] for line in plan.problems] == [
+        "without it logs are read from their first segments on",
+        "without it logs are read to their ends",
+    ]
+    assert count(log_dir) == 200
+
+
+def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
+    """Such as the metadata gives to a log dir that is read; and such as are in others of the broker."""
+    other = topic_id("c")
+
+    def planned(asked: str, *log_dirs: str) -> ReadPlan:
+        (tmp_path / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {_ID}\n")
+        directory_ids = "".join(f"directory.id={each}\n" for each in log_dirs)
+        (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\n{directory_ids}")
+        options: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
+        request = read_request(tmp_path, topics=re.compile(asked), index_dir=None, to_log_end=None, **options)
+        return plan_reads(request, goes_on=False, isolates=True)
+
+    _log_dir(tmp_path)
+    values = [
+        *(topic("t", _ID), topic("u", other)),
+        *(partition(_ID, number, [1], [directory]) for number, directory in enumerate((_DIRECTORY, _DIRECTORY, other))),
+        partition(other, 0, [2], [other]),
+    ]
+    write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    found = planned(".*", _DIRECTORY).left_out
+    assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
+        ("t-1", Why.NO_DIRECTORY, True),
+        ("t-2", Why.NO_DIRECTORY, True),  # the broker has said of no other log dir
+    ]
+    values.append(change("RegisterBrokerRecord", 3, **_registration([_DIRECTORY, other])))
+    write_copy(tmp_path / "__cluster_metadata-0", {0: leader_change(0, [1]) + data(1, values)})
+    found = planned(".*", _DIRECTORY).left_out
+    assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
+        ("t-1", Why.NO_DIRECTORY, True),
+        ("t-2", Why.OTHER_LOG_DIR, False),
+    ]
+    assert not planned("__.*|u", _DIRECTORY).left_out
+
+
+def _registration(log_dirs: list[str]) -> dict[str, Any]:
+    named = {"brokerId": 1, "incarnationId": _ID, "brokerEpoch": 1, "endPoints": [], "features": [], "rack": None}
+    return {**named, "isMigratingZkBroker": False, "fenced": False, "inControlledShutdown": False, "logDirs": log_dirs}
