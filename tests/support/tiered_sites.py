@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
+from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT, offset_checkpoint
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -19,8 +20,10 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, PARTS
 from kidxlib.log.remote.local_layout import list_partitions
+from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.metadata_topic import MetadataPartition, metadata_partitions
 from kidxlib.log.remote.objects import object_name
 from kidxlib.log.remote.segments import fold_metadata
@@ -195,7 +198,7 @@ def damages(plain: str, transactions: str) -> dict[str, Damage]:
         **_of_missing(middle),
         **_of_listing(aborted, middle),
         **_of_metadata(middle, last),
-        **_of_indexes(aborted, middle),
+        **_of_indexes(aborted, middle, last),
         **_of_logs(aborted, middle, last),
     }
 
@@ -274,7 +277,12 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
         )
         segment.never_finished(site.last_ms() - 2 * _HOUR_MS)
 
+    def expire_first_record(site: Site) -> None:
+        partition = TopicPartition(REMOTE_LOG_METADATA_TOPIC, last(site).metadata)
+        (site.log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({partition: 1}))
+
     return {
+        "metadata below its log start": Damage(expire_first_record, ("metadata", "metadata-expired")),
         "copy not finished, and made again": Damage(copy_once_more, ("metadata", "copy-not-finished")),
         "copy not finished": Damage(
             lambda site: last(site).never_finished(site.last_ms() - 2 * _HOUR_MS), ("metadata", "stalled")
@@ -293,7 +301,7 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
     }
 
 
-def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
+def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:
     def of_another(site: Site) -> None:
         others = [
             each for each in site.segments(aborted(site).partition.topic) if not each.row["transaction_index_empty"]
@@ -306,10 +314,25 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def write(path: Path, text: str) -> None:
         path.write_text(text)
 
+    def taken(suffix: str, of: _Choose, to: _Choose) -> Callable[[Site], None]:
+        def take(site: Site) -> None:
+            shutil.copyfile(of(site).object(suffix), to(site).object(suffix))
+
+        return take
+
     def outside(entries: NDArray[Any]) -> None:
         entries["position"] += 1_000_000
 
     return {
+        "offset index of a longer segment": Damage(
+            taken(OFFSET_INDEX_SUFFIX, middle, last), (OFFSET_INDEX_SUFFIX, "outside-segment"), "indexes"
+        ),
+        "time index of a longer segment": Damage(
+            taken(TIME_INDEX_SUFFIX, middle, last), (TIME_INDEX_SUFFIX, "outside-segment"), "indexes"
+        ),
+        "offset index of a shorter segment": Damage(
+            taken(OFFSET_INDEX_SUFFIX, last, middle), (OFFSET_INDEX_SUFFIX, "disagrees-with-time-index"), "indexes"
+        ),
         "transaction index of another segment": Damage(
             of_another, (TRANSACTION_INDEX_SUFFIX, "outside-segment"), "indexes"
         ),

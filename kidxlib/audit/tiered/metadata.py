@@ -13,10 +13,16 @@ from rich.filesize import decimal
 
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA, RemoteSegmentKey, broken, safe
 from kidxlib.audit.tiered.listing import Found, Presence, flags, key_of, numbers, rows_where
+from kidxlib.log.remote.epochs import read_segments
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
 
+#: The metadata has gone before the data.
+EXPIRED: Final = "metadata-expired"
+_FORGOTTEN: Final = (
+    "a broker that starts does not know them: consumers do not get these offsets, and nobody deletes the objects"
+)
 #: Copying stands still, and what comes of it.
 STALLED: Final = "stalled"
 STALLS: Final = (
@@ -155,11 +161,28 @@ class Strays:
     newer: int
 
 
-def of_strays(found: Presence, as_of: AsOf, *, knows_metadata: bool) -> Strays:
+def of_forgotten(forgotten: pa.Table) -> Iterator[Found]:
+    """Segments whose metadata is below the log start of its partition.
+
+    Args:
+        forgotten: rows of `REMOTE_METADATA`, by start offset.
+    """
+    rows = read_segments(forgotten)
+    if rows:
+        last, size = max(row["end_offset"] for row in rows), sum(row["log_bytes"] for row in rows)
+        detail = (
+            f"the metadata of {counted(len(rows), 'segment')}, offsets {rows[0]['start_offset']} to {last}, "
+            f"{size:,} bytes of log, lies below the log start of its partition"
+        )
+        yield key_of(rows[0]), broken(METADATA, EXPIRED, detail, _FORGOTTEN)
+
+
+def of_strays(found: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late: bool) -> Strays:
     """Objects of segments that the metadata does not know, and of those that are deleted.
 
     Args:
         knows_metadata: the metadata of the partition was read.
+        begins_late: but for its first records, which are gone.
     """
     left = found.in_state(SegmentState.DELETE_SEGMENT_FINISHED) & found.have_any
     strays = [
@@ -186,7 +209,10 @@ def of_strays(found: Presence, as_of: AsOf, *, knows_metadata: bool) -> Strays:
             f"{show_time(row['written_ms_max'])}; the metadata, which is newer, has no such segment"
         )
         key = RemoteSegmentKey(start_offset=row["start_offset"], segment_id=row["segment_id"])
-        strays.append((key, safe(ALL_OBJECTS, "orphan", detail, "nobody reads them, and nobody will delete them")))
+        if begins_late:
+            strays.append((key, broken(ALL_OBJECTS, EXPIRED, f"{detail} any more, perhaps", _FORGOTTEN)))
+        else:
+            strays.append((key, safe(ALL_OBJECTS, "orphan", detail, "nobody reads them, and nobody will delete them")))
     return Strays(strays, newer)
 
 

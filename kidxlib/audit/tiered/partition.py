@@ -30,7 +30,7 @@ from kidxlib.audit.tiered.listing import (
     of_sizes,
     of_transaction_index,
 )
-from kidxlib.audit.tiered.metadata import AsOf, Copying, of_lineage, of_retention, of_states, of_strays
+from kidxlib.audit.tiered.metadata import AsOf, Copying, of_forgotten, of_lineage, of_retention, of_states, of_strays
 from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteObject
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.objects import list_objects, object_name
@@ -52,6 +52,8 @@ class RemotePartition:
         segments: rows of `REMOTE_METADATA`, by start offset.
         breaks: rows of `LINEAGE_BREAKS`.
         knows_metadata: all of its metadata was read.
+        begins_late: but for its first records, which are gone.
+        forgotten: rows of `REMOTE_METADATA`, as for `of_forgotten`.
         flag_since: as for `of_transaction_index`.
         retention_ms: of the topic, as its cluster says; None where nobody knows it.
         copying: of the topic, too.
@@ -64,6 +66,8 @@ class RemotePartition:
     segments: pa.Table
     breaks: pa.Table
     knows_metadata: bool
+    begins_late: bool
+    forgotten: pa.Table
     flag_since: Mapping[int, int]
     retention_ms: int | None
     as_of: AsOf
@@ -95,7 +99,7 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
     """
     listed = list_objects(asked.directory, asked.layout.suffixes, etags=asked.is_recorded)
     found = match_objects(asked.layout, asked.segments, listed.objects)
-    strays = of_strays(found, asked.as_of, knows_metadata=asked.knows_metadata)
+    strays = of_strays(found, asked.as_of, knows_metadata=asked.knows_metadata, begins_late=asked.begins_late)
     findings = [_row(asked, each) for each in (*_findings(asked, found), *strays.found)]
     counts = [
         *_state_counts(asked.segments),
@@ -119,6 +123,7 @@ def _findings(asked: RemotePartition, found: Presence) -> Iterator[Found]:
         yield from of_sizes(found, reads_indexes=asked.level is not Level.LISTING)
     yield from of_missing(found)
     yield from of_lineage(found, asked.breaks)
+    yield from of_forgotten(asked.forgotten)
     yield from of_states(found, asked.as_of, asked.copying)
     if asked.retention_ms is not None:
         yield from of_retention(found, asked.as_of, asked.retention_ms)

@@ -6,7 +6,7 @@ from typing import Final
 
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA
 from kidxlib.audit.tiered.local_epochs import DELETES, HIDES
-from kidxlib.audit.tiered.metadata import STALLED
+from kidxlib.audit.tiered.metadata import EXPIRED, STALLED
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
@@ -35,6 +35,10 @@ _EPOCHS: Final = (
     "let no broker start with this log dir, and stop the one that runs: a copy of the partition of another replica has "
     "the epochs, and docs/tiered.md shows how to write them again"
 )
+_EXPIRED: Final = (
+    "give __remote_log_metadata retention.ms=-1; no record may be written to it: kidx export reads these segments with "
+    "--tiered-metadata of a copy that still has their records, or without any metadata"
+)
 _BY_REASON: Final = {
     (
         METADATA,
@@ -46,6 +50,8 @@ _BY_REASON: Final = {
     (METADATA, "unreferenced"): _WAIT,
     (METADATA, "copy-not-finished"): _TOO_MANY,
     (METADATA, "delete-not-finished"): _TOO_MANY,
+    (METADATA, EXPIRED): _EXPIRED,
+    (ALL_OBJECTS, EXPIRED): _EXPIRED,
     (METADATA, STALLED): "look in the leader's log for RLMCopyTask: it says why; full disks follow",
     (METADATA, "retention-overdue"): "look for a leader of the partition, and in its log for RLMExpirationTask",
     (METADATA, "metadata-expires-first"): "give __remote_log_metadata retention.ms=-1, before its records go",

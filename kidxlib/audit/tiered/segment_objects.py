@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.index_files.lookups import Entries, one_of_each_class
 from kidxlib.audit.tiered.contents import Contents
-from kidxlib.audit.tiered.finding import METADATA, broken
+from kidxlib.audit.tiered.finding import METADATA, broken, safe
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
 from kidxlib.audit.tiered.segment import RemoteSegmentToRead
 from kidxlib.errors import CheckpointError, CorruptIndexError, SnapshotError, UnknownVersionError
@@ -40,6 +42,7 @@ def of_contents(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Fi
     for suffix, look in looks.items():
         if (content := contents.part(suffix)) is not None:
             yield from look(segment, content)
+    yield from _of_both_indexes(segment, contents)
     if segment.has_aborted and contents.has_log and not contents.findings and not segment.layout.has_single_files:
         yield from _of_no_transaction_index(segment, contents)
 
@@ -88,13 +91,16 @@ def _of_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[F
     except CorruptIndexError as error:
         yield _refused(segment, OFFSET_INDEX_SUFFIX, error)
         return
+    if (outside := _outside(segment, OFFSET_INDEX_SUFFIX, _offsets(content, formats.OFFSET_INDEX_ENTRY))) is not None:
+        yield outside
+        return
     entries = Entries.of(np.frombuffer(content, np.uint8), formats.OFFSET_INDEX_ENTRY)
     offsets = entries.keys("relative_offset", segment.start_offset)
     targets = one_of_each_class(offsets, segment.start_offset, segment.end_offset)
     positions = index.lookup_many(targets)["position"]
-    outside = np.flatnonzero((positions < 0) | (positions >= segment.log_bytes))
-    if len(outside):
-        target, position = targets[outside[0]], positions[outside[0]]
+    beyond = np.flatnonzero((positions < 0) | (positions >= segment.log_bytes))
+    if len(beyond):
+        target, position = targets[beyond[0]], positions[beyond[0]]
         yield broken(
             OFFSET_INDEX_SUFFIX,
             "outside-log",
@@ -110,6 +116,9 @@ def _of_time_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Fin
     except CorruptIndexError as error:
         yield _refused(segment, TIME_INDEX_SUFFIX, error)
         return
+    if (outside := _outside(segment, TIME_INDEX_SUFFIX, _offsets(content, formats.TIME_INDEX_ENTRY))) is not None:
+        yield outside
+        return
     last = index.last_entry.timestamp if len(index) else -1
     if last >= 0 and last != segment.max_timestamp_ms:
         yield broken(
@@ -117,6 +126,47 @@ def _of_time_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Fin
             "timestamps-disagree",
             f"the .timeindex ends with {last}, the metadata says that the largest is {segment.max_timestamp_ms}",
             "one is wrong, and --level full tells which; brokers search for times, and delete, by the metadata's",
+        )
+
+
+def _offsets(content: bytes, layout: np.dtype[Any]) -> NDArray[np.int64]:
+    """The offsets of an index's entries, from the base offset on, without zeros at its end."""
+    entries = np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
+    offsets = entries["relative_offset"].astype(np.int64)
+    return offsets[: int(np.flatnonzero(offsets)[-1]) + 1] if offsets.any() else offsets[:0]
+
+
+def _outside(segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int64]) -> Finding | None:
+    """The finding on an index whose entries are for offsets that the segment does not have."""
+    most = segment.end_offset - segment.start_offset
+    if not len(offsets) or (offsets.min() >= 0 and offsets.max() <= most):
+        return None
+    first, last = segment.start_offset + int(offsets.min()), segment.start_offset + int(offsets.max())
+    return broken(
+        suffix,
+        "outside-segment",
+        f"it has entries for offsets {first} to {last}, and the segment has {segment.start_offset} to "
+        f"{segment.end_offset}",
+        "it is another segment's, or damaged: fetches and searches begin at wrong places",
+    )
+
+
+def _of_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+    """Both indexes get an entry at the same batch, the time index perhaps none there, and perhaps one more at the
+    segment's end (`LogSegment.append`, `onBecomeInactiveSegment`).
+    """
+    of_offsets, of_times = contents.part(OFFSET_INDEX_SUFFIX), contents.part(TIME_INDEX_SUFFIX)
+    if of_offsets is None or of_times is None:
+        return
+    indexed, timed = _offsets(of_offsets, formats.OFFSET_INDEX_ENTRY), _offsets(of_times, formats.TIME_INDEX_ENTRY)[:-1]
+    last = int(indexed[-1]) if len(indexed) else -1
+    if len(timed) and (len(timed) > len(indexed) or timed[-1] > last):
+        yield safe(
+            OFFSET_INDEX_SUFFIX,
+            "disagrees-with-time-index",
+            f"{len(indexed)} entries, and the .timeindex has {len(timed)} and its last one; the last of these is for "
+            f"offset {segment.start_offset + int(timed[-1])}",
+            "one of the two is another segment's, or was made with another index.interval.bytes: --level full tells",
         )
 
 

@@ -40,6 +40,11 @@ class ExportedPartition:
     start_offset: int
     rows: pa.Table = field(compare=False)
 
+    @property
+    def log_start_offset(self) -> int:
+        """The same: an export has what a consumer was given."""
+        return self.start_offset
+
     def records(self) -> Iterator[MetadataRecord]:
         """Its records, in order.
 

@@ -6,14 +6,16 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kidxlib.errors import MalformedError, MalformedRecordsError, RemoteLogMetadataError
+from kidxlib.errors import CheckpointError, MalformedError, MalformedRecordsError, RemoteLogMetadataError
+from kidxlib.format import checkpoint_files
 from kidxlib.format.segment_files import parse_segment_log
-from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX, ExportedPartition, exported_partitions
 from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC, MetadataRecord, read_record
 from kidxlib.records.checksum import is_crc_valid
 from kidxlib.records.header_walk import batches
 from kidxlib.records.reader import records
+from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.log_bytes import LogBytes
@@ -39,6 +41,16 @@ class MetadataPartition:
     def start_offset(self) -> int:
         """The first offset that is there."""
         return next(iter(self.logs), 0)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a broker gives to who reads the topic: records before it may still be there."""
+        name = checkpoint_files.LOG_START_OFFSET_CHECKPOINT
+        try:
+            starts = read_offset_checkpoint(self.directory.parent / name) or {}
+        except (CheckpointError, OSError):
+            starts = {}
+        return max(self.start_offset, starts.get(TopicPartition(REMOTE_LOG_METADATA_TOPIC, self.number), 0))
 
     def records(self) -> Iterator[MetadataRecord]:
         """Its records, in order. A batch at the very end that is not whole is left out, as a broker may be writing it.

@@ -65,8 +65,8 @@ def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetad
         )
     for number in metadata.begins_late:
         warn(
-            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone; segments that are only in these are "
-            "taken for orphans, as brokers take them"
+            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone, or below its log start; brokers do not "
+            "know segments that are only in these"
         )
     return metadata
 

@@ -61,6 +61,7 @@ class TieredPlan:
             only: these alone; None for all.
         """
         of_segments = by_partition(metadata.segments, "start_offset")
+        of_forgotten = by_partition(metadata.forgotten, "start_offset")
         of_breaks = by_partition(metadata.breaks, "segment_start_offset")
         found = sorted({*of_segments, *self.directories}, key=lambda each: (each.topic, each.partition, each.topic_id))
         return [
@@ -71,6 +72,8 @@ class TieredPlan:
                 segments=of_segments.get(partition, REMOTE_METADATA.empty_table()),
                 breaks=of_breaks.get(partition, LINEAGE_BREAKS.empty_table()),
                 knows_metadata=metadata.knows(partition),
+                begins_late=metadata.begins_late_for(partition),
+                forgotten=of_forgotten.get(partition, REMOTE_METADATA.empty_table()),
                 flag_since=metadata.flag_since,
                 retention_ms=self.topics.retention_ms(partition),
                 as_of=self.as_of,

@@ -32,7 +32,7 @@ _OF_METADATA: Final = ("transaction index that nobody asks for", "aborted transa
 #: Findings that give no wrong answer.
 _SAFE: Final = (
     *("orphan", "left-after-delete", "copy-not-finished", "delete-not-finished", "overlap", "unreferenced"),
-    "other-spacing",
+    *("other-spacing", "disagrees-with-time-index"),
 )
 
 
