@@ -153,7 +153,7 @@ def test_what_would_be_lost_is_refused(killed: Broker, tmp_path: Path) -> None:
         ),
         (
             lambda first, second: shutil.copy(first / META_PROPERTIES, second),
-            ("/more: directory.id ", "one of the two is a copy"),
+            ("/more/meta.properties: directory.id ", "one of the two is a copy"),
         ),
         (lambda first, second: shutil.rmtree(second), ("no such directory",)),
         (

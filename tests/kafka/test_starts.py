@@ -19,7 +19,7 @@ from tests.kafka.start_disk import DAMAGES, Disk, unpack
 from tests.kafka.started_node import NOT_SERVED, start_node
 
 #: Versions of Kafka, by the name of what is recorded of them.
-_VERSIONS: Final = {"starts": "4.3.1"}
+_VERSIONS: Final = {"starts": "4.3.1", "starts-3.9": "3.9.2"}
 _NEWEST: Final = "4.3.1"
 #: What is told by other findings than obstacles: of the partition's own audit, or of what is not there.
 _TOLD_OTHERWISE: Final = {

@@ -69,7 +69,7 @@ def obstacles_of_meta_properties(log_dirs: Sequence[Location]) -> Iterator[Obsta
             yield found
         elif of_kraft:
             yield Obstacle(
-                log_dir / META_PROPERTIES, "no such file", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
+                log_dir / META_PROPERTIES, "missing", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
             )
     yield from _contradictions(accepted)
 

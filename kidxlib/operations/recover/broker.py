@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.last_stop import LastStop, last_stop
+from kidxlib.audit.startup.last_stop import LastStop, last_stops
+from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError, describe_error
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, parse_partition_directory
+from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.obstacle import Obstacle
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_one_broker, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
 #: Versions of `meta.properties` (`MetaPropertiesVersion`).
@@ -83,9 +86,10 @@ def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
     Raises:
         UsageError: a directory is named twice or in an object store, or none of them can be looked at.
     """
-    log_dirs: list[LogDir] = []
     obstacles: list[Obstacle] = []
     plan_only: list[str] = []
+    found: dict[Path, tuple[MetaProperties, list[str]]] = {}
+    wrong: dict[Path, str] = {}
     for path in _named(paths):
         if not path.is_dir():
             obstacles.append(Obstacle(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
@@ -93,24 +97,33 @@ def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
         try:
             meta = _meta_properties(path)
         except UsageError as error:
-            obstacles.append(Obstacle(str(error)))
-            meta = MetaProperties()
+            wrong[path], meta = str(error), MetaProperties()
         if meta.version == _OF_ZOOKEEPER:
             plan_only.append(
                 f"{path / META_PROPERTIES}: version {_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan holds for "
                 f"Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
             )
         try:
-            log_dirs.append(_read(path, meta))
+            found[path] = meta, sorted(os.listdir(path))
         except OSError as error:
             obstacles.append(Obstacle(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
-    if not log_dirs:
-        raise UsageError("; ".join(each.text for each in obstacles))
+    if not found:
+        raise UsageError("; ".join([*wrong.values(), *(each.text for each in obstacles)]))
+    stops = last_stops(list(found), None, _metadata(found))
+    log_dirs = [_log_dir(path, *of_path, stops[path]) for path, of_path in found.items()]
+    for path, text in wrong.items():
+        if path not in stops or all(each.where != path / META_PROPERTIES for each in stops[path].obstacles):
+            obstacles.append(Obstacle(text))
     for log_dir in log_dirs:
         obstacles += map(Obstacle, log_dir.stop.failures)
-    obstacles += _of_several(log_dirs)
     node_id = next((each.meta.node_id for each in log_dirs if each.meta.node_id is not None), None)
     return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(plan_only))
+
+
+def _metadata(log_dirs: Iterable[Path]) -> ClusterMetadata | None:
+    """The node's copy of the cluster's metadata, in whichever of its log dirs that is."""
+    copies = (read_to_end(log_dir / METADATA_DIRECTORY) for log_dir in log_dirs)
+    return next((copy for copy in copies if copy is not None), None)
 
 
 def _named(paths: Iterable[str]) -> list[Path]:
@@ -123,29 +136,6 @@ def _named(paths: Iterable[str]) -> list[Path]:
             raise UsageError(f"{text}: named twice; name it once")
         found.append(path)
     return found
-
-
-def _of_several(log_dirs: Sequence[LogDir]) -> Iterator[Obstacle]:
-    """What keeps log dirs from being those of one broker: with two that have the same partition none starts
-    (`LogManager.loadLog`).
-    """
-    known = [(each.path, each.meta) for each in log_dirs if each.meta != MetaProperties()]
-    if known:
-        try:
-            ensure_one_broker(known)
-        except UsageError as error:
-            yield Obstacle(str(error))
-    places: dict[TopicPartition, Path] = {}
-    for log_dir in log_dirs:
-        for name in log_dir.partitions:
-            partition = parse_partition_directory(name)
-            if partition is None or partition.topic == METADATA_TOPIC:
-                continue
-            if (other := places.setdefault(partition, log_dir.path)) != log_dir.path:
-                yield Obstacle(
-                    f"{log_dir.path / name}: {other} has that partition too; a broker does not start with both "
-                    "(Duplicate log directories): look which of them is whole, and move the other one away"
-                )
 
 
 def _meta_properties(path: Path) -> MetaProperties:
@@ -169,12 +159,7 @@ def _meta_properties(path: Path) -> MetaProperties:
     return found
 
 
-def _read(path: Path, meta: MetaProperties) -> LogDir:
-    """
-    Raises:
-        OSError: it cannot be listed.
-    """
-    stop, names = last_stop(path), sorted(os.listdir(path))
+def _log_dir(path: Path, meta: MetaProperties, names: Sequence[str], stop: LastStop) -> LogDir:
     return LogDir(
         path=path,
         meta=meta,
