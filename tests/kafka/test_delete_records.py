@@ -21,7 +21,14 @@ _TOPIC: Final = "orders"
 _FIRST_MS: Final = 1_700_000_000_000
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _RECORDS: Final = 60
-_POLICY: Final = {"cleanup.policy": "delete", "retention.bytes": -1, "remote.storage.enable": False}
+#: Written by a person for the very topic, which the cluster keeps for ever.
+_POLICY: Final = f"""\
+[[topic]]
+match = "{_TOPIC}"
+cleanup.policy = "delete"
+retention.bytes = -1
+remote.storage.enable = false
+"""
 #: `segment.bytes` cannot be less than 1 MiB; this one, of Kafka's own tests, can.
 _CONFIG: Final = {"internal.segment.bytes": "2048", "segment.ms": str(2**63 - 1), "retention.ms": "-1"}
 
@@ -49,9 +56,9 @@ def test_a_plan_is_applied_on_a_live_broker(tmp_path: Path) -> None:
     assert built.code in (0, 3), built.err  # the controller's log is never stopped cleanly
     # As if it were the day of the last record: half of them are thirty days old.
     age_ms = int(time.time() * 1000) - (_FIRST_MS + _DAY_MS * _RECORDS)
-    policy = {_TOPIC: {**_POLICY, "retention.ms": age_ms + 30 * _DAY_MS}}
-    (tmp_path / "policy.json").write_text(json.dumps(policy))
-    options = ("--topics", _TOPIC, "--policy", tmp_path / "policy.json")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"{_POLICY}retention.ms = {age_ms + 30 * _DAY_MS}\n")
+    options = ("--topics", _TOPIC, "--policy", policy)
     planned = kidx_retention_here("--catalog", catalog, *options, "--delete-records-json", wanted, "--json")
     assert planned.code == 0, planned.err
     starts = {entry["partition"]: entry["offset"] for entry in json.loads(wanted.read_text())["partitions"]}
