@@ -32,6 +32,12 @@ class LockHeldError(UsageError):
     """Another process holds the lock of a log dir, as a broker that runs does."""
 
 
+class StoreBusyError(KidxError):
+    """An object store has answered hardly any request for minutes. It is no `OSError`: that would be taken for what one
+    object is like.
+    """
+
+
 class NoSegmentsError(KidxError):
     """A log is opened that has no segments."""
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kidxlib.terminal.console import let_move
-from kidxlib.terminal.phase import Phase
+from kidxlib.terminal.phase import Phase, of_store
 
 #: A terminal shows how long a phase lasts when it has lasted so long.
 _LONG_SECONDS: Final = 3.0
@@ -43,20 +43,21 @@ class MovingLine:
     def _shown(self) -> RenderableType:
         phase = self._phase
         name, done = phase.state()
+        slow = f", {of_store()}" if of_store() else ""
         line = Table.grid(padding=(0, 1, 0, 0), expand=True)
         line.add_column(width=1)
         line.add_column(no_wrap=True, overflow="ellipsis")
         if done is None:
             line.add_column(justify="right", no_wrap=True, ratio=1)
             seconds = f"{phase.seconds:,.0f} s" if phase.seconds >= _LONG_SECONDS else ""
-            line.add_row(self._spinner, Text(name), Text(seconds))
+            line.add_row(self._spinner, Text(name + slow), Text(seconds))
             return line
         left = phase.seconds_left(done)
         line.add_column(ratio=1)
         line.add_column(justify="right", no_wrap=True)
         line.add_row(
             self._spinner,
-            Text(f"{name} {phase.amount(done)}"),
+            Text(f"{name} {phase.amount(done)}{slow}"),
             ProgressBar(total=1, completed=phase.share(done)),
             Text("" if left is None else f"{phase.speed(done)}, {left:,.0f} s left"),
         )

@@ -10,6 +10,7 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.jit import compiling
+from kidxlib.storage.store.requests import requests_made
 from kidxlib.terminal.console import rate
 from kidxlib.text.counted import counted
 
@@ -101,3 +102,9 @@ class Phase:
     def seconds_left(self, done: Done) -> float | None:
         share = self.share(done)
         return (1 - share) * done.seconds / share if self.segments and share and done.seconds else None
+
+
+def of_store() -> str:
+    """What is to be said of an object store that does not answer each request of this process; "" where it does."""
+    again = requests_made().tried_again
+    return f"the store is slow: {again:,} requests made again" if again else ""

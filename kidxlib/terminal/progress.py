@@ -18,7 +18,7 @@ from rich.console import Console
 from kidxlib.jit import compiling
 from kidxlib.terminal.console import note, shows_details
 from kidxlib.terminal.moving_line import MovingLine
-from kidxlib.terminal.phase import Done, Phase
+from kidxlib.terminal.phase import Done, Phase, of_store
 
 #: Where no one watches: a phase that is over sooner is not named, and from then on there is a line so often.
 QUIET_SECONDS: Final = 1.0
@@ -49,10 +49,11 @@ class _Lines:
 
     def _parts(self) -> Iterable[str]:
         name, done = self._phase.state()
+        yield name if done is None else f"{name}: {self._phase.amount(done)}"
+        if slow := of_store():
+            yield slow
         if done is None:
-            yield name
             return
-        yield f"{name}: {self._phase.amount(done)}"
         left = self._phase.seconds_left(done)
         if left is not None:
             yield self._phase.speed(done)

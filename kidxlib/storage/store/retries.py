@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, TypeVar
 
+from kidxlib.errors import StoreBusyError
 from kidxlib.storage.store.requests import count_again
 
 _T = TypeVar("_T")
@@ -25,6 +27,11 @@ _PAUSE_MAX_SECONDS: Final = 20.0
 _ANSWER: Final = re.compile(
     r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during \w+ operation:(?: curlCode: (?P<curl>\d+),)?"
 )
+
+
+#: A store that asks to have so many requests made again for each that it answers is no use; a run gives it so long.
+_AGAIN_FOR_ONE: Final = 4
+_PATIENCE_SECONDS: Final = 120.0
 
 
 class NotNow(Enum):
@@ -56,6 +63,39 @@ STATUSES: Final = {
 _UNREACHED: Final = ("6", "7")
 
 
+class _Patience:
+    """How the store answers this process: whether to go on asking, whatever is asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since, self._again, self._answered = 0.0, 0, 0
+
+    def answered(self) -> None:
+        with self._lock:
+            self._answered += 1
+
+    def made_again(self, why: NotNow) -> None:
+        """A request is about to be made again.
+
+        Raises:
+            StoreBusyError: for too long hardly any was answered.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if self._again <= self._answered * _AGAIN_FOR_ONE:  # it has answered well enough until now
+                self._since, self._again, self._answered = now, 0, 0
+            self._again += 1
+            seconds = now - self._since
+            if seconds > _PATIENCE_SECONDS:
+                raise StoreBusyError(
+                    f"the store has answered {self._answered:,} requests in {seconds:.0f} s, and {self._again:,} were "
+                    f"made again: {why.value}"
+                )
+
+
+_patience: Final = _Patience()
+
+
 def answer_of(
     request: Callable[[], _T],
     *,
@@ -72,15 +112,20 @@ def answer_of(
 
     Raises:
         OSError: the answer would be the same the next time; or there was none in `TRIES` tries.
+        StoreBusyError: for two minutes the store has answered hardly any request of this process.
     """
     tries = 1
     while True:
         try:
-            return request()
+            answer = request()
         except OSError as error:
             why = (why_not_now or _why_not_now)(error)
             if why is None or tries >= (tries_to_reach if why is NotNow.UNREACHED else TRIES):
                 raise _given_up(error, why, tries) from error
+        else:
+            _patience.answered()
+            return answer
+        _patience.made_again(why)
         time.sleep(_pause_seconds(tries))
         count_again()
         tries += 1
