@@ -34,7 +34,7 @@ class Catalog:
     build_schedule: str = "0 * * * *"
     build_options: list[str] = field(default_factory=list)
     audit_options: list[str] = field(default_factory=list)
-    compact_options: list[str] = field(default_factory=lambda: ["--trim", "--apply"])
+    compact_options: list[str] = field(default_factory=lambda: ["--trim"])
     retention_schedule: str = "30 3 * * *"
     retention_options: list[str] = field(default_factory=list)
     report: str = ""

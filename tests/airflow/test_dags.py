@@ -314,7 +314,7 @@ def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[st
     options = {
         "build_index": f"{sources} --index-dir /indexes",
         "verify_index": f"{sources} --index-dir /indexes",
-        "compact_index": "--topics plain-.* (old) --trim --apply",
+        "compact_index": "--topics plain-.* (old) --trim",
     }
     for job, expected in options.items():
         assert scenarios.calls("flaky", job)[0] == (
