@@ -23,13 +23,13 @@ _OF_CATALOGS: Final = {"sources": "--source", "sample": "--sample", "settings_fi
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.argument("directory", metavar="[DIR]", required=False)
+@click.argument("directories", metavar="[DIR]...", nargs=-1)
 @audit_options
 @shared_options.processes
 @reports_run_of(reported_as)
 @click.pass_context
 def verify(
-    context: click.Context, /, directory: str | None, processes: int | None, as_json: bool, **options: Any
+    context: click.Context, /, directories: tuple[str, ...], processes: int | None, as_json: bool, **options: Any
 ) -> RunResult:
     """Check each log in DIR, a Kafka log dir or one partition's directory, and each index file against what recovery
     would write; say what a wrong one leads to, and what a broker would do at its next start. Nothing is written beside
@@ -50,7 +50,7 @@ def verify(
     (--require-tiering); with --copy, an object differs, has another size, is missing or refused; with --tiered, a
     finding is as bad as --fail-on says; 1 failed.
     """
-    options["directory"] = directory
+    options["directories"] = directories
     if asks_for_tiered(context, options):
         from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
         from kidxlib.operations.audit.tiered.run import run_tiered
@@ -67,23 +67,23 @@ def verify(
             from kidxlib.cli.in_catalog.copy import compare_copy
 
         return compare_copy(processes=processes, as_json=as_json, **options)
-    del options["directory"]
+    del options["directories"]
     if options["catalog"] is None:
         refuse_without_catalog(context, "an audit", _OF_CATALOGS)
-        if directory is None:
+        if not directories:
             raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
         for parameter in ("catalog", *_OF_CATALOGS):
             del options[parameter]
         from kidxlib.cli.without_catalog.audit_request import audit_request  # with compiled loops: others do not wait
         from kidxlib.operations.audit.run import run_audit
 
-        request = audit_request(directory, **options)
+        request = audit_request(directories, **options)
         return run_audit(request, partial(open_local_once, processes), as_json=as_json)
-    if directory is not None and options["sources"]:
-        raise UsageError(f"DIR {directory} and --source: give one of them")
+    if directories and options["sources"]:
+        raise UsageError(f"DIR {directories[0]} and --source: give one of them")
     with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
         from kidxlib.cli.in_catalog.audit import audit_with_catalog
 
-    if directory is not None:
-        options["sources"] = (directory,)
+    if directories:
+        options["sources"] = directories
     return audit_with_catalog(processes=processes, as_json=as_json, **options)

@@ -21,7 +21,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
 from kidxlib.storage.java_properties import listed, parse_properties
 from kidxlib.storage.location import Location, given_location
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, node_id_of, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_no_copies, node_id_of, read_meta_properties
 from kidxlib.storage.small_files import small_file
 from kidxlib.terminal.options.integer_range import IntegerRange
 from kidxlib.text.counted import counted
@@ -238,6 +238,22 @@ def _log_dir(source: Source) -> Location:
     return source.path if parse_partition_directory(source.path.name) is None else source.path.parent
 
 
+def ensure_distinct(sources: Sequence[Source]) -> None:
+    """Refuse a directory that is given twice, and two copies of one log dir.
+
+    Raises:
+        UsageError: two are the same, or have one `directory.id`.
+    """
+    for number, source in enumerate(sources):
+        if source.path in [other.path for other in sources[:number]]:
+            raise UsageError(f"{source.path}: given twice; name each log dir once")
+    found = []
+    for source in sources:
+        with contextlib.suppress(CheckpointError, OSError):
+            found.append((_log_dir(source), read_meta_properties(_log_dir(source))))
+    ensure_no_copies(found)
+
+
 def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterable[Source]) -> None:
     """Refuse a server.properties that may be another broker's, before anything is deleted by it: it has to have the
     node id of the source's `meta.properties`, and to name its log dir.
@@ -283,22 +299,34 @@ def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand:
     Args:
         at_hand: all log dirs that somebody has named, the sources among them.
     """
+    return [
+        f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), no source of "
+        "the catalog: nothing is planned or deleted there"
+        for node_id, others in unnamed_log_dirs(known, sources, at_hand)
+    ]
+
+
+def unnamed_log_dirs(
+    known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]
+) -> list[tuple[int, tuple[str, ...]]]:
+    """The brokers of sources, each with the ids of its log dirs that nobody has named, as the metadata has them.
+
+    Args:
+        at_hand: all log dirs that somebody has named, the sources among them.
+    """
     ids = set()
     for each in at_hand:
         with contextlib.suppress(CheckpointError, OSError):
             ids.add(read_meta_properties(_log_dir(each)).directory_id)
-    lines = {}
+    found: dict[tuple[int, tuple[str, ...]], None] = {}
     for source in sources:
         of_source = known.of_sources.get(source.name)
         if of_source is None or (node_id := of_source.broker.node_id) is None:
             continue
         others = sorted(set(of_source.metadata.log_dirs.get(node_id, ())) - ids)
         if others:
-            lines[node_id, tuple(others)] = (
-                f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), no "
-                "source of the catalog: nothing is planned or deleted there"
-            )
-    return list(lines.values())
+            found[node_id, tuple(others)] = None
+    return list(found)
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:

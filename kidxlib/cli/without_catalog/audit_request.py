@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from kidxlib.build.directories import Target
 from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.build.source import source_at
+from kidxlib.errors import UsageError
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import MetadataOptions, ensure_distinct, read_known_topics
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
 
 def audit_request(
-    directory: str,
+    directories: Sequence[str],
     *,
     index_dir: str | None,
     topics: str | None,
@@ -36,12 +38,15 @@ def audit_request(
     Raises:
         UsageError: a directory is none that can be read, or an option is wrong.
     """
-    source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))
-    known = read_known_topics(metadata, (source,))
+    if index_dir is not None and len(directories) > 1:
+        raise UsageError(f"--index-dir {index_dir} and {len(directories)} times DIR: give one DIR, or --catalog")
+    sources = tuple(source_at(each, remote=RemoteOptions(layout, tiered_metadata)) for each in directories)
+    ensure_distinct(sources)
+    known = read_known_topics(metadata, sources)
     place = None if index_dir is None else existing_index_dir("--index-dir", index_dir)
     return AuditRequest(
         context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
-        sources=(source,),
+        sources=sources,
         target=Target(index_dir=place, by_source=False),
         topics=parse_topics(".*" if topics is None else topics),
         interval_bytes=interval_bytes,

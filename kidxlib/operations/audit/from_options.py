@@ -41,6 +41,7 @@ class AuditOptions:
     layout: str | None = None
     tiered_metadata: tuple[str, ...] = ()
     list_safe: bool = False
+    alone: bool = False
 
 
 def audit_request(options: AuditOptions) -> AuditRequest:
@@ -81,5 +82,6 @@ def audit_request(options: AuditOptions) -> AuditRequest:
             require_tiering=options.require_tiering,
             shutdown=options.shutdown,
             list_safe=options.list_safe,
+            alone=options.alone,
         ),
     )

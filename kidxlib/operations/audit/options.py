@@ -64,6 +64,12 @@ _OPTIONS: Final = (
         help="Exit 3 if a segment lacks what tiered storage needs.",
     ),
     click.option(
+        "--this-dir-alone",
+        "alone",
+        is_flag=True,
+        help="Do not exit 3 for other log dirs of the broker that the cluster's metadata names and nobody has given.",
+    ),
+    click.option(
         "--shutdown",
         type=click.Choice([CLEAN, "unclean"]),
         help="How the broker stopped, for its next start. [default: as the log dir says]",

@@ -27,6 +27,7 @@ class HowToAudit:
         tiering: also check segments against what tiered storage needs.
         clean_shutdown: how the broker stopped; None asks its log dir.
         list_safe: report each safe file, and not those of a kind together.
+        alone: that other log dirs of the broker are not there is well.
     """
 
     deep: bool
@@ -34,10 +35,18 @@ class HowToAudit:
     tiering: bool
     clean_shutdown: bool | None
     list_safe: bool = False
+    alone: bool = False
 
     @classmethod
     def of(
-        cls, *, deep_iteration: bool, fail_on: str, require_tiering: bool, shutdown: str | None, list_safe: bool = False
+        cls,
+        *,
+        deep_iteration: bool,
+        fail_on: str,
+        require_tiering: bool,
+        shutdown: str | None,
+        list_safe: bool = False,
+        alone: bool = False,
     ) -> Self:
         """The options as they were given."""
         return cls(
@@ -46,6 +55,7 @@ class HowToAudit:
             tiering=require_tiering,
             clean_shutdown=None if shutdown is None else shutdown == CLEAN,
             list_safe=list_safe,
+            alone=alone,
         )
 
 

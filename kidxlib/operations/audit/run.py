@@ -11,6 +11,7 @@ from kidxlib.audit.plan import PartitionAudit, partition_audits
 from kidxlib.audit.startup.aside import Aside, folders_aside
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan
+from kidxlib.build.source import Source
 from kidxlib.build.tasks import ScanTask
 from kidxlib.build.vanished import NOT_ASKED, without_directory
 from kidxlib.format.topic_partition import PartitionKey
@@ -25,8 +26,10 @@ from kidxlib.operations.audit.summary import summarise
 from kidxlib.operations.audit.tiered.local_partitions import LocalPartition, tiered_partitions
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.run.known_topics import unnamed_log_dirs
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
+from kidxlib.storage.location import location
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
@@ -92,6 +95,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
         summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
         summary.many_sources = len(request.sources) > 1
+        summary.failures |= dict.fromkeys(_not_named(request, plan, catalog))
         if as_json:
             show_audit_json(
                 request, plan, found, summary, accepted, place, partitions_gone=planned.gone, aside=planned.aside
@@ -106,6 +110,20 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         catalog_segments=of_catalog.segments,
         catalog_files=of_catalog.files,
     )
+
+
+def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
+    """The log dirs of the sources' brokers that nobody has named: what is lost there, no audit of these shows."""
+    if request.how.alone:
+        return []
+    recorded = {} if catalog is None else source_paths(catalog.tables)
+    at_hand = [*request.sources, *(Source(name, location(path)) for name, path in recorded.items())]
+    log_dirs = [source for source in request.sources if source.name in plan.log_dirs]
+    return [
+        f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
+        "has named: it is not known what is there; name all of log.dirs, or give --this-dir-alone"
+        for node_id, others in unnamed_log_dirs(request.known_topics, log_dirs, at_hand)
+    ]
 
 
 def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _Planned:

@@ -33,7 +33,7 @@ _OPTIONS: Final = (
 #: What an audit of copies has beside `copy`, and what only one that reads logs has; by parameter.
 _OF_COPIES: Final = {"inactive_only": "--inactive-only", "require_checksums": "--require-checksums"}
 _OF_LOGS: Final = {
-    "directory": "DIR",
+    "directories": "DIR",
     "sample": "--sample",
     "index_dir": "--index-dir",
     "interval_bytes": "--interval-bytes",
@@ -41,6 +41,7 @@ _OF_LOGS: Final = {
     "fail_on": "--fail-on",
     "require_tiering": "--require-tiering",
     "list_safe": "--list-safe",
+    "alone": "--this-dir-alone",
     "shutdown": "--shutdown",
     "now": "--now",
     "layout": "--layout",

@@ -66,13 +66,14 @@ _OF_TIERED: Final = {
     "what_if": "--what-if",
 }
 _OF_OTHERS: Final = {
-    "directory": "DIR",
+    "directories": "DIR",
     "sources": "--source",
     "sample": "--sample",
     "index_dir": "--index-dir",
     "deep_iteration": "--deep-iteration",
     "require_tiering": "--require-tiering",
     "list_safe": "--list-safe",
+    "alone": "--this-dir-alone",
     "shutdown": "--shutdown",
     "copy": "--copy",
     "inactive_only": "--inactive-only",

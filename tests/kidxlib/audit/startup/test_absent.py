@@ -17,7 +17,17 @@ from kidxlib.log.cluster_metadata.read import read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put
-from tests.support.cluster_metadata import OTHER_ID, data, leader_change, partition, topic, topic_id, write_copy
+from tests.jobs.archive import assert_refused
+from tests.support.cluster_metadata import (
+    OTHER_ID,
+    data,
+    leader_change,
+    of_broker,
+    partition,
+    topic,
+    topic_id,
+    write_copy,
+)
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import run_here
 
@@ -100,3 +110,31 @@ def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp
         "to 19; a broker that starts makes an empty log; there is no such directory, and "
         "replication-offset-checkpoint names it"
     )
+
+
+def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
+    """What is lost in the other one it cannot see; named together they are, and lend each other the metadata."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    for log_dir, directory_id, name in ((a, _HERE, "orders-0"), (b, _THERE, "orders-1")):
+        put(log_dir / name, 0, [Batch()])
+        properties = f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n"
+        (log_dir / "meta.properties").write_text(properties)
+    assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE, _THERE))]
+    node = _put_metadata(
+        tmp_path / "node",
+        [of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE]), topic("orders", OTHER_ID), *assigned],
+    )
+
+    def failures(*arguments: str | Path) -> str:
+        ended = run_here(kidx, "verify", *arguments, "--cluster-metadata", str(node))
+        assert ended.code == 3, ended.err
+        return "\n".join(line for line in ended.out.splitlines() if line.startswith("fail: "))
+
+    other = f"broker 1 has 1 more log dir (directory.id {_THERE}), which nobody has named"
+    assert (
+        other in failures(a) and other not in failures(a, "--this-dir-alone") and "more log dir" not in failures(a, b)
+    )
+    assert f"{b}/orders-2: no segment is there" in failures(a, b) and "orders-2" not in failures(a)
+    assert_refused(run_here(kidx, "verify", a, a), "given twice; name each log dir once")
+    (b / "meta.properties").write_text((a / "meta.properties").read_text())
+    assert_refused(run_here(kidx, "verify", a, b), "one of the two is a copy; leave it out")
