@@ -18,7 +18,7 @@ from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.errors import UsageError
 from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, parse_segment_file, parse_segment_log
-from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, is_directory, location
 from kidxlib.storage.store.s3 import ObjectPath
@@ -52,6 +52,11 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
             passed_over.add(entry.path, why_not_a_partition(entry.name))
     if not partitions and (partition := parse_partition_directory(source.path.name)) is not None:
         return [PartitionDirectory(source, partition, source.path)]
+    if not partitions and holds_segments and is_moved(source.path.name) and (of := loaded_as(source.path.name)):
+        raise UsageError(
+            f"{source.path}: a {why_not_a_partition(source.path.name).in_words}; to look at it, copy it to a directory "
+            f"called {of.directory}, and give that"
+        )
     if not partitions and holds_segments:
         raise UsageError(
             f"{source.path}: it holds segments, but its name is not <topic>-<partition>; rename the directory, "

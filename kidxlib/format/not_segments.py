@@ -7,7 +7,7 @@ import enum
 from kidxlib.format import kraft_snapshots
 from kidxlib.format.checkpoint_files import CHECKPOINTS
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
-from kidxlib.format.topic_partition import MOVED_DIRECTORY
+from kidxlib.format.topic_partition import MOVED_DIRECTORY, REMOTE_INDEX_CACHE
 
 _UNFINISHED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _BROKER_FILES = (
@@ -62,6 +62,8 @@ def why_not_a_segment(name: str) -> NotASegment:
 
 def why_not_a_partition(name: str) -> NotASegment:
     """Why the directory called `name` in a Kafka log dir is not read as a partition."""
+    if name == REMOTE_INDEX_CACHE:
+        return NotASegment.BROKER_FILE
     match = MOVED_DIRECTORY.fullmatch(name)
     if match is None:
         return NotASegment.NO_PARTITION_NUMBER

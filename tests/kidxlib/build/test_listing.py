@@ -61,6 +61,14 @@ def test_segments_in_a_directory_that_names_no_partition_are_refused(tmp_path: P
     assert listed(tmp_path / "empty")[0] == []
 
 
+@pytest.mark.parametrize("kind", ["delete", "future", "stray"])
+def test_a_folder_that_kafka_has_renamed_is_no_source(tmp_path: Path, kind: str) -> None:
+    directory = tmp_path / f"a-0.0123456789abcdef0123456789abcdef-{kind}"
+    put(directory, segment_file(0, ".log"))
+    with pytest.raises(UsageError, match=rf"\(-{kind}\); to look at it, copy it to a directory called a-0, and give"):
+        listed(directory)
+
+
 def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> None:
     directory, nowhere = tmp_path / "t-0", tmp_path / "nowhere"
     names = [segment_file(offset, ".log") for offset in (100, 20, 3)]

@@ -32,6 +32,7 @@ from tests.kidxlib.format.test_topic_partition import UUID
         (f"foo-{PARTITION_MAX + 1}", NotASegment.NO_PARTITION_NUMBER),
         (f"{'t' * (TOPIC_LENGTH_MAX + 1)}-0", NotASegment.NO_PARTITION_NUMBER),
         ("x-delete", NotASegment.NO_PARTITION_NUMBER),
+        ("remote-log-index-cache", NotASegment.BROKER_FILE),
     ],
 )
 def test_other_directories(name: str, reason: NotASegment) -> None:
