@@ -32,8 +32,8 @@ _TOO_MANY: Final = (
 _DELETE: Final = "delete the objects by the store's own means: kidx deletes nothing"
 _WAIT: Final = "nothing, as long as the bytes are not too many: retention deletes them"
 _EPOCHS: Final = (
-    "let no broker start with this log dir, and stop the one that runs; kidx recover --mend writes a missing or empty "
-    "file again, and another replica's copy of the partition has it"
+    "let no broker start with this log dir, and stop the one that runs; kidx recover --mend writes the file "
+    "again, and another replica's copy of the partition has it"
 )
 _EXPIRED: Final = (
     "give __remote_log_metadata retention.ms=-1; no record may be written to it: kidx export reads these segments with "
