@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner
 
 from kidxlib.audit.startup import partition_files
 from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.cli.main import kidx
 from tests.kafka.recordings import Recordings
 from tests.kafka.start_disk import DAMAGES, Disk, unpack
 from tests.kafka.started_node import NOT_SERVED, start_node
@@ -85,3 +88,26 @@ def _obstacles(disk: Disk) -> Iterator[Obstacle]:
         for directory in log_dir.iterdir():
             if directory.is_dir() and not directory.name.endswith(("-future", "-delete", "-stray")):
                 yield from partition_files.failures_in_directory(directory)
+
+
+#: A node ends over these, and no file in its log dirs says where it looks (`metadata.log.dir`).
+_TOLD_BY_SERVER_PROPERTIES: Final = {"log dir: the metadata's log is in the other one"}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> None:
+    """A plan ends with 0 only where nothing keeps the node from starting, and nothing is missed; each obstacle that
+    `verify` names is one of its lines.
+    """
+    disk = _damaged(case, tmp_path)
+    did = recordings.of("starts", case, partial(_started, case, _NEWEST), kafka=_NEWEST, seed=0)
+    result = CliRunner().invoke(
+        kidx, ["recover", str(disk.a), str(disk.b), "--json", "--processes", "1"], standalone_mode=False
+    )
+    assert result.exception is None, result.exception
+    plan, obstacles = json.loads(result.stdout), [str(each) for each in _obstacles(disk)]
+    assert [each for each in obstacles if each not in plan["refused"]] == []
+    if case in _TOLD_BY_SERVER_PROPERTIES:
+        return
+    is_well = did["serves"] and not did["offline"] and not did["offsets"] and not obstacles
+    assert (result.return_value == 0) == is_well, (plan, did)

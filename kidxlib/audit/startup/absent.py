@@ -72,15 +72,26 @@ def absent_partitions(
         log_dirs: all of one broker that are at hand.
         metadata: of its cluster; none where it is not known.
     """
-    names = [name for each in log_dirs for name in each.names]
-    # What is on its way to another log dir is none yet, and what was set aside is none any more.
-    there = {loaded_as(name) for name in names if not is_moved(name) or name.endswith("-delete")}
+    there = {loaded_as(name) for each in log_dirs for name in each.names if _serves(each, name, metadata)}
     for log_dir in log_dirs:
         for partition, known_to in sorted(_named(log_dir, metadata).items()):
             if partition in there or partition.topic == METADATA_TOPIC:
                 continue
             there.add(partition)
             yield AbsentPartition(log_dir.path, partition, known_to)
+
+
+def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata]) -> bool:
+    """Whether a broker serves a partition from a directory: not from one that it set aside or deletes, and from one
+    that was on its way to the log dir if the metadata has the partition there.
+    """
+    if not is_moved(name):
+        return True
+    if not name.endswith("-future") or (partition := loaded_as(name)) is None:
+        return not metadata and name.endswith("-delete")  # perhaps its topic is deleted: nobody knows
+    place = log_dir.meta.node_id, log_dir.meta.directory_id
+    assigned = [each.assignments.get(partition) for each in metadata]
+    return any(each is not None and place in set(each.places) for each in assigned)
 
 
 def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:

@@ -10,8 +10,9 @@ from typing import Final
 
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.node import read_to_end
+from kidxlib.audit.startup.partition_files import failures_in_directory
 from kidxlib.audit.startup.simulation import HOLDS_FOR
-from kidxlib.errors import CheckpointError, UsageError, describe_error
+from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -45,6 +46,11 @@ class LogDir:
     partitions: tuple[str, ...]
     directories: frozenset[str]
     other_logs: tuple[str, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `meta.properties` says whose it is."""
+        return self.meta != MetaProperties()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,50 +86,62 @@ class StoppedBroker:
         return tuple(each for each in self.log_dirs if each.stop.clean_shutdown)
 
 
-def stopped_broker(paths: Iterable[str]) -> StoppedBroker:
-    """Read whose log dirs some are, and how their broker stopped. What is wrong with one does not hide the others.
+def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) -> StoppedBroker:
+    """Read whose log dirs some are, how their broker stopped, and what it meets as it starts. What is wrong with one
+    does not hide the others.
+
+    Args:
+        cluster_metadata: a directory with the cluster's metadata; None for that of one of the log dirs.
 
     Raises:
         UsageError: a directory is named twice or in an object store, or none of them can be looked at.
     """
     obstacles: list[Obstacle] = []
-    plan_only: list[str] = []
-    found: dict[Path, tuple[MetaProperties, list[str]]] = {}
-    wrong: dict[Path, str] = {}
+    listed: dict[Path, list[str]] = {}
     for path in _named(paths):
-        if not path.is_dir():
+        try:
+            listed[path] = sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
             obstacles.append(Obstacle(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
-            continue
-        try:
-            meta = _meta_properties(path)
-        except UsageError as error:
-            wrong[path], meta = str(error), MetaProperties()
-        if meta.version == _OF_ZOOKEEPER:
-            plan_only.append(
-                f"{path / META_PROPERTIES}: version {_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan holds for "
-                f"Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
-            )
-        try:
-            found[path] = meta, sorted(os.listdir(path))
         except OSError as error:
             obstacles.append(Obstacle(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
-    if not found:
-        raise UsageError("; ".join([*wrong.values(), *(each.text for each in obstacles)]))
-    stops = last_stops(list(found), None, _metadata(found))
-    log_dirs = [_log_dir(path, *of_path, stops[path]) for path, of_path in found.items()]
-    for path, text in wrong.items():
-        if path not in stops or all(each.where != path / META_PROPERTIES for each in stops[path].obstacles):
-            obstacles.append(Obstacle(text))
+    if not listed:
+        raise UsageError("; ".join(each.text for each in obstacles))
+    stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata))
+    log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
         obstacles += map(Obstacle, log_dir.stop.failures)
+        # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
+        obstacles += (Obstacle(str(each)) for each in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
+        if not log_dir.is_known and not any(f"{log_dir.path / META_PROPERTIES}:" in each.text for each in obstacles):
+            obstacles.append(
+                Obstacle(
+                    f"{log_dir.path / META_PROPERTIES}: missing; expected a broker's log dir. A broker that has none "
+                    "formats the directory anew, or does not start"
+                )
+            )
     node_id = next((each.meta.node_id for each in log_dirs if each.meta.node_id is not None), None)
-    return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(plan_only))
+    return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
 
 
-def _metadata(log_dirs: Iterable[Path]) -> ClusterMetadata | None:
-    """The node's copy of the cluster's metadata, in whichever of its log dirs that is."""
-    copies = (read_to_end(log_dir / METADATA_DIRECTORY) for log_dir in log_dirs)
-    return next((copy for copy in copies if copy is not None), None)
+def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:
+    """What the cluster says, as far as it can be read."""
+    places = [path / METADATA_DIRECTORY for path in log_dirs]
+    if given is not None and not is_object(given):
+        places = [Path(given) / METADATA_DIRECTORY, Path(given)]
+    found = (read_to_end(place) for place in places if place.is_dir())
+    return next((each for each in found if each is not None), None)
+
+
+def _zookeepers(log_dirs: Iterable[LogDir]) -> list[LogDir]:
+    return [each for each in log_dirs if each.meta.version == _OF_ZOOKEEPER]
+
+
+def _of_zookeeper(log_dir: LogDir) -> str:
+    return (
+        f"{log_dir.path / META_PROPERTIES}: version {_OF_ZOOKEEPER}, of a broker with ZooKeeper: the plan holds for "
+        f"Kafka {HOLDS_FOR[0]}, and the file does not say which Kafka it is; let the broker recover by itself"
+    )
 
 
 def _named(paths: Iterable[str]) -> list[Path]:
@@ -138,28 +156,11 @@ def _named(paths: Iterable[str]) -> list[Path]:
     return found
 
 
-def _meta_properties(path: Path) -> MetaProperties:
-    """Whose log dir it is.
-
-    Raises:
-        UsageError: its `meta.properties` does not say it.
-    """
-    file = path / META_PROPERTIES
-    if not os.path.lexists(file):
-        raise UsageError(
-            f"{file}: missing; expected a broker's log dir. A broker that has none formats the directory anew, or does "
-            "not start"
-        )
+def _log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:
     try:
-        found = read_meta_properties(path)
-    except (CheckpointError, OSError) as error:
-        raise UsageError(describe_error(error)) from error
-    if found.version not in (OF_KRAFT, _OF_ZOOKEEPER):
-        raise UsageError(f"{file}: version {found.version}, expected {OF_KRAFT}, as a broker with KRaft writes it")
-    return found
-
-
-def _log_dir(path: Path, meta: MetaProperties, names: Sequence[str], stop: LastStop) -> LogDir:
+        meta = read_meta_properties(path)
+    except (CheckpointError, OSError):
+        meta = MetaProperties()  # it is among what the broker meets
     return LogDir(
         path=path,
         meta=meta,

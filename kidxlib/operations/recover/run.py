@@ -222,7 +222,7 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
     where none can be taken.
     """
     not_locked: list[str] = []
-    for log_dir in stopped_broker(request.log_dirs).log_dirs:
+    for log_dir in _broker(request, ()).log_dirs:
         lock = locked if request.apply else locked_to_read
         try:
             why = stack.enter_context(lock(log_dir.path))
@@ -236,7 +236,8 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
 
 
 def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
-    return replace(stopped_broker(request.log_dirs), not_locked=tuple(not_locked))
+    broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata)
+    return replace(broker, not_locked=tuple(not_locked))
 
 
 def _apply(plan: RecoveryPlan, backend: Backend) -> int:

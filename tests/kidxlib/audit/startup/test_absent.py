@@ -61,7 +61,16 @@ _CASES = (
     _Case("deleted from the cluster", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, "", None, None),
     _Case("about to be deleted", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, None, f"orders-1.{'0' * 32}-delete", None),
     _Case("it is there", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _HERE, "orders-1", None),
-    _Case("a copy on its way", None, _HERE, f"orders-1.{'0' * 32}-future", _METADATA),
+    _Case(
+        "a copy on its way",
+        checkpoint_files.CLEANER_CHECKPOINT,
+        None,
+        f"orders-1.{'0' * 32}-future",
+        checkpoint_files.CLEANER_CHECKPOINT,
+    ),
+    _Case("a copy that the broker takes in its place", None, _HERE, f"orders-1.{'0' * 32}-future", None),
+    _Case("set aside", None, _HERE, f"orders-1.{'0' * 32}-stray", _METADATA),
+    _Case("deleted, and the metadata has it", None, _HERE, f"orders-1.{'0' * 32}-delete", _METADATA),
     _Case(
         "a file of its name",
         checkpoint_files.CLEANER_CHECKPOINT,

@@ -25,7 +25,6 @@ from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.kidxlib.operations.recover.plans import ENDS, NAME, planned, run_kidx
-from tests.support import cluster_metadata
 
 _EPOCHS: Final = f"{NAME}/{LEADER_EPOCH_CHECKPOINT}"
 _ID_FILE: Final = f"append-time-0/{PARTITION_METADATA}"
@@ -69,20 +68,25 @@ def test_recovery_points_after_a_full_read(log_dir: Path, kept: Path) -> None:
     assert (kept / log_dir.name / RECOVERY_POINT_CHECKPOINT).read_bytes() == bytes(300)
 
 
-def test_a_log_that_begins_late_may_have_epochs_in_a_bucket(log_dir: Path, kept: Path) -> None:
-    """Nobody knows here whether the topic is tiered. With the metadata it is known that it is not."""
+def _begin_late(log_dir: Path) -> Path:
     for path in (log_dir / NAME).glob(f"{0:020}*"):
         path.unlink()
-    path = log_dir / _EPOCHS
-    path.write_bytes(bytes(9))
+    (log_dir / _EPOCHS).write_bytes(bytes(9))
+    return log_dir / _EPOCHS
+
+
+def test_a_log_that_begins_late_may_have_epochs_in_a_bucket(log_dir: Path, kept: Path) -> None:
+    """Nobody knows here whether the topic is tiered."""
+    path = _begin_late(log_dir)
     code, plan = planned(log_dir, "--mend", "--keep", kept, "--apply")
     assert code == ExitCode.USAGE and LEADER_EPOCH_CHECKPOINT in plan["refused"][0] and path.read_bytes() == bytes(9)
-    topic_id = (log_dir / NAME / PARTITION_METADATA).read_text().split()[-1]
-    values = [cluster_metadata.topic(NAME[:-2], topic_id)]
-    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
-    cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
-    planned(log_dir, "--mend", "--keep", kept, "--apply", "--accept-loss")
-    assert path.read_bytes() == b"0\n1\n0 13697\n"
+
+
+def test_a_log_that_begins_late_and_is_not_tiered(two: list[Path], kept: Path) -> None:
+    """The cluster's metadata says so."""
+    path = _begin_late(two[0])
+    _, plan = planned(*two, "--mend", "--keep", kept, "--apply")
+    assert plan["applied"] and path.read_bytes() == b"0\n1\n0 13697\n", plan
 
 
 def test_a_topic_id_needs_somebody_who_confirms_it(two: list[Path], kept: Path) -> None:
