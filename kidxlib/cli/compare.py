@@ -6,10 +6,12 @@ from functools import partial
 
 import click
 
+from kidxlib.errors import UsageError
 from kidxlib.operations.compare.request import As, CompareRequest
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -33,12 +35,32 @@ from kidxlib.terminal.options.sources import parse_topics
     help="Exit 0 also where B lacks files beside the logs or has other ones: index files, snapshots, checkpoints. They "
     "are listed.",
 )
+@click.option(
+    "--catalog",
+    metavar="DIR",
+    help="Read no log of A: A is the name of a source in this catalog. B is its copy at s3://BUCKET/PREFIX, which is "
+    "asked for checksums; or, with --as replica, another source.",
+)
+@click.option(
+    "--inactive-only",
+    is_flag=True,
+    help="With --catalog and a copy: leave out the last segment of each partition, to which a broker may still write.",
+)
 @shared_options.topics
 @shared_options.processes
 @shared_options.as_json
 @reports_run_of("compare")
 def compare(
-    *, a: str, b: str, how: str, allow_behind: bool, logs_only: bool, topics: str, processes: int | None, as_json: bool
+    *,
+    a: str,
+    b: str,
+    how: str,
+    catalog: str | None,
+    inactive_only: bool,
+    topics: str,
+    processes: int | None,
+    as_json: bool,
+    **gates: bool,
 ) -> RunResult:
     """Compare B with A, the original: partitions first, then segments, offsets and bytes. Nothing is written, and no
     catalog is needed.
@@ -49,9 +71,16 @@ def compare(
     Exit codes: 0 B has all that A has; 2 wrong options or inputs, nothing done; 3 B lacks something, has something
     else, ends earlier (without --allow-behind), or something could not be compared; 1 failed.
     """
+    request = CompareRequest(
+        a=a, b=b, how=As(how), topics=parse_topics(topics), catalog=catalog, inactive_only=inactive_only, **gates
+    )
+    if catalog is not None:
+        with needing_packages("kidx compare --catalog", "copies"):
+            from kidxlib.cli.in_catalog.compare import compare_with_catalog
+
+        return compare_with_catalog(request, processes, as_json=as_json)
+    if inactive_only:
+        raise UsageError("--inactive-only: only with --catalog; --allow-behind lets a copy end earlier")
     from kidxlib.operations.compare.run import run_compare  # with compiled loops: others do not wait
 
-    request = CompareRequest(
-        a=a, b=b, how=As(how), allow_behind=allow_behind, logs_only=logs_only, topics=parse_topics(topics)
-    )
     return run_compare(request, partial(open_local_once, processes), as_json=as_json)

@@ -15,6 +15,7 @@ from kidxlib.operations.audit.tiered.options import asks_for_tiered
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 
@@ -66,7 +67,9 @@ def verify(
         with needing_packages("--copy", "copies"):
             from kidxlib.cli.in_catalog.copy import compare_copy
 
-        return compare_copy(processes=processes, as_json=as_json, **options)
+        compared = compare_copy(processes=processes, as_json=as_json, **options)
+        warn("verify --copy is now kidx compare SOURCE URL --catalog DIR; it goes with the next release")
+        return compared
     del options["directories"]
     if options["catalog"] is None:
         refuse_without_catalog(context, "an audit", _OF_CATALOGS)

@@ -165,6 +165,26 @@ def test_each_copy_gets_its_own_verdict(copy: ChecksumStore, log_dir: Path, fill
     assert all(f"{each['verdict']}: {each['object']}: {each['detail']}" in on_screen.out for each in found.values())
 
 
+def test_compare_reads_a_copy_in_a_store_or_asks_for_its_checksums(
+    copy: ChecksumStore, log_dir: Path, scanned: Path, filled: Path
+) -> None:
+    """What no checksum tells is a fault here; the old spelling says which one takes its place."""
+    logs = _put_all(copy, log_dir, "CRC64NVME")
+    by_catalog = run_here(kidx_command, "compare", "archive", _URL, "--catalog", filled, "--json")
+    assert by_catalog.code == ExitCode.OK and _counts(by_catalog) == {CopyVerdict.AS_UPLOADED: len(logs)}
+    assert run_here(kidx_command, "compare", "archive", _URL, "--catalog", scanned).code == ExitCode.PROBLEMS_FOUND
+    assert "is now kidx compare SOURCE URL --catalog DIR" in _compare(filled).err
+    wanted = ("compare", log_dir, _URL, "--topics", "txn-mixed|plain-zstd", "--json")
+    read = run_here(kidx_command, *wanted, "--logs-only")
+    assert read.code == ExitCode.OK, read
+    assert {each["kind"] for each in read.json["findings"]} == {"file-missing"} and read.json["logs"] == 6
+    copy.delete(f"{_PREFIX}/txn-mixed-0/{84:020}.log")
+    for how, kinds in (("copy", {"file-missing", "lacks"}), ("replica", {"lacks"})):
+        ended = run_here(kidx_command, *wanted, "--as", how)
+        assert ended.code == ExitCode.PROBLEMS_FOUND
+        assert {each["kind"] for each in ended.json["findings"]} == kinds, ended
+
+
 def _one_by_one(ended: Ended) -> list[dict[str, Any]]:
     problems, others = ended.json["problems"], ended.json["not_comparable"]
     assert {each["verdict"] for each in problems} <= {"differs", "other-size", "missing", "refused"}

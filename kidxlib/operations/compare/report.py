@@ -67,6 +67,8 @@ def show(request: CompareRequest, compared: Comparison) -> None:
 
 
 def _what_was_compared(request: CompareRequest, compared: Comparison) -> str:
+    if request.catalog is not None:
+        return f"compared: what builds have recorded of both in {request.catalog}; no log was read to its end now"
     logs = f"{counted(compared.logs, 'log')} ({decimal(compared.log_bytes)} on both sides)"
     if request.how is As.REPLICA:
         return f"compared: the batches of {logs}; no other file"

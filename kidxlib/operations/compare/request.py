@@ -26,6 +26,8 @@ class CompareRequest:
         allow_behind: B may end earlier.
         logs_only: B may lack other files, or have other ones.
         topics: matches the full names of those that are compared.
+        catalog: of which A is a source, and B another one or a copy in an object store; None where both are places.
+        inactive_only: of a copy in an object store, leave out the last segments.
     """
 
     a: str
@@ -34,6 +36,8 @@ class CompareRequest:
     allow_behind: bool
     logs_only: bool
     topics: re.Pattern[str]
+    catalog: str | None = None
+    inactive_only: bool = False
 
     @property
     def harmless(self) -> Collection[Kind]:

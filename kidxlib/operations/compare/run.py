@@ -10,7 +10,9 @@ from kidxlib.operations.compare.place import Place, ensure_two_places, list_plac
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.compare.report import result, show, show_json
 from kidxlib.operations.compare.request import As, CompareRequest
+from kidxlib.operations.compare.sources import compare_sources
 from kidxlib.run.result import RunResult
+from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.progress import begin_phase
 
 
@@ -29,6 +31,21 @@ def run_compare(request: CompareRequest, open_backend: OpenBackend, *, as_json: 
     with open_backend() as backend:
         compared = compare(one, other, request.topics, known, backend.engine)
         (show_json if as_json else show)(request, compared)
+    return result(request, compared)
+
+
+def run_sources(request: CompareRequest, tables: TablesToRead, *, as_json: bool) -> RunResult:
+    """Compare two sources of a catalog, and show what came of it. No log is read, but where batches differ.
+
+    Raises:
+        CatalogError: the catalog cannot be read.
+        UsageError: it has no such source.
+    """
+    if request.a == request.b:
+        raise UsageError(f"{request.a}: it is on both sides, and is the same as itself; name two sources")
+    begin_phase("asking the catalog")
+    compared = compare_sources(tables, request.a, request.b, request.topics)
+    (show_json if as_json else show)(request, compared)
     return result(request, compared)
 
 

@@ -95,6 +95,10 @@ def test_a_copy_that_lacks_or_cannot_tell_is_not_called_the_same(tmp_path: Path)
     titles = [row["title"] for row in _report(tmp_path)["attention"]]
     assert "1 replica with offsets missing" in titles and "1 partition of 5 missing in copy" in titles
     assert "1 replica not compared to the end" in titles
+    by_catalog = ("compare", "broker", "copy", "--as", "replica", "--catalog", str(tmp_path / "catalog"), "--json")
+    found = {each["directory"]: each["kind"] for each in json.loads(run_kidx(*by_catalog, codes=(3,)))["findings"]}
+    assert found.pop("append-time-0") == "missing" and found.pop("txn-mixed-0") == "lacks"
+    assert found.pop("plain-zstd-0") == "not-comparable" and found.pop("compacted-0") == "cleaned"
 
 
 def test_a_catalog_without_segments_is_not_called_well(site: Path) -> None:

@@ -1,0 +1,49 @@
+"""`kidx compare --catalog`: A is a source of the catalog, and B another one, or its copy in an object store."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kidxlib.errors import UsageError
+from kidxlib.operations.audit.copies.request import CopyOptions, copy_request
+from kidxlib.operations.audit.copies.run import run_copies
+from kidxlib.operations.compare.request import As, CompareRequest
+from kidxlib.operations.compare.run import run_sources
+from kidxlib.operations.local import open_local
+from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.result import RunResult
+from kidxlib.storage.store.s3 import is_object
+
+
+def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_json: bool) -> RunResult:
+    """Compare B with what the catalog says of A.
+
+    Args:
+        processes: how many ask an object store; None for one a core.
+
+    Raises:
+        KidxError: as `run_copies` and `run_sources`.
+    """
+    assert request.catalog is not None
+    if not is_object(request.b):
+        if request.how is not As.REPLICA:
+            raise UsageError(
+                "--catalog and two sources: it compares their batches; add --as replica, or name two places without "
+                "--catalog"
+            )
+        return run_sources(request, existing_tables("--catalog", request.catalog), as_json=as_json)
+    if request.how is As.REPLICA:
+        raise UsageError(f"--as replica and --catalog: {request.b} is compared as a copy; leave out --as replica")
+    options = CopyOptions(
+        copy=request.b,
+        inactive_only=request.inactive_only,
+        require_checksums=True,
+        sources=(request.a,),
+        catalog=request.catalog,
+        database=None,
+        topics=request.topics.pattern,
+        settings_file=SETTINGS_FILE,
+    )
+    copies = copy_request(options)
+    return run_copies(copies, partial(open_local, copies.context, processes, must_exist=True), as_json=as_json)

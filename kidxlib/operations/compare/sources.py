@@ -1,0 +1,106 @@
+"""Two sources of a catalog compared by what builds have found of them: no log is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
+from kidxlib.operations.compare.replicas.compare import compare_replicas
+from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict, Verdict
+from kidxlib.tables.protocol import TablesToRead
+
+_KINDS = {
+    Verdict.DIFFERS: Kind.DIFFERS,
+    Verdict.EPOCHS_DISAGREE: Kind.DIFFERS,
+    Verdict.LACKS: Kind.LACKS,
+    Verdict.NOT_COMPARABLE: Kind.NOT_COMPARABLE,
+    Verdict.SAME_UP_TO: Kind.NOT_COMPARABLE,
+}
+
+
+def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
+    """Compare the replicas of two sources, by digests of their batches.
+
+    Args:
+        one, other: names of sources.
+        topics: matches the full names of those that are compared.
+
+    Raises:
+        CatalogError: the catalog cannot be read.
+        UsageError: it has no such source.
+    """
+    partitions = {name: _partitions(tables, name, topics) for name in (one, other)}
+    findings, results = list[Finding](), list[PartitionResult]()
+    for topic, number in sorted({(topic, number) for has in partitions.values() for topic, number, _ in has}):
+        found = _only_one(partitions, one, other, topic, number)
+        if found is not None:
+            findings.append(found)
+            results.append(PartitionResult(directory=str(found.directory), verdict=found.kind.value))
+    for verdict in compare_replicas(tables, sources=(one, other)):
+        if topics.fullmatch(verdict.topic):
+            of_one = list(_findings(verdict, one))
+            findings += of_one
+            results.append(
+                PartitionResult(
+                    directory=TopicPartition(verdict.topic, verdict.partition).directory,
+                    verdict=verdict_of(of_one),
+                    same_to_offset=verdict.compared_to if not of_one else None,
+                )
+            )
+    ordered = sorted(results, key=lambda result: result.directory)
+    return Comparison(findings=findings, partitions=ordered, logs=0, log_bytes=0, files=0)
+
+
+def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> set[tuple[str, int, str | None]]:
+    rows = tables.read(PARTITIONS, ("topic", "partition", "topic_id", "present"), [Among("source", (source,))])
+    found = {(row["topic"], row["partition"], row["topic_id"]) for row in rows.to_pylist() if row["present"]}
+    if not found:
+        raise UsageError(f"{source}: the catalog has no partition of such a source; name one that a build has recorded")
+    return {key for key in found if topics.fullmatch(key[0])}
+
+
+def _only_one(
+    partitions: dict[str, set[tuple[str, int, str | None]]], one: str, other: str, topic: str, number: int
+) -> Finding | None:
+    """What is said of a partition that only one source has, or has with another topic id."""
+    ids = {
+        name: [topic_id for of, of_number, topic_id in has if (of, of_number) == (topic, number)]
+        for name, has in partitions.items()
+    }
+    directory = TopicPartition(topic, number).directory
+    if not ids[other]:
+        return Finding(kind=Kind.MISSING, directory=directory, detail=f"source {other} has no such partition")
+    if not ids[one]:
+        return Finding(kind=Kind.ONLY_IN_B, directory=directory, detail=f"source {one} has no such partition")
+    if ids[one] != ids[other]:
+        detail = f"topic id {ids[other][0]}, in A {ids[one][0]}: another topic of the same name"
+        return Finding(kind=Kind.OTHER_ORIGIN, directory=directory, detail=detail)
+    return None
+
+
+def _findings(verdict: ReplicaVerdict, one: str) -> Iterator[Finding]:
+    if verdict.verdict is Verdict.SAME:
+        return
+    kind = _KINDS.get(verdict.verdict, Kind.BEHIND)
+    if verdict.verdict is Verdict.BEHIND and verdict.source == one:
+        kind = Kind.ONLY_IN_B
+    elif verdict.verdict is Verdict.NOT_COMPARABLE and verdict.compacted is not None:
+        kind = Kind.CLEANED
+    if kind in (Kind.BEHIND, Kind.ONLY_IN_B) and verdict.undecided_offsets:
+        yield _finding(verdict, Kind.NOT_COMPARABLE)
+    yield _finding(verdict, kind)
+
+
+def _finding(verdict: ReplicaVerdict, kind: Kind) -> Finding:
+    return Finding(
+        kind=kind,
+        directory=TopicPartition(verdict.topic, verdict.partition).directory,
+        first_offset=verdict.lacks.first_offset if verdict.lacks is not None else None,
+        last_offset=verdict.lacks.last_offset if verdict.lacks is not None else None,
+        detail=verdict.sentence(),
+    )
