@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from kidxlib.errors import UsageError
@@ -12,6 +15,7 @@ from kidxlib.operations.compare.run import run_sources
 from kidxlib.operations.local import open_local
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.s3 import is_object
 
@@ -26,13 +30,16 @@ def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_j
         KidxError: as `run_copies` and `run_sources`.
     """
     assert request.catalog is not None
+    tables = existing_tables("--catalog", request.catalog)
+    names = {path: name for name, path in source_paths(tables).items()}
+    request = replace(request, a=_source(request.a, names), b=_source(request.b, names))
     if not is_object(request.b):
         if request.how is not As.REPLICA:
             raise UsageError(
                 "--catalog and two sources: it compares their batches; add --as replica, or name two places without "
                 "--catalog"
             )
-        return run_sources(request, existing_tables("--catalog", request.catalog), as_json=as_json)
+        return run_sources(request, tables, as_json=as_json)
     if request.how is As.REPLICA:
         raise UsageError(f"--as replica and --catalog: {request.b} is compared as a copy; leave out --as replica")
     options = CopyOptions(
@@ -47,3 +54,12 @@ def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_j
     )
     copies = copy_request(options)
     return run_copies(copies, partial(open_local, copies.context, processes, must_exist=True), as_json=as_json)
+
+
+def _source(text: str, names: Mapping[str, str]) -> str:
+    """The name of a source that is meant by its name, or by its directory.
+
+    Args:
+        names: of sources, by the paths that builds were given.
+    """
+    return text if text in names.values() else names.get(text) or names.get(os.path.realpath(text), text)

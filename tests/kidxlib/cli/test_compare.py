@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
+from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
 from tests.support.logs import golden
 
@@ -315,6 +316,67 @@ def test_what_a_copy_may_have(name: str, sides: Sides) -> None:
     plant(sides)
     code, compared = sides.compared()
     assert (code, {each["kind"] for each in compared["findings"]}) == (0, kinds), compared["findings"]
+
+
+def test_what_behind_allows(sides: Sides) -> None:
+    """An earlier end, and nothing else: neither a segment in the middle nor a copy without a record."""
+    _cut(sides.log(5891), 79)
+    assert sides.compared()[0] == 3
+    code, compared = sides.compared("--allow-behind")
+    ends = {each["directory"]: (each["same_to_offset"], each["a_end_offset"]) for each in compared["partitions"]}
+    assert code == 0 and ends[_ORDERS] < (10332, 10333) and ends[_PLAIN] == (20000, 20000)
+    _without_segment(84)(sides)
+    assert sides.compared("--allow-behind")[0] == 3
+    shutil.rmtree(sides.b / _ORDERS)
+    shutil.copytree(sides.a / _ORDERS, sides.b / _ORDERS)
+    for log in (sides.b / _ORDERS).glob("*.log"):
+        os.truncate(log, 0)
+    assert sides.compared("--allow-behind")[0] == 3
+
+
+def test_files_beside_the_logs_need_not_count(sides: Sides) -> None:
+    for name in (".index", ".snapshot"):
+        _without(name)(sides)
+    (sides.b / "replication-offset-checkpoint").unlink()
+    assert sides.compared()[0] == 3 and sides.compared("--logs-only")[0] == 0
+    _cut(sides.log(84), 1)
+    assert sides.compared("--logs-only")[0] == 3
+
+
+def test_the_log_dirs_of_a_broker_are_one_side(sides: Sides) -> None:
+    """Two log dirs of B hold what one of A does; with one of them alone a partition is missing."""
+    second = sides.b.parent / "second"
+    second.mkdir()
+    (sides.b / _PLAIN).rename(second / _PLAIN)
+    (second / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=e\n")
+    options = ("--as", "replica")
+    assert sides.compared(*options, b=f"{sides.b},{second}")[0] == 0
+    assert {each["kind"] for each in sides.compared(*options)[1]["findings"]} == {"missing"}
+    assert sides.compared(*options, a=str(sides.a / _PLAIN), b=str(second))[0] == 0
+    (second / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=d\n")
+    with pytest.raises(UsageError, match=r"directory\.id d, as .* has it"):
+        sides.compared(b=f"{sides.b},{second}")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ("{a}", "{a}", "it is on both sides"),
+        ("{a}", "{a}/../a", "it is on both sides"),
+        ("{a},{a}", "{b}", "is in it twice"),
+        ("{a}", "{b}/nowhere", "No such file or directory; expected a Kafka log dir"),
+        ("{a}", "{a}/meta.properties", "Not a directory; expected a Kafka log dir"),
+        ("{a}", "{empty}", "no partition directory, and nothing was compared"),
+        ("{empty}", "{b}", "no partition directory, and nothing was compared"),
+        ("{a}/txn-mixed-0", "{b}/plain-zstd-0", "two partitions; name the same of both sides"),
+        ("{a}", "gs://bucket/prefix", "expected the path of a directory, or s3://"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(a: str, b: str, message: str, sides: Sides) -> None:
+    places = {"a": sides.a, "b": sides.b, "empty": sides.a.parent / "empty"}
+    places["empty"].mkdir()
+    with pytest.raises(UsageError, match=message):
+        sides.compared(a=a.format(**places), b=b.format(**places))
 
 
 def _resegmented(sides: Sides) -> None:
