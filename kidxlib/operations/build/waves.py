@@ -32,7 +32,7 @@ _FIRST_WAVE_RATE: Final = 100_000_000
 _WAVE_SEGMENTS: Final = 200_000
 
 #: A phase of a build.
-_RECORDING: Final = "recording in the catalog"
+RECORDING: Final = "recording in the catalog"
 _COLLECTING: Final = "collecting results"
 
 
@@ -71,7 +71,7 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
 
 def recording_phase(request: BuildRequest) -> str:
     """What the phase is called in which what was found is put down."""
-    return _RECORDING if request.keeps_catalog else _COLLECTING
+    return RECORDING if request.keeps_catalog else _COLLECTING
 
 
 def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:

@@ -80,7 +80,9 @@ def test_a_time_is_asked_of_all_partitions(log_dir: Path, tmp_path: Path) -> Non
     shown = run_here(seek, copy, *asked, "--topic", "txn-mixed").out
     assert shown == f"txn-mixed-0  10332  2026-11-21T01:32:20.485Z  ({MARKER})\n"
     [above] = _answers(run_here(seek, copy / "plain-zstd-0", "--offset", "10", *asked[2:], "--json"))
-    assert above["found"] and above["note"].endswith("above the high watermark 10, so consumers may not have had it")
+    assert above["found"] and str(above["note"]).endswith(
+        "above the high watermark 10, so consumers may not have had it"
+    )
 
 
 def test_without_indexes_the_log_is_scanned(log_dir: Path) -> None:

@@ -255,6 +255,8 @@ def test_a_timestamp_of_the_future_is_told(tmp_path: Path) -> None:
     times = [10, 1_000 * hour, 11, 12]
     batches = [encoded.batch_v2([Record(offset, time, b"k", b"v")]) for offset, time in enumerate(times)]
     (directory / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
-    notes = Seeker.of_directory(directory).timestamps([10, 11, 999 * hour + 5])["note"].to_pylist()
+    notes = [
+        str(each) for each in Seeker.of_directory(directory).timestamps([10, 11, 999 * hour + 5])["note"].to_pylist()
+    ]
     assert FAR not in notes[0] and FAR not in notes[2]
     assert FAR in notes[1] and "later than those at the end of the log, 12 (1970-01-01T00:00:00.012Z)" in notes[1]
