@@ -62,6 +62,14 @@ def test_columns_are_those_of_sparks_kafka_source(spark: SparkSession) -> None:
     assert all(field.nullable for field in _load(spark, includeHeaders="true").schema)
 
 
+def test_log_dirs_of_a_broker_are_loaded_together(spark: SparkSession, tmp_path: Path) -> None:
+    """As a list, which Spark makes the option `paths` of."""
+    for log_dir, partition in (("a", "txn-mixed-0"), ("b", "append-time-0")):
+        shutil.copytree(SAMPLES / partition, tmp_path / log_dir / partition)
+    rows = spark.read.format("kafka_segment").load([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert rows.count() == read([tmp_path / "a", tmp_path / "b"], columns=["offset"]).read_all().num_rows == 18_186
+
+
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_rows_are_those_of_the_library(spark: SparkSession, isolation: str) -> None:
     found = _load(spark, includeHeaders="true", isolation=isolation)
