@@ -53,7 +53,7 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> frozenset[st
 
 
 def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of gaps whether another source has a segment with the first offset that is missing.
+    """Whether another source has a segment with the first offset that is missing, of each gap.
 
     Args:
         rows: segments, sorted by their keys.
