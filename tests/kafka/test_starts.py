@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -111,3 +111,35 @@ def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> No
         return
     is_well = did["serves"] and not did["offline"] and not did["offsets"] and not obstacles
     assert (result.return_value == 0) == is_well, (plan, did)
+
+
+#: What mends a damage besides `--mend`.
+_MENDED: Final[Mapping[str, Sequence[str]]] = {
+    "leader-epoch-checkpoint: NUL": (),
+    "recovery-point-offset-checkpoint: junk": (),
+    "partition.metadata: missing": ("--accept-topic-id", "orders"),
+    "the latest .checkpoint: NUL": ("--set-aside-snapshot",),
+}
+
+
+@pytest.mark.parametrize("case", _MENDED)
+def test_a_node_serves_all_of_a_mended_disk(case: str, recordings: Recordings, tmp_path: Path) -> None:
+    """By itself it does not start on it, or not with all that is there."""
+    before = recordings.of("starts", case, partial(_started, case, _NEWEST), kafka=_NEWEST, seed=0)
+    assert not before["serves"] or before["offline"] or before["offsets"]
+
+    def start() -> Any:
+        with tempfile.TemporaryDirectory() as directory:
+            return start_node(_mended(case, Path(directory)), {})
+
+    did = recordings.of("mended", case, start, kafka=_NEWEST, seed=0)
+    assert did["serves"] and not did["offline"] and not did["offsets"], did
+    assert not list(_obstacles(_mended(case, tmp_path)))
+
+
+def _mended(case: str, directory: Path) -> Disk:
+    disk = _damaged(case, directory)
+    mend = ["--mend", "--keep", str(directory / "kept"), *_MENDED[case], "--apply", "--json", "--processes", "1"]
+    result = CliRunner().invoke(kidx, ["recover", str(disk.a), str(disk.b), *mend], standalone_mode=False)
+    assert result.return_value == 0, (result.exception, result.output)
+    return disk
