@@ -38,6 +38,8 @@ from kidxlib.cli.main import kidx, main
 from kidxlib.compaction.partition import compact
 from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.operations.compare.log_pair import LogPair, compared_pair
+from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.apply import apply_deletions
 from kidxlib.retention.plan import PartitionDeletion
@@ -134,6 +136,24 @@ def build_as_nobody(send: Connection, log_dir: Path, index_dir: Path) -> None:
     send.send(
         compare(plan, KNOWN.empty_table(), wanted, publish_truncated=True, explicit_interval=False, rebuild=False)
     )
+
+
+def compare_as_nobody(send: Connection, one: Path, other: Path) -> None:
+    """List a copy as a user without rights, and compare a log; sends what is said of each directory and of the log."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    directories = list_place(str(other)).directories
+    log = next(path for path in sorted(one.glob("topic-0/*.log")))
+    pair = LogPair(
+        directory="topic-0",
+        base_offset=0,
+        one=str(log),
+        other=str(other / "topic-0" / log.name),
+        one_bytes=log.stat().st_size,
+        other_bytes=log.stat().st_size,
+    )
+    send.send(({name: each.problem for name, each in directories.items()}, compared_pair(pair, False).problem))
 
 
 def own_pid(work: str, use_mmap: bool) -> int:

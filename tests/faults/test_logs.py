@@ -221,6 +221,26 @@ def test_logs_that_may_not_be_read_are_unreadable(guard: Guard) -> None:
         assert [partition for _, _, partition in changes.to_finish] == [0]
 
 
+def test_a_copy_that_may_not_be_read_is_not_comparable() -> None:
+    """Goal: without the right to read a log or a partition's directory of a copy, these are named; none is the same.
+
+    Method: the library in a process that has given up root's rights, on a log of mode 0 and a directory of mode 0.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become a user without rights")
+    with tempfile.TemporaryDirectory() as directory:  # pytest's own directories let nobody in
+        root = Path(directory)
+        root.chmod(0o755)
+        for name in ("a", "b"):
+            for partition in ("topic-0", "topic-1"):
+                write_log(root / name / partition, 0, small_log())
+        next((root / "b" / "topic-0").glob("*.log")).chmod(0)
+        (root / "b" / "topic-1").chmod(0)
+        [(directories, problem)] = run_child(children.compare_as_nobody, root / "a", root / "b")
+        assert directories == {"topic-0": None, "topic-1": f"{root / 'b' / 'topic-1'}: Permission denied"}
+        assert problem is not None and problem.endswith("Permission denied")
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, os.symlink], ids=["pipe", "folder", "loop"])
 def test_a_partition_metadata_that_is_none_is_a_warning(
     make: Callable[..., None], tmp_path: Path, guard: Guard

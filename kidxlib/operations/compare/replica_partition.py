@@ -74,11 +74,13 @@ class ReplicaFindings:
             yield self._finding(Kind.OTHER_ORIGIN, detail)
 
     def _of_damage(self) -> Iterator[Finding]:
+        ends = max(self.one_end or 0, self.other_end or 0)
         for side, rows in self._damaged.items():
             for row in rows:
-                last = min(row.last_offset, max(self.one_end or 0, self.other_end or 0, row.first_offset + 1) - 1)
-                detail = f"offsets {row.first_offset}–{last}: {side.upper()} is damaged: {row.detail}"
-                yield self._finding(Kind.NOT_COMPARABLE, detail, row.first_offset, last)
+                first, last = row.first_offset, min(row.last_offset, ends - 1)
+                offsets = f"offsets {first}–{last}" if first <= last else f"from offset {first} on"
+                detail = f"{offsets}: {side.upper()} is damaged: {row.detail}"
+                yield self._finding(Kind.NOT_COMPARABLE, detail, first, last if first <= last else None)
 
     def _of_batches(self) -> Iterator[Finding]:
         by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
+from kidxlib.operations.compare.log_pair import LogPair, compared_pair
 from tests.support.logs import golden
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
@@ -332,6 +333,25 @@ def test_what_behind_allows(sides: Sides) -> None:
     for log in (sides.b / _ORDERS).glob("*.log"):
         os.truncate(log, 0)
     assert sides.compared("--allow-behind")[0] == 3
+
+
+def test_what_a_broker_writes_meanwhile_is_counted_and_not_judged(sides: Sides) -> None:
+    """A log that is longer than when it was listed, and one that is shorter."""
+    logs = [sides.a / _ORDERS / segment_file(5891, ".log"), sides.log(5891)]
+    sizes = [log.stat().st_size for log in logs]
+    pair = LogPair(
+        directory=_ORDERS,
+        base_offset=5891,
+        one=str(logs[0]),
+        other=str(logs[1]),
+        one_bytes=sizes[0],
+        other_bytes=sizes[1],
+    )
+    _append(lambda _: b"more")(Sides(sides.b, sides.a))
+    grown = compared_pair(pair, False)
+    assert (grown.one_grew, grown.other_grew, grown.same_bytes, grown.problem) == (4, 0, sizes[0], None)
+    _cut(logs[1], 1)
+    assert "when it was listed; compare again" in str(compared_pair(pair, False).problem)
 
 
 def test_files_beside_the_logs_need_not_count(sides: Sides) -> None:
