@@ -297,6 +297,18 @@ def test_with_available_now_it_ends_where_logs_end_then(tmp_path: Path) -> None:
     assert sorted(stream.run()[0]) == [*_topic(4), *_topic(0, partition=1)]
 
 
+@pytest.mark.parametrize(("options", "said"), [({}, 1), ({"toLogEnd": "true"}, 0)])
+def test_with_available_now_it_says_what_lies_beyond_the_high_watermark(
+    options: dict[str, str], said: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The query ends before that, and nobody reads it later of a broker that is gone."""
+    _log(tmp_path, 0, *map(_one, range(5)))
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\ntopic 0 3\n")
+    Stream(tmp_path, **options).reader.prepareForTriggerAvailableNow()
+    lines = [record.message for record in caplog.records if record.message.startswith("not read: 2 offsets of 1 part")]
+    assert len(lines) == said
+
+
 def test_a_batch_with_zeros_in_it_is_not_there_yet(tmp_path: Path) -> None:
     """A log with preallocated space has such, and a file system that tells sizes before it has bytes."""
     batch = _one(1)
