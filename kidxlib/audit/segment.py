@@ -107,7 +107,7 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
 
 
 def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
-    """The same, once.
+    """One attempt of the audit.
 
     Raises:
         LogChangedError: the log is another one than when it was opened, or shorter.

@@ -64,12 +64,7 @@ def verify(
         tiered = tiered_request(TieredOptions(**options))
         return run_tiered(tiered, partial(open_local_once, processes), as_json=as_json)
     if asks_for_copy(context, options):
-        with needing_packages("--copy", "copies"):
-            from kidxlib.cli.in_catalog.copy import compare_copy
-
-        compared = compare_copy(processes=processes, as_json=as_json, **options)
-        warn("verify --copy is now kidx compare SOURCE URL --catalog DIR; it goes with the next release")
-        return compared
+        return _copy(processes=processes, as_json=as_json, **options)
     del options["directories"]
     if options["catalog"] is None:
         refuse_without_catalog(context, "an audit", _OF_CATALOGS)
@@ -90,3 +85,13 @@ def verify(
     if directories:
         options["sources"] = directories
     return audit_with_catalog(processes=processes, as_json=as_json, **options)
+
+
+def _copy(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:
+    """The old spelling of `kidx compare` with a catalog."""
+    with needing_packages("--copy", "copies"):
+        from kidxlib.cli.in_catalog.copy import compare_copy
+
+    compared = compare_copy(processes=processes, as_json=as_json, **options)
+    warn("verify --copy is now kidx compare SOURCE URL --catalog DIR; it goes with the next release")
+    return compared

@@ -17,7 +17,7 @@ from kidxlib.storage.log_dir import MetaProperties
 def absent_partitions(
     request: ReadRequest, brokers: BrokersMetadata, there: Collection[TopicPartition]
 ) -> list[LeftOut]:
-    """Those that are asked for: such as belong in a log dir that is read, and such as are in others of the broker.
+    """Absent partitions that are asked for: those of a log dir that is read, and those of others of the broker.
 
     Args:
         there: partitions that have a directory.

@@ -62,7 +62,7 @@ def ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> 
 
 
 def ensure_no_option_twice(command: click.Command, arguments: Sequence[str]) -> None:
-    """Of an option that takes one value the last would count, and the others would be passed over without a word."""
+    """Refuse a second value of an option that takes one: the last would count, and the others would be passed over."""
     if not arguments:
         return
     options = [each for each in _called(command, arguments).params if isinstance(each, click.Option)]

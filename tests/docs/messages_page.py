@@ -55,7 +55,7 @@ SECTIONS: Final = (
     Section(
         "Runs that end early",
         "Exit code 1. What was done stays done: the same command, run again, goes on.",
-        ("KidxError", "NoAnswerError", "SparkEndedError", "MissingLibraryError"),
+        ("KidxError", "NoAnswerError", "StoreBusyError", "SparkEndedError", "MissingLibraryError"),
         are_complete=True,
     ),
     Section(

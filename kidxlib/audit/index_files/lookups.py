@@ -80,7 +80,7 @@ class Entries:
 
     @classmethod
     def of(cls, content: NDArray[np.uint8], layout: np.dtype[Any]) -> Self:
-        """Those of a file. Of the room, which may be a million entries, no column is made."""
+        """The entries of a file, without columns of its unused room: that may be a million entries."""
         size = len(content) // layout.itemsize * layout.itemsize
         filled = filled_bytes(content[:size], layout.itemsize)
         entries = np.frombuffer(content.data, layout, filled // layout.itemsize)

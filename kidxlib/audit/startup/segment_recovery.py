@@ -69,7 +69,7 @@ def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int |
 
 
 def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
-    """Of a log that was read to its end, and to which a running broker has appended since, look at what was read."""
+    """What was read of a log, where a running broker has appended to it since."""
     known = state.read_before.get(segment.base_offset)
     is_longer = known is not None and known.log_bytes < segment.log_bytes == segment.kept_bytes
     if known is not None and is_longer and known.end.reason is None and segment is state.found.segments[-1]:

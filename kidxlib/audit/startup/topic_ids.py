@@ -72,7 +72,7 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
 def _fewer(
     groups: Iterable[Mapping[str, Sequence[Location]]],
 ) -> Iterator[tuple[Sequence[Location], str, Location]]:
-    """Of directories that should agree, those that do not agree with most: these, what they say, and which they are."""
+    """The directories that do not agree with most, where all should agree: these, what they say, and which they are."""
     for group in groups:
         (_, most), *others = sorted(group.items(), key=lambda item: -len(item[1]))
         for said, directories in others:

@@ -42,7 +42,7 @@ class ExportedPartition:
 
     @property
     def log_start_offset(self) -> int:
-        """The same: an export has what a consumer was given."""
+        """The log start of an export: it has what a consumer was given."""
         return self.start_offset
 
     def records(self) -> Iterator[MetadataRecord]:

@@ -212,10 +212,8 @@ def recovery_plan(
     )
     forecasts = iter(forecasts_of(tasks, engine, name))
     planned = [
-        PlannedLogDir(
-            log_dir, listed[log_dir.path], list(itertools.islice(forecasts, len(listed[log_dir.path].partitions)))
-        )
-        for log_dir in broker.log_dirs
+        PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
+        for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
     ]
     return RecoveryPlan(
         broker=broker,
