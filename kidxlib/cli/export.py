@@ -13,7 +13,7 @@ from kidxlib.reading.left_out import LeftOut, lines_of
 from kidxlib.reading.request import ISOLATIONS
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.console import print_json, print_line, warn_of_first
+from kidxlib.terminal.console import note, print_json, print_line, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.integer_range import IntegerRange
@@ -102,6 +102,8 @@ def export(directories: tuple[str, ...], *, threads: int | None, as_json: bool, 
     else:
         records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
         print_line(f"{records} of {segments}: {request.output}")
+    if not done.rows and options["times"] is not None:
+        note(f"--times {options['times']}: no record that was read has such a timestamp")
     warn_of_first([*done.failed, *done.damage, *lines_of(done.left_out)])
     return RunResult(
         code=ExitCode.OK if done.is_whole else ExitCode.PROBLEMS_FOUND, counts=counts, bytes=done.log_bytes

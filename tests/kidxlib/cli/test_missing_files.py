@@ -82,3 +82,10 @@ def test_nothing_at_all_is_there(tmp_path: Path) -> None:
     said = _run("export", tmp_path / "logs", "--output", tmp_path / "all.jsonl")
     assert said == f"{tmp_path / 'logs'}: no segment found; expected files named <20 digits>.log"
     assert not (tmp_path / "all.jsonl").exists()
+
+
+def test_times_of_which_no_record_is_are_no_empty_answer(whole: Path, tmp_path: Path) -> None:
+    arguments = ("export", whole, "--times", "2031-01-01T00:00Z/", "--output", tmp_path / "all.jsonl")
+    ended = CliRunner().invoke(kidx, [str(each) for each in arguments], standalone_mode=False)
+    assert (ended.return_value, ended.stdout.startswith("0 records of 2 segments")) == (0, True)
+    assert "--times 2031-01-01T00:00Z/: no record that was read has such a timestamp" in ended.stderr
