@@ -68,7 +68,7 @@ class Workspace:
         return self._ended
 
     def _store_of(self, block: Block) -> ObjectStore | None:
-        return self._checksums if "--copy" in block.text else self._store
+        return self._checksums if "kidx compare" in block.text and "s3://" in block.text else self._store
 
     def _script(self, name: str, line: str) -> None:
         path = self.directory / name
