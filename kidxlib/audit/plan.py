@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from kidxlib.audit.startup.absent import AbsentPartition, LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
-from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import PartitionDirectory
@@ -121,7 +120,8 @@ def _last_stops(
         said.setdefault(log_dir, name)
         if name in plan.log_dirs:
             listed.add(log_dir)
-    read = {name: _to_end(each) for name, each in metadata.items()}
+    # With what may not be committed yet: the node has folders of that, too.
+    read = {name: each.to_end for name, each in metadata.items()}
     stops: dict[Location, LastStop] = {}
     for of_node in _by_node(sorted(set(log_dirs) & listed, key=str)):
         stops |= last_stops(of_node, clean_shutdown, read.get(said[of_node[0]]))
@@ -157,11 +157,6 @@ def _absent(
         known = {id(each): each for log_dir in of_node if (each := metadata[log_dir]) is not None}
         at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in of_node]
         yield from absent_partitions(at_hand, [*known.values()])
-
-
-def _to_end(metadata: ClusterMetadata) -> ClusterMetadata:
-    """Metadata with what may not be committed yet: the node has folders of that, too."""
-    return metadata if metadata.as_of.offset == metadata.end_offset else read_to_end(metadata.directory) or metadata
 
 
 def _remote_directories(plan: Plan) -> set[Location]:

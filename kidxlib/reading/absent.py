@@ -34,7 +34,7 @@ def absent_partitions(
             metadata = None if cluster_id is None else brokers.of_cluster(cluster_id)
             if metadata is not None and node_id is not None:
                 directories = {owner.directory_id for owner in owners if owner.node_id == node_id}
-                for each in _absent(request, metadata, node_id, directories):
+                for each in _absent(request, metadata.to_end, node_id, directories):
                     found.setdefault(each.partition, each)
     return [each for partition, each in sorted(found.items()) if partition not in there]
 

@@ -40,5 +40,6 @@ class OnlyReplicas:
         metadata = self._brokers.of_cluster(of.cluster_id)
         if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
             return False
-        assignment = metadata.assignments.get(partition)
-        return assignment is not None and assignment.replicas == (of.node_id,)
+        # Replicas that came or went since the last snapshot count, committed or not.
+        assigned = [each.assignments.get(partition) for each in (metadata, metadata.to_end)]
+        return all(each is not None and each.replicas == (of.node_id,) for each in assigned)

@@ -189,7 +189,7 @@ class KnownTopics:
         """
         if node_id is None:
             return []
-        had = {directory_id for each in self.read() for directory_id in each.log_dirs.get(node_id, ())}
+        had = {directory_id for each in self.read() for directory_id in each.to_end.log_dirs.get(node_id, ())}
         return sorted(had.difference(known))
 
 
@@ -323,7 +323,7 @@ def unnamed_log_dirs(
         of_source = known.of_sources.get(source.name)
         if of_source is None or (node_id := of_source.broker.node_id) is None:
             continue
-        others = sorted(set(of_source.metadata.log_dirs.get(node_id, ())) - ids)
+        others = sorted(set(of_source.metadata.to_end.log_dirs.get(node_id, ())) - ids)
         if others:
             found[node_id, tuple(others)] = None
     return list(found)

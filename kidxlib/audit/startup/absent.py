@@ -70,8 +70,9 @@ def absent_partitions(
 
     Args:
         log_dirs: all of one broker that are at hand.
-        metadata: of its cluster; none where it is not known.
+        metadata: of its cluster; none where it is not known. It counts to its end.
     """
+    metadata = [each.to_end for each in metadata]
     there = {loaded_as(name) for each in log_dirs for name in each.names if _serves(each, name, metadata)}
     for log_dir in log_dirs:
         for partition, known_to in sorted(_named(log_dir, metadata).items()):

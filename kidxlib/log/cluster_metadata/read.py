@@ -55,6 +55,13 @@ class ClusterMetadata:
     log_dirs: Mapping[int, tuple[str, ...]]
     at_end: ClusterMetadata | None = None
 
+    @property
+    def to_end(self) -> ClusterMetadata:
+        """What it says to its end. A broker has folders by what was committed when it stopped, and a snapshot, up to
+        which a quorum of several voters is known to have committed, may be an hour older.
+        """
+        return self.at_end or self
+
 
 def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
     """Read a copy of `__cluster_metadata` up to where it is known to be committed: to the end of its snapshot; to the

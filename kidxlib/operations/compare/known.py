@@ -52,7 +52,7 @@ class KnownOfPlaces:
 
     def nodes(self, partition: TopicPartition) -> frozenset[str]:
         """The ids of the nodes that are to have a partition; none where nobody knows it."""
-        found = (metadata.assignments.get(partition) for metadata in self.topics.read())
+        found = (metadata.to_end.assignments.get(partition) for metadata in self.topics.read())
         assignment = next((each for each in found if each is not None), None)
         return frozenset() if assignment is None else frozenset(map(str, assignment.replicas))
 

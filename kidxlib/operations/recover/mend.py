@@ -110,7 +110,7 @@ def mendings_of(
         OSError, LogChangedError: a log cannot be read.
     """
     found: list[Mending | Unmended] = []
-    read, tiered = known.read(), _tiered(broker)
+    read, tiered = [each.to_end for each in known.read()], _tiered(broker)
     for log_dir in broker.log_dirs:
         found += _recovery_points(log_dir)
         if request.sets_snapshot_aside:
@@ -219,8 +219,9 @@ def _why_no_epochs(path: Path) -> str | None:
 
 
 def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: KnownTopics) -> str | None:
-    tiered = known.config(str(log_dir.path), partition.topic, _TIERED)
-    if tiered is None:
+    source = str(log_dir.path)
+    tiered = known.config(source, partition.topic, _TIERED)
+    if tiered is None or not known.is_settled(source, partition.topic, _TIERED):
         return "it is not known whether the topic is tiered (--cluster-metadata tells)"
     return None if tiered.value == "false" else "the topic is tiered, and no log dir has the metadata of its segments"
 

@@ -291,7 +291,7 @@ def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
             f"{META_PROPERTIES} has no directory.id, as before Kafka 3.7, so nobody can tell whether all log dirs of "
             "the broker are named: see that they are"
         ]
-    if known.of_sources and not any(broker.node_id in each.log_dirs for each in known.read()):
+    if known.of_sources and not any(broker.node_id in each.to_end.log_dirs for each in known.read()):
         return ["the cluster's metadata does not say which log dirs the broker has: see that all are named"]
     return []
 

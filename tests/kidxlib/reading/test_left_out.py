@@ -22,7 +22,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.records.record import Record
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
-from tests.support.cluster_metadata import change, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.cluster_metadata import change, data, leader_change, partition, snapshot, topic, topic_id, write_copy
 from tests.support.logs import encoded
 
 _ID = topic_id("a")
@@ -168,7 +168,7 @@ def test_of_the_only_replica_all_is_read(tmp_path: Path) -> None:
     assert _told(_plan(log_dir)) and not _told(_plan(log_dir, other))
 
 
-@pytest.mark.parametrize("why", ["replicas", "id", "no metadata", "running"])
+@pytest.mark.parametrize("why", ["replicas", "a replica since", "id", "no metadata", "running"])
 def test_otherwise_it_is_not(why: str, tmp_path: Path, held_lock: Path) -> None:
     log_dir = _of_broker(
         _log_dir(tmp_path / "a", replication=150),
@@ -176,6 +176,12 @@ def test_otherwise_it_is_not(why: str, tmp_path: Path, held_lock: Path) -> None:
         topic_id=_DIRECTORY if why == "id" else _ID,
         has_metadata=why != "no metadata",
     )
+    if why == "a replica since":  # the last snapshot, up to which alone it is known what is committed
+        [before, after] = (
+            [topic("t", _ID), partition(_ID, 0, each, [_DIRECTORY] * len(each))] for each in ([1], [1, 2])
+        )
+        log = leader_change(0, [1, 2, 3]) + data(1, [*before, after[1]])
+        write_copy(log_dir / "__cluster_metadata-0", {0: log}, {(3, 0): snapshot(before, 0)})
     if why == "running":
         log_dir = log_dir.rename(held_lock / "logs").rename(held_lock.with_name("moved"))
         shutil.copytree(log_dir, held_lock, dirs_exist_ok=True)

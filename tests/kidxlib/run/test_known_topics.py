@@ -13,7 +13,16 @@ from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from tests.support.cluster_metadata import ID_OF_T, config, data, log_dir_of_t, of_broker, topic_id, write_copy
+from tests.support.cluster_metadata import (
+    ID_OF_T,
+    config,
+    data,
+    leader_change,
+    log_dir_of_t,
+    of_broker,
+    topic_id,
+    write_copy,
+)
 from tests.support.object_store import BUCKET, ObjectStore
 
 _AS_OF = "as of offset 6, 1970-01-01T00:00:01.000Z"
@@ -152,12 +161,12 @@ def test_a_source_without_metadata_goes_by_that_of_its_cluster(tmp_path: Path) -
     assert read_known_topics(MetadataOptions(), (without,), lambda: (foreign,)).of_sources == {}
 
 
-def test_log_dirs_of_a_broker_that_are_not_at_hand(tmp_path: Path) -> None:
-    """By what it registered last; nobody else's."""
+@pytest.mark.parametrize("voters", [[1], [1, 2, 3]])
+def test_log_dirs_of_a_broker_that_are_not_at_hand(tmp_path: Path, voters: list[int]) -> None:
+    """By what it registered last, also since the last snapshot of several voters; nobody else's."""
     log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xyz"]
     registered = [of_broker("RegisterBrokerRecord", 1, ids[:2]), of_broker("RegisterBrokerRecord", 2, ids[2:])]
-    log = (log_dir / METADATA_DIRECTORY / "00000000000000000000.log").read_bytes()
-    write_copy(log_dir / METADATA_DIRECTORY, {0: log + data(6, registered)})
+    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, voters) + data(1, registered)})
     known = read_known_topics(MetadataOptions(), (Source("s", log_dir),))
     assert known.other_log_dirs(1, ids[:1]) == ids[1:2]
     assert known.other_log_dirs(1, ids[:2]) == known.other_log_dirs(None, []) == []

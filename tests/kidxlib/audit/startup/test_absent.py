@@ -20,10 +20,12 @@ from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
 from tests.support.cluster_metadata import (
     OTHER_ID,
+    change,
     data,
     leader_change,
     of_broker,
     partition,
+    snapshot,
     topic,
     topic_id,
     write_copy,
@@ -105,6 +107,24 @@ def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> 
     found = list(absent_partitions([LogDirAtHand.of(tmp_path, last_stop(tmp_path))], metadata))
     assert [each.partition for each in found] == [TopicPartition("orders", 1)][: case.known_to is not None]
     assert all(each.known_to.startswith(str(case.known_to)) for each in found)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_metadata_counts_to_its_end(tmp_path: Path, *, is_deleted: bool) -> None:
+    """Of several voters nobody knows what they have committed since the last snapshot, here the first hour long."""
+    put(tmp_path / "orders-0", 0, [Batch()])
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    _write_checkpoint(tmp_path, checkpoint_files.HIGH_WATERMARK_CHECKPOINT, {TopicPartition("orders", 1): 7})
+    values = [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE]), partition(OTHER_ID, 1, [1], [_HERE])]
+    log = leader_change(0, [1, 2, 3]) + data(1, values)
+    last = [change("RemoveTopicRecord", topicId=OTHER_ID)] if is_deleted else [topic("u", topic_id("u"))]
+    snapshots = {(4, 0): snapshot([*values, topic("v", topic_id("v"))] if is_deleted else [], 0)}
+    metadata = read_cluster_metadata(
+        write_copy(tmp_path / METADATA_DIRECTORY, {0: log + data(4, last)}, snapshots if is_deleted else None)
+    )
+    assert metadata.at_end is not None
+    found = list(absent_partitions([LogDirAtHand.of(tmp_path, last_stop(tmp_path))], [metadata]))
+    assert [each.partition for each in found] == ([] if is_deleted else [TopicPartition("orders", 1)])
 
 
 def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp_path: Path) -> None:
