@@ -87,7 +87,7 @@ def _outcome(found: WrittenBy) -> str:
         case Outcome.MARKER:
             return f"this is the marker that ends one: {found.marker}; consumers do not get it"
         case Outcome.UNKNOWN:
-            return "unknown: the log is damaged before a marker of the producer"
+            return "unknown: the log is damaged, or a part of it missing, before a marker of the producer"
         case Outcome.NONE:
             return "none"
 

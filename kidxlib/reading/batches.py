@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.decode import Decoder, is_seen
+from kidxlib.reading.gaps_met import TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.arrow.batches import batch_rows
@@ -23,7 +24,12 @@ from kidxlib.storage.opened_log import opened_log
 
 
 def batch_rows_of(
-    reads: Iterable[SegmentRead], schema: pa.Schema, on_damage: TakeDamage, *, goes_on: bool
+    reads: Iterable[SegmentRead],
+    schema: pa.Schema,
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    on_end: TakeLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of segments that hold something wanted, as far as headers tell, markers too.
 
@@ -31,12 +37,13 @@ def batch_rows_of(
         schema: columns of `LISTED_BATCHES`. Whole batches are read only for `crc_is_right`.
         on_damage: is given what stands in the place of batches.
         goes_on: look for what follows damage.
+        on_end: see `WalkOptions`.
 
     Raises:
         LogChangedError, OSError: as `rows_of`.
     """
     checks = "crc_is_right" in schema.names
-    options = WalkOptions(goes_on=goes_on, judges=False, checks=checks, whole=checks)
+    options = WalkOptions(goes_on=goes_on, judges=False, checks=checks, whole=checks, on_end=on_end)
     for read in reads:
         for item in items_of(read, options):
             if isinstance(item, Damage):

@@ -26,6 +26,7 @@ from kidxlib.lookup.known_partitions import no_such_partition
 from kidxlib.messages.coordinator import TRANSACTION_STATE, read_coordinator_record
 from kidxlib.reading.batches import batch_rows_of
 from kidxlib.reading.damage import Damage, fail_on
+from kidxlib.reading.gaps_met import LogRead
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
@@ -56,7 +57,7 @@ class Outcome(enum.StrEnum):
     OPEN = "open"  # no marker of its producer follows
     NONE = "none"  # it is of no transaction
     MARKER = "marker"  # it ends one
-    UNKNOWN = "unknown"  # the log is damaged before a marker of its producer
+    UNKNOWN = "unknown"  # the log is damaged, or a part of it missing, before a marker of its producer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,9 +194,15 @@ def _with_end(found: WrittenBy, behind: ReadRequest) -> WrittenBy:
     Args:
         behind: what follows the batch.
     """
-    met: list[Damage] = []
+    met, before = list[Damage](), list[LogRead]()
     for read in plan_reads(behind, goes_on=False).reads:
-        for row in _markers_of(read, found.producer_id, met):
+        next_offset = before[-1].next_offset if before else read.base_offset
+        # What the cleaner leaves of a transaction has its marker, too (`CleanedTransactionMetadata`).
+        if next_offset < read.base_offset and not any(log.lacks_records for log in before):
+            offsets = f"offsets {next_offset} to {read.base_offset - 1} are in no log"
+            note = f"{offsets}; a marker of the producer may have been there"
+            return replace(found, outcome=Outcome.UNKNOWN, notes=(*found.notes, note))
+        for row in _markers_of(read, found.producer_id, met, before):
             name = _control_type(read.log_path, row["position"])
             outcome = Outcome.COMMITTED if name == "COMMIT" else Outcome.ABORTED
             return replace(found, outcome=outcome, marker_offset=row["last_offset"])
@@ -205,9 +212,11 @@ def _with_end(found: WrittenBy, behind: ReadRequest) -> WrittenBy:
     return replace(found, outcome=Outcome.OPEN)
 
 
-def _markers_of(read: SegmentRead, producer_id: int, met: list[Damage]) -> Iterator[dict[str, Any]]:
+def _markers_of(
+    read: SegmentRead, producer_id: int, met: list[Damage], ended: list[LogRead]
+) -> Iterator[dict[str, Any]]:
     wanted = pa.scalar(producer_id, pa.int64())
-    for rows in batch_rows_of([read], _MARKERS, met.append, goes_on=False):
+    for rows in batch_rows_of([read], _MARKERS, met.append, goes_on=False, on_end=ended.append):
         is_it = pc.and_(rows.column("control"), pc.equal(rows.column("producer_id"), wanted))
         yield from rows.filter(is_it).to_pylist()
 

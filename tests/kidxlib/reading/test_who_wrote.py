@@ -52,7 +52,7 @@ def test_outcomes_are_those_that_consumers_see(rng: random.Random) -> None:
 
 
 def test_a_transaction_without_its_end(log_dir: Path) -> None:
-    """It is open; behind damage nobody knows. Ids that no `__transaction_state` has, and no record of a transaction."""
+    """It is open; behind damage or a hole nobody knows. Ids that no `__transaction_state` has, and no transaction."""
     _append(log_dir, 10_333, attributes=ATTRIBUTE_TRANSACTIONAL, producer_id=77, producer_epoch=3)
     _append(log_dir, 10_334, producer_id=78)
     found = who_wrote(log_dir, PARTITION, 10_333)
@@ -62,6 +62,9 @@ def test_a_transaction_without_its_end(log_dir: Path) -> None:
     assert who_wrote(log_dir, PARTITION, 10_334).outcome is Outcome.NONE
     [note] = who_wrote(shutil.copytree(log_dir / PARTITION, log_dir.with_name("alone") / PARTITION), PARTITION, 0).notes
     assert note == "__transaction_state: not in the log dirs that were given"
+    (log_dir / PARTITION / segment_file(84, LOG_SUFFIX)).unlink()
+    found = who_wrote(log_dir, PARTITION, 83)
+    assert found.outcome is Outcome.UNKNOWN and "offsets 84 to 5796 are in no log; a marker" in found.notes[0]
     log = log_dir / PARTITION / segment_file(0, LOG_SUFFIX)
     log.write_bytes(log.read_bytes()[:175] + b"\1" * 200)
     found = who_wrote(log_dir, PARTITION, 0)
