@@ -273,6 +273,8 @@ class PartitionFindings:
         for name, missing in self._missing_files().items():
             suffix = f"{counted(len(missing), 'file')} {name}" if len(missing) > 1 else missing[0]
             yield self._finding(Kind.FILE_MISSING, detail=f"B has no {suffix}")
+        for name in self._only_other_files():
+            yield Finding(kind=Kind.ONLY_IN_B, directory=self._name, file=name, detail="A has no such file")
         for row in self._compared.files:
             kind = self._kind_of(row)
             if kind is not None:
@@ -294,6 +296,19 @@ class PartitionFindings:
             if offset is not None and self._other_end is not None and offset > self._other_end:
                 continue  # of the end that B has not
             found.setdefault(suffix, []).append(name)
+        return found
+
+    def _only_other_files(self) -> list[str]:
+        """Files beside the logs that B alone has, as a `.swap` that a broker would put in a log's place; not those of
+        logs that B alone has, nor what was written beyond the end of A.
+        """
+        alone = {row.base_offset for row in self._other} - {row.base_offset for row in self._one}
+        found = []
+        for name in sorted(set(beside_logs(self._compared.other)) - set(self._compared.one.files)):
+            parsed, offset = parse_segment_file(name), _snapshot_offset(name)
+            is_of_log = parsed is not None and parsed[0] in alone
+            if not is_of_log and (offset is None or self._one_end is None or offset <= self._one_end):
+                found.append(name)
         return found
 
     def _kind_of(self, row: FilePairRow) -> Kind | None:

@@ -15,7 +15,7 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.topic_partition import TopicPartition, loaded_as
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import Place
 from kidxlib.storage.location import Location
@@ -112,14 +112,17 @@ def log_start(partition: TopicPartition | None, one: Place, other: Place) -> Ite
 
 
 def only_in_checkpoints(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator[Finding]:
-    """Partitions that checkpoints of A or B name, and of which neither side has a directory."""
+    """Partitions that checkpoints of A or B name, and of which neither side has a directory. A log dir to which a
+    broker moves a partition names it, too, and has it as `-future` (`LogManager.logsByDir`).
+    """
     named: dict[TopicPartition, str] = {}
     for side, place in (("A", one), ("B", other)):
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
             for each, offset in place.checkpoints[name].items():
                 named.setdefault(each, f"{name} of {side} says {offset}")
+    there = {loaded_as(name) for place in (one, other) for name in place.directories}
     for each in sorted(named):
-        if topics.fullmatch(each.topic) and each.directory not in {*one.directories, *other.directories}:
+        if topics.fullmatch(each.topic) and each not in there:
             detail = f"neither side has its directory, and {named[each]}; look for it in other log dirs and replicas"
             yield Finding(kind=Kind.NEITHER, directory=each.directory, detail=detail)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.partitions import PARTITIONS
@@ -32,11 +33,17 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
 
     Raises:
         CatalogError: the catalog cannot be read.
-        UsageError: it has no such source.
+        UsageError: it has no such source, or nothing of these topics.
     """
-    partitions = {name: _partitions(tables, name, topics) for name in (one, other)}
+    held = {name: _partitions(tables, name, topics) for name in (one, other)}
+    partitions = {name: set(has) for name, has in held.items()}
     findings, results = list[Finding](), list[PartitionResult]()
-    for topic, number in sorted({(topic, number) for has in partitions.values() for topic, number, _ in has}):
+    wanted = sorted({(topic, number) for has in partitions.values() for topic, number, _ in has})
+    if not wanted:
+        raise UsageError(
+            f"{one}, {other}: no partition of a topic that matches {topics.pattern}; give another --topics"
+        )
+    for topic, number in wanted:
         found = _only_one(partitions, one, other, topic, number)
         if found is not None:
             findings.append(found)
@@ -44,6 +51,9 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
     for verdict in compare_replicas(tables, sources=(one, other)):
         if topics.fullmatch(verdict.topic):
             of_one = list(_findings(verdict, one))
+            key = verdict.topic, verdict.partition, verdict.topic_id
+            if verdict.compacted is None:  # of others it may be a cleaner that has left nothing there
+                of_one += _before_start(held[one][key], held[other][key], one, other, verdict)
             findings += of_one
             results.append(
                 PartitionResult(
@@ -56,12 +66,50 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
     return Comparison(findings=findings, partitions=ordered, logs=0, log_bytes=0, files=0)
 
 
-def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> set[tuple[str, int, str | None]]:
-    rows = tables.read(PARTITIONS, ("topic", "partition", "topic_id", "present"), [Among("source", (source,))])
-    found = {(row["topic"], row["partition"], row["topic_id"]) for row in rows.to_pylist() if row["present"]}
+#: A partition by its topic, number and topic id.
+_Key = tuple[str, int, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Where a replica begins and ends; None for where it has no log, and of an end that is not known."""
+
+    start: int | None
+    end: int | None
+
+
+def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> Mapping[_Key, _Extent]:
+    names = ("topic", "partition", "topic_id", "present", "log_start_offset", "first_base_offset", "log_end_offset")
+    rows = tables.read(PARTITIONS, names, [Among("source", (source,))])
+    found = {
+        (row["topic"], row["partition"], row["topic_id"]): _Extent(
+            None if row["first_base_offset"] is None else max(row["log_start_offset"] or 0, row["first_base_offset"]),
+            row["log_end_offset"],
+        )
+        for row in rows.to_pylist()
+        if row["present"]
+    }
     if not found:
         raise UsageError(f"{source}: the catalog has no partition of such a source; name one that a build has recorded")
-    return {key for key in found if topics.fullmatch(key[0])}
+    return {key: extent for key, extent in found.items() if topics.fullmatch(key[0])}
+
+
+def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict) -> Iterator[Finding]:
+    """What A has before the log start of B, of which digests tell nothing."""
+    if ours.start is None or (theirs.start is not None and theirs.start <= ours.start):
+        return
+    ends = [end for end in (ours.end, theirs.start) if end is not None]
+    if not ends or min(ends) <= ours.start:
+        return
+    starts = "has no log" if theirs.start is None else f"starts at {theirs.start}"
+    first, last = ours.start, min(ends) - 1
+    yield Finding(
+        kind=Kind.LACKS,
+        directory=TopicPartition(verdict.topic, verdict.partition).directory,
+        first_offset=first,
+        last_offset=last,
+        detail=f"source {other} {starts}, and lacks offsets {first}–{last}, which {one} has",
+    )
 
 
 def _only_one(

@@ -186,6 +186,12 @@ def _moved(sides: Sides) -> None:
     (sides.b / _ORDERS).rename(sides.b / f"{_ORDERS}.{'0' * 32}-stray")
 
 
+def _on_its_way(sides: Sides) -> None:
+    shutil.copytree(sides.b / _PLAIN, sides.b / f"x-0.{'0' * 32}-future")
+    for name in _CHECKPOINTS:
+        (sides.b / name).write_text("0\n3\nplain-zstd 0 20000\ntxn-mixed 0 10333\nx 0 20000\n")
+
+
 def _text(name: str, old: str, new: str) -> Callable[[Sides], None]:
     def plant(sides: Sides) -> None:
         path = sides.b / name
@@ -308,6 +314,11 @@ HARMLESS: Final[dict[str, tuple[Callable[[Sides], Any], set[str]]]] = {
     ),
     "a clean shutdown": (lambda sides: (sides.a / ".kafka_cleanshutdown").write_text("{}"), set()),
     "lost+found": (lambda sides: (sides.a / "lost+found").mkdir(), {"not-compared"}),
+    "a file of the cleaner": (
+        lambda sides: shutil.copy(sides.log(84), sides.log(84).with_suffix(".log.swap")),
+        {"only-in-b"},
+    ),
+    "a partition on its way, which checkpoints name": (_of_both(_on_its_way), set()),
 }
 
 
@@ -471,3 +482,18 @@ def test_replicas(name: str, sides: Sides) -> None:
     plant(sides)
     ended, compared = sides.compared("--as", "replica")
     assert (ended, {each["kind"] for each in compared["findings"]}) == (code, kinds), compared["findings"]
+
+
+def test_sources_of_a_catalog_are_the_same_from_their_starts(sides: Sides, tmp_path: Path) -> None:
+    """Whichever name comes first: digests begin where the later log does. And of no topic nothing is the same."""
+    _without_segment(0)(sides)
+    sources = ("--source", f"z={sides.a}", "--source", f"b={sides.b}")
+    catalog = ("--catalog", str(tmp_path / "catalog"))
+    built = CliRunner().invoke(kidx, ["build", *sources, "--index-dir", str(tmp_path / "index"), *catalog])
+    assert built.exit_code == 0, built.output
+    code, compared = sides.compared("--as", "replica", *catalog, a="z", b="b")
+    [found] = [each for each in compared["findings"] if each["kind"] == "lacks"]
+    assert code == 3 and (found["directory"], found["first_offset"], found["last_offset"]) == (_ORDERS, 0, 83)
+    assert sides.compared("--as", "replica", *catalog, a="b", b="z")[0] == 0
+    with pytest.raises(UsageError, match="z, b: no partition of a topic that matches ordres"):
+        sides.compared("--as", "replica", *catalog, "--topics", "ordres", a="z", b="b")
