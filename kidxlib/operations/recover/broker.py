@@ -161,11 +161,12 @@ def _log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:
         meta = read_meta_properties(path)
     except (CheckpointError, OSError):
         meta = MetaProperties()  # it is among what the broker meets
+    directories = [name for name in names if (path / name).is_dir()]  # a broker passes over files of such names
     return LogDir(
         path=path,
         meta=meta,
         stop=stop,
-        partitions=tuple(name for name in names if parse_partition_directory(name) is not None),
-        directories=frozenset(name for name in names if (path / name).is_dir()),
-        other_logs=tuple(name for name in names if name.endswith(_OTHER_LOGS)),
+        partitions=tuple(name for name in directories if parse_partition_directory(name) is not None),
+        directories=frozenset(directories),
+        other_logs=tuple(name for name in directories if name.endswith(_OTHER_LOGS)),
     )

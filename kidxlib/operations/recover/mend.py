@@ -17,7 +17,7 @@ from typing import Final
 from kidxlib.audit.startup import checkpoints, topic_ids
 from kidxlib.audit.startup.text_files import KafkaThrows
 from kidxlib.audit.tiered.local_epochs import TieredPartition, mended_epochs, of_local_epochs
-from kidxlib.errors import ClusterMetadataError
+from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
 from kidxlib.format import kraft_snapshots
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
 from kidxlib.format.leader_epochs import LeaderEpochs
@@ -104,11 +104,7 @@ class Unmended:
 def mendings_of(
     broker: StoppedBroker, known: KnownTopics, request: MendRequest
 ) -> tuple[list[Mending], list[Unmended]]:
-    """What can be put in place, and what cannot though it is missing or does not read. Nothing is written.
-
-    Raises:
-        OSError, LogChangedError: a log cannot be read.
-    """
+    """What can be put in place, and what cannot though it is missing or does not read. Nothing is written."""
     found: list[Mending | Unmended] = []
     read, tiered = [each.to_end for each in known.read()], _tiered(broker)
     for log_dir in broker.log_dirs:
@@ -118,8 +114,11 @@ def mendings_of(
         for name in log_dir.partitions:
             partition = parse_partition_directory(name)
             if partition is not None and partition.topic != METADATA_TOPIC:
-                found += _epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
-                found += _topic_id(log_dir, partition, broker, read, request)
+                try:
+                    found += _epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
+                    found += _topic_id(log_dir, partition, broker, read, request)
+                except (LogChangedError, OSError) as error:  # it does not hide the others
+                    found.append(Unmended(log_dir.path / name, describe_error(error)))
     mendings = [each for each in found if isinstance(each, Mending)]
     return mendings, [each for each in found if isinstance(each, Unmended)]
 

@@ -200,6 +200,7 @@ def recovery_plan(
         KidxError: as `Engine.run`.
     """
     start = time.monotonic()
+    goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
     tasks = _tasks(broker, listed, everything=everything, untrusted=untrusted, scans=scans)
@@ -224,7 +225,7 @@ def recovery_plan(
         everything=everything,
         untrusted=untrusted,
         log_dirs=planned,
-        obstacles=[*broker.obstacles, *([] if alone else _without_metadata(broker, known))],
+        obstacles=[*broker.obstacles, *([] if goes_alone else _without_metadata(broker, known))],
         unknown=_unknown(broker, known),
         not_named=known.other_log_dirs(broker.node_id, [each.meta.directory_id for each in broker.log_dirs]),
         absent=list(_absent(broker, known)),
@@ -274,12 +275,17 @@ def _tasks(
 
 
 def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obstacle]:
-    """The obstacle of log dirs without the cluster's metadata, of which each node has a copy in one of its own."""
+    """The obstacle of log dirs without the cluster's metadata, of which each node has a copy in one of its own, or with
+    one that cannot be read, if a node does not end over that.
+    """
     ids = [each.meta.directory_id for each in broker.log_dirs]
-    if None not in ids and not known.of_sources and not known.warnings:
+    is_obstacle = any(f"/{METADATA_DIRECTORY}" in each.text for each in broker.obstacles)
+    if None not in ids and not known.of_sources and not is_obstacle:
+        why = "; ".join(known.warnings) or (
+            f"none of the log dirs has {METADATA_DIRECTORY}, which stands in one of each broker's (metadata.log.dir)"
+        )
         yield Obstacle(
-            f"none of the log dirs has {METADATA_DIRECTORY}, which stands in one of each broker's (metadata.log.dir): "
-            "it is not known which others the broker has, and what it drops there. Name all of log.dirs; or "
+            f"{why}: it is not known which others the broker has, and what it drops there. Name all of log.dirs; or "
             "--cluster-metadata, or --this-dir-alone if they are lost"
         )
 

@@ -21,12 +21,20 @@ from kidxlib.text.counted import counted
 _SHOWN: Final = 20
 
 
-def show_plan(plan: RecoveryPlan, refusals: Sequence[Obstacle], mended: Sequence[str], *, applies: bool) -> None:
+def show_plan(
+    plan: RecoveryPlan,
+    refusals: Sequence[Obstacle],
+    mended: Sequence[str],
+    *,
+    applies: bool,
+    has_mended: bool = False,
+) -> None:
     """A row per log dir, what the broker drops in any case, and what is refused.
 
     Args:
         mended: what is put in place, and what is not.
         applies: it is carried out where it is not refused.
+        has_mended: files were put in place before.
     """
     node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
     print_table(
@@ -56,20 +64,21 @@ def show_plan(plan: RecoveryPlan, refusals: Sequence[Obstacle], mended: Sequence
     if plan.broker.unclean:
         seconds = f"about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
         print_line(f"by itself the broker would read {decimal(reads)}: {seconds}")
-    for line in _verdict(plan, refusals, applies=applies):
+    for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
         print_line(line)
 
 
-def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool) -> Iterator[str]:
+def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool, has_mended: bool) -> Iterator[str]:
     """What comes of it, in the last lines."""
+    what = "nothing but what was mended was changed" if has_mended else "nothing was changed"
     if not refusals and not plan.drops:
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
         how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads the rest"
         yield f"the broker drops nothing: {looked_at}{how}"
     if refusals and all(each.recovers for each in refusals):
-        yield "nothing was changed: the broker recovers by itself as it starts"
+        yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
-        yield "nothing was changed: the refused lines say what the broker does as it starts"
+        yield f"{what}: the refused lines say what the broker does as it starts"
     elif not plan.broker.unclean:
         yield "the broker stopped cleanly: it recovers nothing as it starts"
     elif not applies:
@@ -103,12 +112,19 @@ def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
 
 
 def as_json(
-    plan: RecoveryPlan, refusals: Sequence[Obstacle], mended: Sequence[str], *, applied: bool, read_then: int | None
+    plan: RecoveryPlan,
+    refusals: Sequence[Obstacle],
+    mended: Sequence[str],
+    unmended: Sequence[str],
+    *,
+    applied: bool,
+    read_then: int | None,
 ) -> dict[str, Any]:
     """All of it as one object.
 
     Args:
         mended: what is put in place.
+        unmended: what is not.
         read_then: bytes that the broker reads at its start now; None where nothing was applied.
     """
     return {
@@ -120,6 +136,7 @@ def as_json(
         "recovers_by_itself": all(each.recovers for each in refusals),
         "noted": plan.noted,
         "mended": list(mended),
+        "not_mended": list(unmended),
         "plan_only": list(plan.broker.reads_alone),
         "unknown": list(plan.unknown),
         "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],

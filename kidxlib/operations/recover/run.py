@@ -104,13 +104,14 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
                 print_line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
             seen = _look(request, _broker(request, broker.not_locked), backend, stack, "forecasts-after-mending")
             if not as_json:
-                show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
+                to_show = [each.text for each in seen.to_show]
+                show_plan(seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=True)
         applies, read_then = request.apply and not seen.refusals, None
         if applies:
             read_then = _carry_out(request, seen, copies, backend, as_json=as_json)
     if as_json:
-        mended = [each.text for each in first.mendings]
-        print_json(plan_as_json(seen.plan, seen.refusals, mended, applied=applies, read_then=read_then))
+        mended, unmended = ([each.text for each in found] for found in (first.mendings, seen.unmended))
+        print_json(plan_as_json(seen.plan, seen.refusals, mended, unmended, applied=applies, read_then=read_then))
     return RunResult(
         code=_exit_code(request, seen, has_mended=mends),
         run_id=None,

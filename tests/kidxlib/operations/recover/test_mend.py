@@ -24,7 +24,7 @@ from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_offset_checkpo
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
-from tests.kidxlib.operations.recover.plans import ENDS, NAME, planned, run_kidx
+from tests.kidxlib.operations.recover.plans import ENDS, NAME, planned, run_kidx, shown
 
 _EPOCHS: Final = f"{NAME}/{LEADER_EPOCH_CHECKPOINT}"
 _ID_FILE: Final = f"append-time-0/{PARTITION_METADATA}"
@@ -100,6 +100,27 @@ def test_a_topic_id_needs_somebody_who_confirms_it(two: list[Path], kept: Path) 
     code, plan = planned(*two, *mend, "--accept-topic-id", "append-time")
     assert code == 0 and path.read_bytes().split() == before.split(), plan
     assert run_kidx("verify", two[1]).return_value == 0
+
+
+def test_what_was_mended_is_said_where_another_thing_is_refused_then(log_dir: Path, kept: Path) -> None:
+    """Only with its leader epochs a partition is looked at, and then its end is not there. A file with the name of a
+    partition is none.
+    """
+    (log_dir / _EPOCHS).write_bytes(bytes(30))
+    for path in (log_dir / NAME).glob("*13697*"):
+        path.unlink()
+    (log_dir / "orders-0").touch()
+    (log_dir / "orders-1-future").touch()
+    mend = ("--mend", "--keep", kept, "--apply")
+    out = shown(log_dir, *mend)
+    assert "mended: 1 file" in out and "below the high watermark 20000" in out, out
+    assert "nothing but what was mended was changed" in out and "nothing was changed" not in out
+
+
+def test_a_topic_id_that_is_not_mended_is_in_json(two: list[Path], kept: Path) -> None:
+    (two[1] / _ID_FILE).unlink()
+    [why] = planned(*two, "--mend", "--keep", kept)[1]["not_mended"]
+    assert why.startswith(f"{two[1] / _ID_FILE}: not mended: the metadata has the partition here")
 
 
 def _elsewhere(two: list[Path]) -> None:

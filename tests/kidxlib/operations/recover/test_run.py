@@ -174,7 +174,18 @@ def test_a_log_dir_that_nobody_names(two: list[Path]) -> None:
         code, plan = planned(two[1], *options)
         assert code == ExitCode.USAGE and f"none of the log dirs has {METADATA_DIRECTORY}" in plan["refused"][0]
     assert planned(two[0], "--this-dir-alone", "--apply")[0] == planned(two[1], "--this-dir-alone")[0] == 0
-    assert planned(two[0], "--this-dir-alone", "--level", "marker")[0] == ExitCode.USAGE
+    for log_dir in two:
+        assert planned(log_dir, "--this-dir-alone", "--level", "marker")[0] == ExitCode.USAGE
+
+
+def test_metadata_that_tells_nothing(two: list[Path]) -> None:
+    """An empty copy, which a broker fetches anew, says of other log dirs as little as none."""
+    for path in (two[0] / METADATA_DIRECTORY).iterdir():
+        path.unlink()
+    code, plan = planned(two[0], "--apply")
+    [refused] = plan["refused"]
+    assert code == ExitCode.USAGE and "neither a .log nor a snapshot" in refused and "which others" in refused
+    assert planned(two[0], "--this-dir-alone")[0] == 0
 
 
 def test_a_partition_that_the_metadata_alone_knows(two: list[Path]) -> None:
