@@ -99,6 +99,15 @@ class TopicConfig:
             return self
         return TopicConfig(replace(self.policy, cleanup=own.policy.cleanup), {**self.origins, "cleanup.policy": origin})
 
+    def keeping_what_is_tiered(self, own: TopicConfig) -> TopicConfig:
+        """This configuration; of a topic that is tiered itself, with that, where something else was said for several
+        topics: a broker keeps what it has not copied yet.
+        """
+        name = "remote.storage.enable"
+        if not own.policy.remote_storage or own.origins[name] is Origin.KAFKA or self.origins[name] in _OF_ONE_TOPIC:
+            return self
+        return TopicConfig(replace(self.policy, remote_storage=True), {**self.origins, name: own.origins[name]})
+
     def completed(self, other: TopicConfig) -> TopicConfig:
         """This configuration, with what another says for values that nobody set."""
         names = [

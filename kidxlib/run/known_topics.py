@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -140,6 +140,13 @@ class KnownTopics:
             return False
         at_start = topic_config(known.metadata, known.broker, topic, name)
         return at_start == topic_config(at_end, known.broker, topic, name)
+
+    @property
+    def to_end(self) -> KnownTopics:
+        """What the clusters say if all of each copy is committed."""
+        return KnownTopics(
+            {name: replace(each, metadata=each.metadata.to_end) for name, each in self.of_sources.items()}
+        )
 
     def policy_of(self, ids: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str], ConfigValue | None]:
         """What says the `cleanup.policy` of a topic of a source; None where nobody knows it.

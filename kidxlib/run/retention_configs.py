@@ -53,6 +53,7 @@ class ConfiguredTopics:
         unknown: why others are not believed, by topic.
         others: of these, topics of another id than the cluster's topic of that name has.
         unsettled: by topic, values that the uncommitted end of the metadata may change.
+        at_end: by topic, the values that such an end has.
         other_log_dirs: log dirs of the brokers that the catalog does not have, a line for each broker.
     """
 
@@ -61,6 +62,7 @@ class ConfiguredTopics:
     unknown: Mapping[str, str] = field(default_factory=dict)
     others: frozenset[str] = frozenset()
     unsettled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    at_end: Mapping[str, Mapping[str, ConfigValue]] = field(default_factory=dict)
     other_log_dirs: Sequence[str] = ()
 
     @classmethod
@@ -100,7 +102,13 @@ class ConfiguredTopics:
         values = {topic: _agreed(known, topic, ids) for topic, ids in of_topics.items() if topic not in unknown}
         others = frozenset(topic for topic in unknown if _is_another(known, topic, of_topics[topic]))
         unsettled = {topic: _unsettled(known, topic, ids) for topic, ids in of_topics.items() if topic in values}
-        return cls(known, values, unknown, others, unsettled, log_dirs_not_at_hand(known, sources, of_catalog))
+        to_end = known.to_end
+        at_end = {
+            topic: _agreed(to_end, topic, ids)
+            for topic, ids in of_topics.items()
+            if not _why_unknown(to_end, topic, ids)
+        }
+        return cls(known, values, unknown, others, unsettled, at_end, log_dirs_not_at_hand(known, sources, of_catalog))
 
     def complete(
         self, configs: Configs, *, deletes: bool, described: Collection[str] = ()
@@ -109,7 +117,8 @@ class ConfiguredTopics:
 
         Args:
             deletes: something is deleted by them. Then what is in doubt counts as unknown, and what was said for many
-                topics does not make a topic one with `delete` that its cluster has without.
+                topics does not make a topic one with `delete`, or one that is not tiered, which its cluster has
+                otherwise, committed or not.
             described: policies that Kafka's tools have printed.
 
         Raises:
@@ -117,15 +126,16 @@ class ConfiguredTopics:
         """
         completed = {}
         for topic, by_policy in configs.items():
-            own = self._config(topic)
+            committed = own = self._config(topic, self.values)
             if deletes:
                 own = own.without(self.unsettled.get(topic, ()))
+            own_ones = (committed, self._config(topic, self.at_end))
             completed[topic] = {
                 name: config.completed(own)
                 if not deletes
                 else NOTHING_KNOWN
                 if name in described and self._doubt(topic, config, own)
-                else config.keeping_what_is_compacted(own).completed(own)
+                else _kept(config, own_ones).completed(own)
                 for name, config in by_policy.items()
             }
         return completed
@@ -150,7 +160,7 @@ class ConfiguredTopics:
         """
         found = []
         for topic, by_policy in sorted(configs.items()):
-            own = self._config(topic).without(self.unsettled.get(topic, ()))
+            own = self._config(topic, self.values).without(self.unsettled.get(topic, ()))
             found += [why for name in described if (why := self._doubt(topic, by_policy[name], own)) is not None]
             if self.unsettled.get(topic) and _is_open(configs, topic):
                 found.append(
@@ -207,10 +217,10 @@ class ConfiguredTopics:
                     f"at most: its topic may have been configured anew since. {_NEWER}"
                 )
 
-    def _config(self, topic: str) -> TopicConfig:
+    def _config(self, topic: str, values: Mapping[str, Mapping[str, ConfigValue]]) -> TopicConfig:
         entries = {
             name: ConfigEntry(value.value, of_topic=value.origin is ConfigOrigin.TOPIC, line=0)
-            for name, value in self.values.get(topic, {}).items()
+            for name, value in values.get(topic, {}).items()
         }
         return config_of_described(self.known.as_of, topic, entries)
 
@@ -222,6 +232,13 @@ class ConfiguredTopics:
                 if any(config.origins[name] is Origin.KAFKA for config in by_policy.values()):
                     taken[name][value.origin.value] += 1
         return taken
+
+
+def _kept(config: TopicConfig, own_ones: Iterable[TopicConfig]) -> TopicConfig:
+    """What was said of a topic, without what its cluster has otherwise where that keeps more."""
+    for own in own_ones:
+        config = config.keeping_what_is_compacted(own).keeping_what_is_tiered(own)
+    return config
 
 
 def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | None]]) -> str | None:

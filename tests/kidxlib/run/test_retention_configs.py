@@ -57,6 +57,36 @@ def _completed(configured: ConfiguredTopics, policy: Policy, *, deletes: bool) -
 
 
 @pytest.mark.parametrize(("text", "is_kept"), [(_BLANKET, True), (_OF_T, False)])
+def test_what_is_said_for_many_topics_makes_no_tiered_topic_one_that_is_not(
+    tmp_path: Path, text: str, is_kept: bool
+) -> None:
+    """A broker keeps what it has not copied to the bucket yet."""
+    configured = _configured(tmp_path, ("remote.storage.enable", "true"))
+    assert _completed(configured, _policy(tmp_path, text), deletes=True)[0].policy.remote_storage is is_kept
+
+
+@pytest.mark.parametrize(
+    ("committed", "uncommitted"), [("compact", "delete"), ("delete", "compact"), (None, "compact")]
+)
+def test_the_end_of_the_metadata_keeps_a_compacted_topic(
+    tmp_path: Path, committed: str | None, uncommitted: str
+) -> None:
+    """Of several voters nobody knows what is committed behind the last snapshot; not even whether the topic is."""
+    of_t = [] if committed is None else [topic("t", ID_OF_T), config("t", "cleanup.policy", committed)]
+    _configured(tmp_path)
+    log = [*([topic("t", ID_OF_T)] if committed is None else []), config("t", "cleanup.policy", uncommitted)]
+    write_copy(
+        tmp_path / "log-dir" / METADATA_DIRECTORY,
+        {10: leader_change(10, [1, 2]) + data(11, log, 1_000)},
+        {(10, 1): snapshot(of_t, 1_000)},
+    )
+    rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ID_OF_T]})
+    configured = ConfiguredTopics.read(MetadataOptions(), {"s": str(tmp_path / "log-dir")}, ["s"], lambda: rows)
+    found, _ = _completed(configured, _policy(tmp_path, _BLANKET), deletes=True)
+    assert found.policy.cleanup == {Cleanup.COMPACT}
+
+
+@pytest.mark.parametrize(("text", "is_kept"), [(_BLANKET, True), (_OF_T, False)])
 def test_what_is_said_for_many_topics_makes_no_compacted_topic_one_with_delete(
     tmp_path: Path, text: str, is_kept: bool
 ) -> None:
