@@ -14,6 +14,8 @@ from kidxlib.storage.store.s3 import ObjectPath
 
 #: Bytes of the largest index that a topic may ask for (`segment.index.bytes`).
 _BYTES_MAX: Final = 2**31 - 1
+#: What is compared with zero at a time.
+_BLOCK_BYTES: Final = 1024 * 1024
 
 
 def lines_of(path: Location) -> list[str]:
@@ -51,6 +53,32 @@ def filled_file(path: Location, entry_bytes: int) -> bytes:
             key=lambda number: os.pread(descriptor, entry_bytes, number * entry_bytes) in (empty, b""),
         )
         return file.read(count * entry_bytes)
+
+
+def is_room(path: Path, position: int) -> bool:
+    """Whether nothing but zeros stands in a file from a position on. Holes of the file are not read.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with _opened(path) as file:
+        descriptor = file.fileno()
+        size = os.fstat(descriptor).st_size
+        while position < size:
+            try:
+                position = os.lseek(descriptor, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole follows
+                    return True
+                raise
+            end = min(os.lseek(descriptor, position, os.SEEK_HOLE), position + _BLOCK_BYTES)
+            block = os.pread(descriptor, end - position, position)
+            if block.strip(b"\0"):
+                return False
+            if not block:
+                break
+            position += len(block)
+    return True
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -19,7 +19,8 @@ from kidxlib.operations.compare.byte_comparison import PairedLog
 from kidxlib.storage.checkpoints import parse_epoch_entries
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import filled_file, small_file
+from kidxlib.storage.small_files import filled_file, is_room, small_file
+from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.counted import counted
 
 #: Index files that a broker keeps room in, and how many bytes an entry takes.
@@ -80,7 +81,7 @@ def compared_files(pairs: FilePairs) -> list[FilePairRow]:
 def _compared(one: Location, other: Location) -> tuple[FileVerdict, str]:
     parsed = parse_segment_file(one.name)
     if parsed is not None and (entry_bytes := _ENTRIES.get(parsed[1])) is not None:
-        return _of_contents(filled_file(one, entry_bytes), filled_file(other, entry_bytes))
+        return _of_contents(_without_room(one, entry_bytes), _without_room(other, entry_bytes))
     if one.name == LEADER_EPOCH_CHECKPOINT:
         return _of_epochs(one, other)
     with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
@@ -88,6 +89,12 @@ def _compared(one: Location, other: Location) -> tuple[FileVerdict, str]:
         paired.compare_rest()
         sizes, found = (opened.version.size, opened_other.version.size), paired.differences
         return _verdict(*sizes, found.first, found.count)
+
+
+def _without_room(path: Location, entry_bytes: int) -> bytes:
+    """The entries of an index file; all of it where something else than room stands behind them."""
+    entries = filled_file(path, entry_bytes)
+    return entries if isinstance(path, ObjectPath) or is_room(path, len(entries)) else small_file(path)
 
 
 def _of_contents(one: bytes, other: bytes) -> tuple[FileVerdict, str]:

@@ -186,6 +186,10 @@ def _moved(sides: Sides) -> None:
     (sides.b / _ORDERS).rename(sides.b / f"{_ORDERS}.{'0' * 32}-stray")
 
 
+def _old_index(sides: Sides) -> bytes:
+    return sides.log(84).with_suffix(".index").read_bytes()
+
+
 def _on_its_way(sides: Sides) -> None:
     shutil.copytree(sides.b / _PLAIN, sides.b / f"x-0.{'0' * 32}-future")
     for name in _CHECKPOINTS:
@@ -277,6 +281,10 @@ LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
     ),
     "an .index that differs": (lambda sides: _flip(sides.log(84).with_suffix(".index"), 3), "file-differs"),
     "the end of an old .index": (lambda sides: _cut(sides.log(84).with_suffix(".index"), 8), "file-differs"),
+    "bytes behind an old .index": (
+        lambda sides: sides.log(84).with_suffix(".index").write_bytes(_old_index(sides) + bytes(8) + b"\1"),
+        "file-differs",
+    ),
     "a leader epoch": (
         lambda sides: (sides.b / _ORDERS / "leader-epoch-checkpoint").write_text("0\n0\n"),
         "file-differs",
