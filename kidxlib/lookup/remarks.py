@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,8 @@ from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.row_groups import Longs
-from kidxlib.records import header_walk
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.text.times import show_ms
 
 #: What a segment of files can raise: it is said in the answer's note.
@@ -70,14 +72,21 @@ def _last_timestamp(log: Log) -> int | None:
     for segment in reversed(log.segments):
         try:
             start = segment.translate_offset(segment.offset_index.last_offset)
-            found = None if start is None else list(header_walk.batches(segment.log, start.position))
+            # Behind the last entry there may be all that was written since a build, or the whole log.
+            found = None
+            for table in () if start is None else _batches(segment, start.position):
+                found = int(table.rows["max_timestamp"][-1])
         except FILE_ERRORS:
             return None
         finally:
             segment.release()
-        if found:
-            return found[-1].max_timestamp
+        if found is not None:
+            return found
     return None
+
+
+def _batches(segment: LogSegment, position: int) -> Iterator[BatchTable]:
+    return BatchWalk(segment.log, position, Wanted(), whole=False).tables()
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
