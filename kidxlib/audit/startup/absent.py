@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kidxlib.audit.startup.against_metadata import ANYWHERE
 from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
@@ -103,9 +104,10 @@ def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[T
     for each in metadata if None not in place else ():
         for partition, assignment in each.assignments.items():
             places = [*assignment.places]
+            is_open = any(node == place[0] and directory in ANYWHERE for node, directory in places)
             if place in places:
                 named[partition] = f"the cluster's metadata as of {each.as_of}"
-            elif len(places) == len(assignment.replicas):
+            elif len(places) == len(assignment.replicas) and not is_open:
                 elsewhere.add(partition)
     by_checkpoint: Mapping[str, Mapping[TopicPartition, int]] = {
         checkpoint_files.CLEANER_CHECKPOINT: stop.cleaner_offsets,

@@ -26,7 +26,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 
 _FUTURE: Final = "-future"
 #: `DirectoryId.UNASSIGNED` and `MIGRATING`: any log dir of the node may have the replica.
-_ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
+ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
 _SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
 _KEEP: Final = (
     "nothing of it is deleted: where its records are wanted, read them there (kidx export), or copy it away before the "
@@ -88,7 +88,7 @@ class _Metadata:
         if assignment is None or self.node_id not in assignment.replicas or not assignment.directories:
             return None
         directory = assignment.directories[assignment.replicas.index(self.node_id)]
-        return None if directory in _ANYWHERE else directory
+        return None if directory in ANYWHERE else directory
 
     def is_here(self, partition: TopicPartition) -> bool:
         """Whether the node has a replica of a partition."""
@@ -267,9 +267,9 @@ def log_bytes(directory: Location) -> int:
     """The bytes of a partition's logs."""
     try:
         files = files_in(directory)
-    except OSError:
+        return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
+    except OSError:  # it cannot be listed, or a broker that runs deletes a log
         return 0
-    return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
 
 
 def _of_directory_ids(

@@ -46,6 +46,9 @@ _RESTORE: Final = (
 )
 
 
+_MISNAMED: Final = "move the file out of the directory"
+
+
 def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[Obstacle]:
     """What is wrong with these files of a log dir, as far as it has any.
 
@@ -110,7 +113,7 @@ def _of_quorum_state(path: Location | None) -> Iterator[Obstacle]:
     if not isinstance(state, dict) or "data_version" not in state:
         found = f"line 1: {quoted(line)}, expected an object with data_version"
         yield _ends(path, found, "UncheckedIOException", _REMOVE_STATE)
-    elif state["data_version"] not in _OF_QUORUM_STATE:
+    elif not isinstance(state["data_version"], int) or state["data_version"] not in _OF_QUORUM_STATE:
         found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _OF_QUORUM_STATE))}"
         yield _ends(path, found, "IllegalStateException", _REMOVE_STATE)
     elif lacks := [name for name in _OF_QUORUM_STATE[state["data_version"]] if name not in state]:
@@ -128,10 +131,19 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
                 files[name],
                 "a name without an offset and an epoch",
                 "StringIndexOutOfBoundsException or NumberFormatException",
-                "move the file out of the directory",
+                _MISNAMED,
             )
         elif name.endswith(kraft_snapshots.SUFFIX):
-            snapshots.append(snapshot)
+            if (own := kraft_snapshots.snapshot_file(snapshot)) in files:
+                snapshots.append(snapshot)
+            else:
+                yield Obstacle(
+                    files[name],
+                    f"a snapshot whose name is not {own}",
+                    Effect.UNKNOWN,
+                    "a node that starts takes it for that one, which is not there; what follows is not known",
+                    _MISNAMED,
+                )
     bases = [base for name in files if (base := segment_files.parse_segment_log(name)) is not None]
     start, latest = min(bases, default=0), max(snapshots, default=None)
     if start > 0 and (latest is None or latest.end_offset < start):

@@ -211,4 +211,7 @@ def _quorum_state(path: Location) -> Mapping[str, Any]:
         raise ClusterMetadataError(f"{path}: no JSON: {error}; copy it again") from error
     if not isinstance(state, dict):
         raise ClusterMetadataError(f"{path}: {quoted(state)}; expected an object, as a node writes it")
+    voters = state.get("currentVoters", [])
+    if not isinstance(voters, list) or not all(isinstance(voter, dict) and "voterId" in voter for voter in voters):
+        raise ClusterMetadataError(f"{path}: currentVoters is {quoted(voters)}; expected objects with voterId")
     return state

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.against_metadata import ANYWHERE
 from kidxlib.audit.startup.last_stop import last_stop
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
@@ -60,6 +61,13 @@ _CASES = (
     *(_Case(name, name, None, None, name) for name in checkpoint_files.LOG_DIR_CHECKPOINTS),
     _Case("metadata", None, _HERE, None, _METADATA),
     _Case("moved to another log dir", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _THERE, None, None),
+    _Case(
+        "not yet in any log dir, as after an upgrade to 3.7",
+        checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
+        min(ANYWHERE),
+        None,
+        checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
+    ),
     _Case("deleted from the cluster", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, "", None, None),
     _Case("about to be deleted", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, None, f"orders-1.{'0' * 32}-delete", None),
     _Case("it is there", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _HERE, "orders-1", None),

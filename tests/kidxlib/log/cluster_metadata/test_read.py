@@ -57,6 +57,14 @@ def test_where_nobody_says_who_votes_only_a_snapshot_counts(tmp_path: Path, stat
     assert read_cluster_metadata(tmp_path, 1).topics == {"t": _A}
 
 
+@pytest.mark.parametrize("voters", ["null", "[1]", '[{"id": 1}]', "7"])
+def test_a_state_of_the_quorum_that_no_node_writes(tmp_path: Path, voters: str) -> None:
+    (tmp_path / "quorum-state").write_text(f'{{"currentVoters": {voters}}}')
+    write_copy(tmp_path, {0: data(0, [topic("t", _A)], 10)})
+    with pytest.raises(ClusterMetadataError, match=r"quorum-state: currentVoters is .*; expected objects with voterId"):
+        read_cluster_metadata(tmp_path)
+
+
 def test_a_quorum_that_was_larger_is_no_single_voter(tmp_path: Path) -> None:
     """The change to one voter may not be committed itself."""
     write_copy(tmp_path, {0: leader_change(0, [1, 2]) + leader_change(1, [1]) + data(2, [topic("t", _A)])})
@@ -101,7 +109,7 @@ def test_replicas_are_where_the_last_change_has_left_them(tmp_path: Path) -> Non
     ]
     found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
     assert found.assignments == {
-        TopicPartition("t", 0): Assignment((1,), ("A" * 22,)),
+        TopicPartition("t", 0): Assignment((1,), ("A" * 22,), leader_epoch=1),
         TopicPartition("t", 1): Assignment((2,), (_B,)),
     }
 
