@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.replicas.compare import compare_replicas
 from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict, Verdict
+from kidxlib.operations.damage.damaged_segments import DAMAGED
 from kidxlib.tables.protocol import TablesToRead
 
 _KINDS = {
@@ -48,12 +52,15 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
         if found is not None:
             findings.append(found)
             results.append(PartitionResult(directory=str(found.directory), verdict=found.kind.value))
+    damaged = _damaged(tables, (one, other))
     for verdict in compare_replicas(tables, sources=(one, other)):
         if topics.fullmatch(verdict.topic):
             of_one = list(_findings(verdict, one))
             key = verdict.topic, verdict.partition, verdict.topic_id
             if verdict.compacted is None:  # of others it may be a cleaner that has left nothing there
                 of_one += _before_start(held[one][key], held[other][key], one, other, verdict)
+            else:  # digests, which tell of damage, are not compared
+                of_one += damaged.get(key[:2], ())
             findings += of_one
             results.append(
                 PartitionResult(
@@ -92,6 +99,21 @@ def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> M
     if not found:
         raise UsageError(f"{source}: the catalog has no partition of such a source; name one that a build has recorded")
     return {key: extent for key, extent in found.items() if topics.fullmatch(key[0])}
+
+
+def _damaged(tables: TablesToRead, sources: tuple[str, str]) -> Mapping[tuple[str, int], Sequence[Finding]]:
+    """The first damaged log of each replica, by topic and partition."""
+    columns = (*SEGMENTS.key, "reason", "log_path")
+    rows = tables.read(SEGMENTS, columns, [Among("source", sources), DAMAGED])
+    first: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in rows.sort_by([(name, "ascending") for name in SEGMENTS.key]).to_pylist():
+        first.setdefault((row["source"], row["topic"], row["partition"]), row)
+    found: dict[tuple[str, int], list[Finding]] = defaultdict(list)
+    for (source, topic, number), row in first.items():
+        detail = f"source {source}: {row['log_path']} is damaged: {row['reason']}"
+        directory = TopicPartition(topic, number).directory
+        found[topic, number].append(Finding(kind=Kind.NOT_COMPARABLE, directory=directory, detail=detail))
+    return found
 
 
 def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict) -> Iterator[Finding]:

@@ -77,10 +77,10 @@ def test_a_copy_that_lacks_or_cannot_tell_is_not_called_the_same(tmp_path: Path)
     shutil.copytree(golden.SAMPLES, tmp_path / "copy")
     (tmp_path / "copy" / "txn-mixed-0" / f"{84:020}.log").unlink()
     shutil.rmtree(tmp_path / "copy" / "append-time-0")
-    damaged = tmp_path / "copy" / "plain-zstd-0" / f"{0:020}.log"
-    with damaged.open("r+b") as log:
-        log.seek(500_000)
-        log.write(b"\0\0\0\0")
+    for name, at in (("plain-zstd-0", 500_000), ("compacted-0", 1000)):
+        with (tmp_path / "copy" / name / f"{0:020}.log").open("r+b") as log:
+            log.seek(at)
+            log.write(b"\0\0\0\0")
     sources = ("--source", f"broker={golden.SAMPLES}", "--source", f"copy={tmp_path / 'copy'}")
     run_kidx(
         "build", *sources, "--index-dir", str(tmp_path / "index"), "--catalog", str(tmp_path / "catalog"), codes=(0, 3)
@@ -96,9 +96,9 @@ def test_a_copy_that_lacks_or_cannot_tell_is_not_called_the_same(tmp_path: Path)
     assert "1 replica with offsets missing" in titles and "1 partition of 5 missing in copy" in titles
     assert "1 replica not compared to the end" in titles
     by_catalog = ("compare", "broker", "copy", "--as", "replica", "--catalog", str(tmp_path / "catalog"), "--json")
-    found = {each["directory"]: each["kind"] for each in json.loads(run_kidx(*by_catalog, codes=(3,)))["findings"]}
-    assert found.pop("append-time-0") == "missing" and found.pop("txn-mixed-0") == "lacks"
-    assert found.pop("plain-zstd-0") == "not-comparable" and found.pop("compacted-0") == "cleaned"
+    found = {(each["directory"], each["kind"]) for each in json.loads(run_kidx(*by_catalog, codes=(3,)))["findings"]}
+    assert found >= {("append-time-0", "missing"), ("txn-mixed-0", "lacks")}
+    assert found >= {("plain-zstd-0", "not-comparable"), ("compacted-0", "not-comparable")}
 
 
 def test_a_catalog_without_segments_is_not_called_well(site: Path) -> None:
