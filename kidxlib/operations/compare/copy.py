@@ -88,7 +88,8 @@ def _of_partition(partition: ComparedPartition, lost: Sequence[Finding], one: Pl
     found += [each for each in lost if each.directory == partition.one.name]
     found += log_start(partition.one.topic_partition, one, other)
     if not found:
-        found += ends_early(partition.one.topic_partition, logs_end(partition.logs, "other"), other)
+        end = logs_end(partition.logs, "other") if partition.logs else 0
+        found += ends_early(partition.one.topic_partition, end, other)
     return found
 
 

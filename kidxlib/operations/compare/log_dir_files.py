@@ -131,7 +131,7 @@ def ends_early(partition: TopicPartition | None, end: int | None, other: Place) 
     """Where the log of B ends below its own high watermark, and that of A, too.
 
     Args:
-        end: where it ends; None where it has none.
+        end: where it ends; None where nobody could tell.
     """
     name = HIGH_WATERMARK_CHECKPOINT
     if partition is None or end is None or (offset := other.checkpoints[name].get(partition, -1)) <= end:

@@ -279,6 +279,7 @@ LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
         _of_both(lambda sides: _cut(sides.log(5891), len(_last_batch(sides)))),
         "neither",
     ),
+    "all logs, on both sides": (_of_both(_without_logs), "neither"),
     "an .index that differs": (lambda sides: _flip(sides.log(84).with_suffix(".index"), 3), "file-differs"),
     "the end of an old .index": (lambda sides: _cut(sides.log(84).with_suffix(".index"), 8), "file-differs"),
     "bytes behind an old .index": (
