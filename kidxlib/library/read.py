@@ -176,11 +176,8 @@ class _Asked:
 
     def rows(self, reads: Iterable[SegmentRead], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         logs: list[LogRead] = []
-        yield from rows_of(
-            reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append
-        )
-        for line in lines_of(gaps_of(logs)):
-            _log.warning("%s", line)
+        rows = rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append)
+        return _telling_gaps(rows, logs)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ensure_isolation_means_something("batches", self.isolation)
@@ -216,3 +213,14 @@ class _Asked:
         if self.threads < 1:
             raise UsageError(f"threads {self.threads}: expected 1 or more")
         return self.threads
+
+
+def _telling_gaps(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) -> Iterator[pa.RecordBatch]:
+    """The rows, and then a warning of gaps between the logs that they came from.
+
+    Args:
+        logs: those that were read to their ends, once all rows were taken.
+    """
+    yield from rows
+    for line in lines_of(gaps_of(logs)):
+        _log.warning("%s", line)
