@@ -99,7 +99,8 @@ class ReadingEnds:
             ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
             left_out += beyond
         elif found.asked != (None, None):
-            left_out += found.beyond_end(_tail(logs, index_of, replace(seen, first_offset=found.last_asked)))
+            # Only where the log ends is asked: from the last entry of the last index on.
+            left_out += found.beyond_end(_tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX)))
         in_log = [part for each in left_out if (part := self._in_log(each, logs)) is not None]
         return replace(ends, left_out=in_log)
 
@@ -192,12 +193,6 @@ class _Found:
     asked: OffsetRange
     log_start: int
     first_base: int
-
-    @property
-    def last_asked(self) -> int:
-        """From here on nothing may be there of what is asked for."""
-        start, end = self.asked
-        return max(start or 0, (end or 1) - 1)
 
     def before_first_segment(self, wanted: Wanted) -> Iterator[LeftOut]:
         """Offsets that the log has by a checkpoint, and no segment here."""
