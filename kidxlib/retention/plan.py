@@ -104,6 +104,19 @@ class SegmentThen:
     deleted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Until when a partition was written, in ms since the epoch.
+
+    Attributes:
+        written_ms: by the files of its logs.
+        last_ms: by its last record; where none has a time, as `written_ms`.
+    """
+
+    written_ms: int
+    last_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionThen:
     """A partition as it was planned.
@@ -120,12 +133,8 @@ class PartitionThen:
     segments: Sequence[SegmentThen]
 
     @property
-    def written_ms(self) -> int:
-        """When its logs were written to last, by their files, in ms since the epoch."""
-        return max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
-
-    @property
-    def last_ms(self) -> int:
-        """The time of its last record, in ms since the epoch; where none has one, when its logs were written to."""
-        last = max(segment.max_timestamp_ms for segment in self.segments)
-        return last if last >= 0 else self.written_ms
+    def written(self) -> Written:
+        """Until when it was written."""
+        written_ms = max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
+        last_ms = max(segment.max_timestamp_ms for segment in self.segments)
+        return Written(written_ms, last_ms if last_ms >= 0 else written_ms)

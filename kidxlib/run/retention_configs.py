@@ -15,7 +15,7 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPa
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
 from kidxlib.retention.described_topic import ConfigEntry
-from kidxlib.retention.plan import PartitionThen
+from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import NOTHING_KNOWN, Origin, TopicConfig
 from kidxlib.retention.policy_file import config_of_described
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS
@@ -191,16 +191,16 @@ class ConfiguredTopics:
         taken = self._taken(configs)
         return [metadata_as_json(metadata, len(configs), taken) for metadata in self.known.read()]
 
-    def ensure_recent(self, then: Mapping[PartitionKey, PartitionThen], limit: timedelta) -> None:
+    def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
         """Refuse metadata that ends long before a partition does: its topic may have been configured anew since.
 
         Args:
-            then: partitions of topics whose configurations were completed.
+            written: partitions of topics whose configurations were completed.
 
         Raises:
             UsageError: it does, or no record in it has a time.
         """
-        for (source, topic, number), partition in then.items():
+        for (source, topic, number), partition in written.items():
             metadata = self.known.of_sources[source].metadata
             last_ms, read_to_ms = partition.last_ms, metadata.as_of.timestamp_ms
             if read_to_ms is None or last_ms - read_to_ms > limit / timedelta(milliseconds=1):

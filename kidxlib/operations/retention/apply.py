@@ -56,7 +56,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
             stack.enter_context(locked(log_dir))
         now_ms = to_ms(request.context.now)
         then = partitions_then(plan, [deletion.key for deletion in deletions])
-        configs.ensure_recent(then, request.max_metadata_lag)
+        configs.ensure_recent({key: each.written for key, each in then.items()}, request.max_metadata_lag)
         remover = stack.enter_context(Remover())
         again = [
             reconsidered(remover, deletion, then[deletion.key], configs.of_topics[deletion.key[1]].policy, now_ms)

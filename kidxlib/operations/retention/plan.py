@@ -13,10 +13,11 @@ from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.retention.delete_records import write_delete_records
+from kidxlib.operations.retention.delete_records import partitions_to_delete_from, write_delete_records
 from kidxlib.operations.retention.plan_options import Configs
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics
+from kidxlib.operations.retention.recorded_plan import CurrentConfigs
 from kidxlib.operations.retention.report import print_report, print_segments, segments_as_json
 from kidxlib.operations.retention.request import PlanRequest
 from kidxlib.operations.retention.summary import RetentionReport, report
@@ -58,6 +59,8 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     described = [policy.name for policy in request.policies if policy.described]
     configs = configured.complete(own, deletes=not request.options.what_if, described=described)
     staged = _staged(backend, request, segments, configs, plan_id)
+    if request.delete_records_json is not None:
+        _ensure_recent(request, staged, own, configs, configured)
     found = report(staged, configs, what_if=request.options.what_if)
     begin_phase("recording in the catalog")
     of_plan = {
@@ -103,6 +106,23 @@ def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTo
     for warning in configured.known.warnings:
         warn(warning)
     return configured
+
+
+def _ensure_recent(
+    request: PlanRequest, staged: Staged, own: Configs, configs: Configs, configured: ConfiguredTopics
+) -> None:
+    """Refuse what was said of topics long before they were written to: Kafka's tool deletes by the file at once.
+
+    Raises:
+        UsageError: as `CurrentConfigs.ensure_recent`.
+    """
+    is_listing = any(policy.described for policy in request.policies)
+    current = CurrentConfigs(
+        configured=configured,
+        completed=[topic for topic in own if own[topic] != configs[topic]],
+        listing=request.policy_file if is_listing else None,
+    )
+    current.ensure_recent(partitions_to_delete_from(staged), request.max_metadata_lag)
 
 
 def _staged(

@@ -17,7 +17,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.operations.retention.planned import policy_in_plan
 from kidxlib.operations.retention.request import ApplyRequest
-from kidxlib.retention.plan import PartitionThen
+from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
 from kidxlib.run.known_topics import KnownTopics
@@ -107,19 +107,19 @@ class CurrentConfigs:
     completed: Collection[str] = ()
     listing: Path | None = None
 
-    def ensure_recent(self, then: Mapping[PartitionKey, PartitionThen], limit: timedelta) -> None:
+    def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
         """Refuse what clusters say where it may have changed since, see `ConfiguredTopics.ensure_recent`; and a listing
         that was made long before a partition was written to.
 
         Args:
-            then: the partitions of the plan.
+            written: the partitions of the plan.
 
         Raises:
             UsageError: it may.
         """
         if self.listing is not None:
             made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS
-            for (_, topic, number), partition in then.items():
+            for (_, topic, number), partition in written.items():
                 if partition.written_ms - made_ms > limit / timedelta(milliseconds=1):
                     raise UsageError(
                         f"{self.listing}: made at {show_time(made_ms)}, and {TopicPartition(topic, number).directory} "
@@ -127,7 +127,7 @@ class CurrentConfigs:
                         "topic may have been configured anew since. Print the listing again, or give a longer "
                         "--max-metadata-lag"
                     )
-        self.configured.ensure_recent({key: then[key] for key in then if key[1] in self.completed}, limit)
+        self.configured.ensure_recent({key: each for key, each in written.items() if key[1] in self.completed}, limit)
 
 
 def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> CurrentConfigs:

@@ -58,6 +58,7 @@ class PlanRequest:
         metadata: where clusters say what nobody else says of their topics.
         same_broker: a server.properties is that of the log dirs' broker, whatever it says of their place.
         delete_records_json: the file to write for `kafka-delete-records`; None for none.
+        max_metadata_lag: as in `ApplyRequest`, for that file.
         shows_segments: on screen, too.
     """
 
@@ -71,6 +72,7 @@ class PlanRequest:
     same_broker: bool
     options: PlanOptions
     delete_records_json: Path | None
+    max_metadata_lag: timedelta
     shows_segments: bool
 
     def configs_of(self, topics: Collection[str]) -> Configs:
@@ -146,8 +148,12 @@ def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyReque
         same_broker=options.same_broker,
         delete_delay=parse_option("--delete-delay", parse_duration, options.delete_delay or DELETE_DELAY),
         max_plan_age=parse_option("--max-plan-age", parse_duration, options.max_plan_age or "1h"),
-        max_metadata_lag=parse_option("--max-metadata-lag", parse_duration, options.max_metadata_lag or "2h"),
+        max_metadata_lag=_max_metadata_lag(options),
     )
+
+
+def _max_metadata_lag(options: RetentionOptions) -> timedelta:
+    return parse_option("--max-metadata-lag", parse_duration, options.max_metadata_lag or "2h")
 
 
 def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest:
@@ -155,7 +161,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
         "--plan": options.plan_id,
         "--delete-delay": options.delete_delay,
         "--max-plan-age": options.max_plan_age,
-        "--max-metadata-lag": options.max_metadata_lag,
+        "--max-metadata-lag": options.max_metadata_lag if options.delete_records_json is None else None,
     }
     _ensure_not_given("without --apply nothing is deleted", of_apply)
     limits = {"retention_ms": options.retention_ms, "retention_bytes": options.retention_bytes}
@@ -193,6 +199,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
             what_if=what_if,
         ),
         delete_records_json=options.delete_records_json,
+        max_metadata_lag=_max_metadata_lag(options),
         shows_segments=options.segments,
     )
 

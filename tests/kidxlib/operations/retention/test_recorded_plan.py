@@ -68,7 +68,12 @@ def test_nothing_is_deleted_by_a_server_properties_that_may_be_another_brokers(t
     for path in (first / METADATA_DIRECTORY).iterdir():
         os.utime(path, (0, 0))
     refused = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker")
-    assert_refused(refused, f"{first / METADATA_DIRECTORY}: its files were written until 1970-01-01T00:00:00.000Z, and")
+    early = f"{first / METADATA_DIRECTORY}: its files were written until 1970-01-01T00:00:00.000Z, and"
+    assert_refused(refused, early)
+    assert_refused(kidx_retention_here(*wanted, "--server-properties", own), early)
+    assert not (tmp_path / "delete.json").exists()
+    ended = kidx_retention_here(*wanted, "--server-properties", own, "--max-metadata-lag", "36500d")
+    assert ended.code == 0 and (tmp_path / "delete.json").exists(), ended
     for path in (first / METADATA_DIRECTORY).iterdir():
         os.utime(path)
     assert len(list((second / "t-0").glob("*.log"))) == 2
@@ -110,6 +115,9 @@ def test_a_listing_of_before_the_log_was_written_is_refused(tmp_path: Path) -> N
     apply = ("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s")
     made = os.stat(listing).st_mtime
     os.utime(listing, (0, 0))
-    assert_refused(kidx_retention_here(*apply), f"{listing}: made at 1970-01-01T00:00:00.000Z, and t-0 was written to")
+    wanted = ("--catalog", catalog, "--policy", listing, "--delete-records-json", tmp_path / "delete.json")
+    for arguments in (apply, wanted):
+        refused = kidx_retention_here(*arguments)
+        assert_refused(refused, f"{listing}: made at 1970-01-01T00:00:00.000Z, and t-0 was written to")
     os.utime(listing, (made, made))
     assert kidx_retention_here(*apply).code == 0
