@@ -23,8 +23,8 @@ class LogRead:
     """A log, or a part of one, that was read to its end.
 
     Attributes:
-        next_offset: behind its last batch.
-        end_offset: where the next log begins; the same where none does, or not all of the log was read.
+        next_offset: behind its last batch, or where what is wanted begins, if that is later.
+        end_offset: where the next log begins; the same where none does, or nothing from there on is wanted.
         lacks_records: offsets are missing within it.
     """
 
@@ -49,7 +49,7 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
     begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
     before = np.concatenate([[last_offset if last_offset >= 0 else begins[0] - 1], rows["last_offset"][:-1]])
     is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
-    return bool((begins != before + 1)[is_v2].any() or is_cut.any())
+    return bool((begins > before + 1)[is_v2].any() or is_cut.any())
 
 
 def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:

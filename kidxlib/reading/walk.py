@@ -143,13 +143,14 @@ class _SegmentWalk:
         return self._tells_of_end and lacks_records(rows, max(last_offset, self._wanted.first_offset - 1))
 
     def _tell_of_end(self, last_offset: int, lacks: bool) -> None:
-        """Tell that nothing more follows; of a log from its begin to its end also up to where it goes."""
+        """Tell that nothing more follows; and where the next log begins, if what is wanted goes on there."""
         read, on_end = self._read, self._options.on_end
         if on_end is None or not self._tells_of_end:
             return
-        is_whole = read.end_position == read.version.size and read.wanted.first_offset <= read.base_offset
-        end_offset = read.end_offset if is_whole and read.end_offset is not None else last_offset + 1
-        on_end(LogRead(read.topic, read.partition, max(last_offset + 1, read.base_offset), end_offset, lacks))
+        next_offset = max(last_offset + 1, read.base_offset, read.wanted.first_offset)
+        goes_on = read.end_position == read.version.size and next_offset <= read.wanted.last_offset
+        end_offset = read.end_offset if goes_on and read.end_offset is not None else next_offset
+        on_end(LogRead(read.topic, read.partition, next_offset, end_offset, lacks))
 
     @property
     def _tells_of_end(self) -> bool:

@@ -224,6 +224,10 @@ def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFix
         "in no log: 50 offsets of 1 partition between two logs: t-0 50 to 99 (the next log begins at 100); unless the "
         "topic is compacted, a segment is missing: kidx verify looks for who has it"
     ]
+    for offsets, told in (((0, 50), ""), ((45, 51), "50 to 99"), ((49, None), "50 to 99"), ((70, None), "70 to 99")):
+        caplog.clear()
+        read(log_dir, offsets=offsets).read_all()
+        assert [re.findall("t-0 ([^(]+) ", record.message) for record in caplog.records] == ([[told]] if told else [])
     caplog.clear()
     first = directory / segment_file(0, LOG_SUFFIX)
     content = first.read_bytes()
