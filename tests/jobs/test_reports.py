@@ -86,7 +86,7 @@ def _audit() -> None:
 
 def _plan() -> None:
     topics = [filled(TopicSummary, LARGE, policy="default", topic=topic, oldest_ms=None) for topic in TOPICS]
-    none: dict[str, object] = {"findings": [], "compacted": [], "unknown": {}}
+    none: dict[str, object] = {"findings": [], "compacted": [], "unknown": {}, "assumed": {}}
     some = filled(
         retention_report_summary.RetentionReport, 0, topics=topics, problems=(0, []), disagreements=(0, []), **none
     )

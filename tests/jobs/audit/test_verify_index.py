@@ -78,7 +78,7 @@ def test_the_job_says_what_the_command_says(tmp_path: Path) -> None:
     assert job.code == command.code == 3, job.err + command.err
     theirs, ours = command.json, job.json
     assert {name: ours[name] for name in theirs} == theirs
-    assert ours.keys() - theirs.keys() == {"audit_id", "catalog", "accepted"}
+    assert ours.keys() - theirs.keys() == {"audit_id", "catalog", "accepted", "accepted_findings"}
     assert {each["verdict"] for each in ours["files"]} == {"identical", "whole", "safe", "torn", "broken"}
     assert {each["action"] for each in ours["startup"]} >= {"load", "rebuild", "truncate", "split"}
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in log_dir.rglob("*")} == before
