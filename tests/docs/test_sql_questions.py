@@ -27,7 +27,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.layouts import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, CONTROL_TYPE_ABORT
 from kidxlib.tables.layout import properties_of
 from tests.docs import remote_answers
-from tests.docs.log_dirs import YEAR_10000, Found, change_broker, find, make_broker, make_flipped, make_volume
+from tests.docs.log_dirs import CLOCK, YEAR_10000, Found, change_broker, find, make_broker, make_flipped, make_volume
 from tests.docs.pages import queries, views
 from tests.model.recover import read_control_batch
 from tests.support.logs.golden import SAMPLES
@@ -286,7 +286,7 @@ def leader_epochs(built: Built) -> Rows:
 
 def broken_files(built: Built) -> Rows:
     """Indexes of a log on which Kafka fails, logs that are damaged, unreadable or have lost their end, the last log
-    that only its indexes tell of, and the index that was removed.
+    that only its indexes tell of, the index that was removed, and offsets between logs that nothing explains.
     """
     index, logs = built.catalog.parent / "index" / "broker", built.catalog.parent / "broker"
 
@@ -309,15 +309,28 @@ def broken_files(built: Built) -> Rows:
     lost = "offsets 5797 to 5799 are missing, which were committed; another replica may have them"
     gone = (
         "its records are missing, if no broker has truncated the log: neither retention nor compaction removes the "
-        "last segment"
+        "last segment; offsets from 5797 on are in no log"
     )
+    unexplained = (
+        "cleanup.policy is not known, and no log of the topic lacks records within, so that it does not look "
+        "compacted. Consumers and followers pass over these offsets without a word"
+    )
+
+    def gap(topic: str, first: int) -> tuple[Any, ...]:
+        path = logs / f"{topic}-0" / f"{first:020d}.log"
+        return ("broker", topic, 0, first, "gap", "gap-unexplained", unexplained, str(path))
+
+    first_gap, *other_gaps = [gap("clock", base_offset + 1) for base_offset in list(CLOCK)[:-1]]
     return [
         log("broken", 0, "cannot-read", "its index and auxiliary files were not checked"),
+        first_gap,
         ("broker", "clock", 0, 10, ".timeindex", "missing", empty, str(index / MISSING)),
+        *other_gaps,
         log("flipped", 0, "crc-mismatch", truncated),
         overflow[0],
         log("overflow", 0, "offset-overflow", "a broker that starts splits the segment into several"),
         overflow[1],
+        gap("payments", 1),
         log("txn-mixed", 84, "ends-below-high-watermark", lost),
         log("txn-mixed", 5797, "missing", gone),
     ]
