@@ -149,7 +149,7 @@ def test_new_files_in_place_belong_to_whom_the_log_belongs(tmp_path: Path, guard
         pytest.skip("needs root, to give files away")
     log_dir = tmp_path / "kafka-logs"
     wanted = {}
-    for base_offset, owner, group, mode in ((0, 12345, 23456, 0o640), (50, 12346, 23457, 0o600), (100, 0, 0, 0o664)):
+    for base_offset, owner, group, mode in ((0, 12345, 23456, 0o640), (40, 12346, 23457, 0o600), (80, 0, 0, 0o664)):
         log = write_log(log_dir / "topic-0", base_offset, small_log(base_offset=base_offset))
         os.chown(log, owner, group)
         log.chmod(mode)

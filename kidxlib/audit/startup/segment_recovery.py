@@ -70,9 +70,10 @@ def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int |
 
 def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
     """What was read of a log, where a running broker has appended to it since."""
-    known = state.read_before.get(segment.base_offset)
-    is_longer = known is not None and known.log_bytes < segment.log_bytes == segment.kept_bytes
-    if known is not None and is_longer and known.end.reason is None and segment is state.found.segments[-1]:
+    known = _of_the_very_log(state, segment)
+    if known is None or known.end.reason is not None or segment is not state.found.segments[-1]:
+        return
+    if known.log_bytes < segment.log_bytes == segment.kept_bytes:
         segment.log_bytes = segment.kept_bytes = known.log_bytes
 
 
@@ -82,11 +83,15 @@ def _read(state: LoadState, segment: SimulatedSegment) -> Recovery:
 
 
 def _read_already(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
-    """What somebody has found who read the very log; None where nobody has, or something else stands there."""
-    recovery = state.read_before.get(segment.base_offset)
-    if recovery is None or recovery.log_bytes != segment.log_bytes:
-        return None
-    return None if state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX) else recovery
+    """What somebody has found who read the very log as it is; None where nobody has."""
+    recovery = _of_the_very_log(state, segment)
+    return None if recovery is None or recovery.log_bytes != segment.log_bytes else recovery
+
+
+def _of_the_very_log(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
+    """What was found in the log, if it stands there under its name: a swap file may have come in its place."""
+    is_swapped = state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX)
+    return None if is_swapped else state.read_before.get(segment.base_offset)
 
 
 def _quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None:

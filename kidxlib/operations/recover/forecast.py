@@ -13,7 +13,7 @@ from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.errors import LogChangedError, MalformedRecordsError, SnapshotError, UntrustedError, describe_error
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.operations.recover.obstacle import Obstacle
@@ -279,9 +279,13 @@ def _dropped(
 
 
 def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> int | None:
-    """The records of a segment that a broker drops without reading it, by its headers; None where they do not tell."""
-    path = str(directory / segment_file(segment.base_offset, LOG_SUFFIX))
-    read = LogReader().read(path, segment.log_bytes, segment.base_offset, replace(options, verify_crc=False))
+    """The records of a segment that a broker drops without reading it, by its headers; None where they do not tell, or
+    where a swap file is about to come in the log's place.
+    """
+    log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
+    if log.with_name(log.name + SWAP_SUFFIX).exists():
+        return None
+    read = LogReader().read(str(log), segment.log_bytes, segment.base_offset, replace(options, verify_crc=False))
     return None if read.records is None or read.past.records is None else read.records + read.past.records
 
 

@@ -100,4 +100,5 @@ def test_wrong_options_are_one_line(
     settings.write_text(SETTINGS_FILE.read_text().replace("longest_run_hours = 24", "longest_run_hours = 169"))
     places = {"POLICY": str(policy), "SETTINGS": str(settings)}
     asked = [places.get(argument, argument) for argument in arguments]
-    assert_refused(kidx_tables_here("--catalog", catalog, *asked), message)
+    place = () if "--catalog" in asked else ("--catalog", catalog)
+    assert_refused(kidx_tables_here(*place, *asked), message)
