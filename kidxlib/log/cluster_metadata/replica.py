@@ -16,6 +16,7 @@ import numpy as np
 
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
 from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.records.batch import Batch
 from kidxlib.records.checksum import is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.header_walk import batches
@@ -166,15 +167,18 @@ class _Copy:
                 return
             path = files[segment_files.segment_file(base, segment_files.LOG_SUFFIX)]
             with contextlib.closing(LogFile(str(path))) as log:
-                for batch, _ in self._whole_batches(path, log, _position_of(log, start) if base < start else 0):
+                begin = _position_of(log, start) if base < start else 0
+                for batch, _ in self._whole_batches(path, log, begin, is_log=True):
                     if batch.last_offset >= end:
                         yield batch
                         end = batch.last_offset + 1
 
-    def _whole_batches(self, path: Location, log: LogBytes, position: int) -> Iterator[tuple[MetadataBatch, _Controls]]:
+    def _whole_batches(
+        self, path: Location, log: LogBytes, position: int, *, is_log: bool = False
+    ) -> Iterator[tuple[MetadataBatch, _Controls]]:
         """The batches from a position up to the first that is torn, each with its control records, by name."""
         try:
-            for batch in batches(log, position):
+            for batch in _cut_off(batches(log, position)) if is_log else batches(log, position):
                 if not is_crc_valid(log, batch):
                     return
                 controls: list[tuple[str, Mapping[str, Any]]] = []
@@ -193,6 +197,14 @@ class _Copy:
 
     def _add_voters(self, fields: Mapping[str, Any], name: str) -> None:
         self.voters.append(frozenset(voter["voterId"] for voter in fields.get(name, ())))
+
+
+def _cut_off(found: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches before bytes that are none, as zeros that a power cut leaves: a node that starts cuts its log off
+    there (`LogSegment.recover`), as it recovers the metadata's log always.
+    """
+    with contextlib.suppress(MalformedRecordsError):
+        yield from found
 
 
 def _position_of(log: LogBytes, offset: int) -> int:
