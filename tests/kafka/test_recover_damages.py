@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -151,18 +151,29 @@ def _compare(disk: _Disk, broker: Broker, way: _Way, alone: Outcome) -> int:
 
 
 def _make_whole(disk: _Disk, broker: Broker, way: _Way) -> set[str]:
-    """Partitions for which a marker is refused, as nothing tells of their producers; they are put back as they were."""
-    if way.level != "marker":
-        return set()
+    """Partitions that are refused, and are put back as they were: for a marker those that nothing tells the producers of,
+    and tiered ones without leader epochs, of which a broker would delete remote segments.
+    """
     planned = way.recover(broker).json
-    refused = {Path(each.split(": no producer snapshot")[0]).name for each in planned["refused"]}
+    without_epochs, refused = set[str](), set[str]()
+    for each in planned["refused"]:
+        place, is_of_epochs, _ = each.partition("/leader-epoch-checkpoint: ")
+        (without_epochs if is_of_epochs else refused).add(Path(place.split(": no producer snapshot")[0]).name)
+    assert all(name.startswith("tiered-") for name in without_epochs), planned["refused"]
+    _put_back(disk, broker, without_epochs | refused)
+    if way.level != "marker":
+        assert not refused, planned["refused"]
+        return without_epochs
     without = {(kind, number) for (kind, number), damage in PARTITIONS.items() if not damage.keeps_snapshots}
     assert refused <= {f"{kind}-{number}" for kind, number in without if kind != "deleted"}, planned["refused"]
-    assert refused >= {f"{kind}-{number}" for kind, number in without if kind == "tiered"}
-    for name in refused:
+    assert refused | without_epochs >= {f"{kind}-{number}" for kind, number in without if kind == "tiered"}
+    return refused | without_epochs
+
+
+def _put_back(disk: _Disk, broker: Broker, names: Iterable[str]) -> None:
+    for name in names:
         shutil.rmtree(broker.log_dir / name)
         shutil.copytree(disk.broker.log_dir / name, broker.log_dir / name)
-    return refused
 
 
 def _why_untrusted(directory: Path) -> str | None:
