@@ -151,8 +151,8 @@ def _compare(disk: _Disk, broker: Broker, way: _Way, alone: Outcome) -> int:
 
 
 def _make_whole(disk: _Disk, broker: Broker, way: _Way) -> set[str]:
-    """Partitions that are refused, and are put back as they were: for a marker those that nothing tells the producers of,
-    and tiered ones without leader epochs, of which a broker would delete remote segments.
+    """Partitions that are refused, and are put back as they were: for a marker those of which nothing tells the
+    producers, and tiered ones without leader epochs, of which a broker would delete remote segments.
     """
     planned = way.recover(broker).json
     without_epochs, refused = set[str](), set[str]()
