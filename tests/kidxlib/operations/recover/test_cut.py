@@ -165,8 +165,8 @@ def test_what_is_not_cut(log_dir: Path, tmp_path: Path) -> None:
     assert refused.code == ExitCode.USAGE and "2 names (hard links)" in refused.out
     for arguments, part in (
         (("--truncate", "--keep", str(log_dir / "kept")), "a broker's log dir; name a directory outside of it"),
-        (("--truncate",), "one is of no use without the other"),
-        (("--keep", str(tmp_path / "kept")), "one is of no use without the other"),
+        (("--truncate",), "needed by --truncate and by --mend"),
+        (("--keep", str(tmp_path / "kept")), "needed by --truncate and by --mend"),
     ):
         wrong = _recover(log_dir, *arguments, "--apply")
         wrong.assert_one_line(ExitCode.USAGE, part)
