@@ -323,15 +323,24 @@ def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, D
     def outside(entries: NDArray[Any]) -> None:
         entries["position"] += 1_000_000
 
+    def by_length(site: Site) -> list[RemoteSegment]:
+        return sorted((middle(site), last(site)), key=lambda each: each.object(LOG_SUFFIX).stat().st_size)
+
+    def shorter(site: Site) -> RemoteSegment:
+        return by_length(site)[0]
+
+    def longer(site: Site) -> RemoteSegment:
+        return by_length(site)[1]
+
     return {
         "offset index of a longer segment": Damage(
-            taken(OFFSET_INDEX_SUFFIX, middle, last), (OFFSET_INDEX_SUFFIX, "outside-segment"), "indexes"
+            taken(OFFSET_INDEX_SUFFIX, longer, shorter), (OFFSET_INDEX_SUFFIX, "outside-segment"), "indexes"
         ),
         "time index of a longer segment": Damage(
-            taken(TIME_INDEX_SUFFIX, middle, last), (TIME_INDEX_SUFFIX, "outside-segment"), "indexes"
+            taken(TIME_INDEX_SUFFIX, longer, shorter), (TIME_INDEX_SUFFIX, "outside-segment"), "indexes"
         ),
         "offset index of a shorter segment": Damage(
-            taken(OFFSET_INDEX_SUFFIX, last, middle), (OFFSET_INDEX_SUFFIX, "disagrees-with-time-index"), "indexes"
+            taken(OFFSET_INDEX_SUFFIX, shorter, longer), (OFFSET_INDEX_SUFFIX, "disagrees-with-time-index"), "indexes"
         ),
         "transaction index of another segment": Damage(
             of_another, (TRANSACTION_INDEX_SUFFIX, "outside-segment"), "indexes"
