@@ -323,14 +323,14 @@ def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, D
     def outside(entries: NDArray[Any]) -> None:
         entries["position"] += 1_000_000
 
-    def by_length(site: Site) -> list[RemoteSegment]:
-        return sorted((middle(site), last(site)), key=lambda each: each.object(LOG_SUFFIX).stat().st_size)
+    def log_bytes(segment: RemoteSegment) -> int:
+        return segment.object(LOG_SUFFIX).stat().st_size
 
     def shorter(site: Site) -> RemoteSegment:
-        return by_length(site)[0]
+        return min(middle(site), last(site), key=log_bytes)
 
     def longer(site: Site) -> RemoteSegment:
-        return by_length(site)[1]
+        return max(middle(site), last(site), key=log_bytes)
 
     return {
         "offset index of a longer segment": Damage(
