@@ -232,7 +232,7 @@ def _of_remote(
     begun = (each for offset in recovered if offset in changes for each in changes[offset].tolist())
     local = LocalLog(
         entries=task.tiered.entries,
-        log_start_offset=task.last_stop.log_start_offset,
+        log_start_offset=max(task.last_stop.log_start_offset, task.tiered.moved_start),
         first_offset=min(base_offsets, default=None),
         end_offset=simulation.log_end_offset,
         recovered=[EpochEntry(epoch, start_offset) for epoch, start_offset, _ in begun],

@@ -97,5 +97,5 @@ def _what_is_empty(command: click.Command, option: str) -> str:
     if option.startswith("-") and option not in names:
         return f"{option}: empty; expected a value; else leave the option out (is a variable not set?)"
     arguments = [each for each in command.params if isinstance(each, click.Argument)]
-    name = arguments[0].make_metavar(click.Context(command)).strip("[]…") if len(arguments) == 1 else "an argument"
+    name = arguments[0].make_metavar(click.Context(command)).strip("[].…") if len(arguments) == 1 else "an argument"
     return f"{name}: empty; expected a value (is a variable not set?)"

@@ -323,14 +323,11 @@ def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, D
     def outside(entries: NDArray[Any]) -> None:
         entries["position"] += 1_000_000
 
-    def log_bytes(segment: RemoteSegment) -> int:
-        return segment.object(LOG_SUFFIX).stat().st_size
-
     def shorter(site: Site) -> RemoteSegment:
-        return min(middle(site), last(site), key=log_bytes)
+        return min(middle(site), last(site), key=_log_bytes)
 
     def longer(site: Site) -> RemoteSegment:
-        return max(middle(site), last(site), key=log_bytes)
+        return max(middle(site), last(site), key=_log_bytes)
 
     return {
         "offset index of a longer segment": Damage(
@@ -364,6 +361,10 @@ def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, D
             "indexes",
         ),
     }
+
+
+def _log_bytes(segment: RemoteSegment) -> int:
+    return segment.object(LOG_SUFFIX).stat().st_size
 
 
 def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:

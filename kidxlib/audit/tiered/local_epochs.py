@@ -36,10 +36,12 @@ class TieredPartition:
     Attributes:
         segments: rows of `REMOTE_METADATA`, by start offset.
         entries: of its `leader-epoch-checkpoint`, read before the metadata; None where there is none that reads.
+        moved_start: where a running broker's log may begin although `log-start-offset-checkpoint` does not say it yet.
     """
 
     segments: pa.Table
     entries: Sequence[EpochEntry] | None
+    moved_start: int = 0
 
     @property
     def partition(self) -> TopicIdPartition:

@@ -153,12 +153,15 @@ def _outside(segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int6
 
 def _of_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
     """Both indexes get an entry at the same batch, the time index perhaps none there, and perhaps one more at the
-    segment's end (`LogSegment.append`, `onBecomeInactiveSegment`).
+    segment's end (`LogSegment.append`, `onBecomeInactiveSegment`). An index outside the segment has a finding already.
     """
     of_offsets, of_times = contents.part(OFFSET_INDEX_SUFFIX), contents.part(TIME_INDEX_SUFFIX)
     if of_offsets is None or of_times is None:
         return
-    indexed, timed = _offsets(of_offsets, formats.OFFSET_INDEX_ENTRY), _offsets(of_times, formats.TIME_INDEX_ENTRY)[:-1]
+    indexed, timed = _offsets(of_offsets, formats.OFFSET_INDEX_ENTRY), _offsets(of_times, formats.TIME_INDEX_ENTRY)
+    if _outside(segment, OFFSET_INDEX_SUFFIX, indexed) or _outside(segment, TIME_INDEX_SUFFIX, timed):
+        return
+    timed = timed[:-1]
     last = int(indexed[-1]) if len(indexed) else -1
     if len(timed) and (len(timed) > len(indexed) or timed[-1] > last):
         yield safe(

@@ -60,6 +60,8 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
         "not_well": 0,
         "damaged": 0,
         "accepted": 0,
+        "gaps": 0,
+        "gaps_accepted": 0,
     }
     size = (tmp_path / "log-dir" / "topic-0" / segment_file(0, LOG_SUFFIX)).stat().st_size
     assert line == {

@@ -26,7 +26,7 @@ def test_the_lock_keeps_a_second_process_out_and_is_given_back(tmp_path: Path) -
     command = [sys.executable, "-c", other, str(tmp_path)]
     with locked(tmp_path):
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert "UsageError" in refused.stderr and "held by another process" in refused.stderr
+        assert "LockHeldError" in refused.stderr and "held by another process" in refused.stderr
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "locked\n"
     assert (tmp_path / ".lock").exists()
     (tmp_path / ".lock").chmod(0o606)

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from kidxlib.build.listing import list_partitions
 from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import Source
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, describe_error
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.leader_epochs import EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
@@ -29,6 +30,7 @@ from kidxlib.operations.audit.tiered.plan import by_partition
 from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.storage.checkpoints import read_leader_epochs
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
 from kidxlib.terminal.console import warn
 from kidxlib.text.counted import counted
@@ -163,7 +165,7 @@ def local_log(directory: Location, partition: TieredPartition, stop: PartitionSt
     last = max(logs, default=None)
     return LocalLog(
         entries=partition.entries,
-        log_start_offset=stop.log_start_offset,
+        log_start_offset=max(stop.log_start_offset, partition.moved_start),
         first_offset=min(logs, default=None),
         end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
     )
@@ -195,9 +197,10 @@ def with_remote_segments(
     if not tiered:
         return metadata, {}
     entries = {each: _entries(each.directory) for each in tiered}
+    starts = {each: _moved_start(each, of) for each, of in entries.items()}
     metadata = reader.read()
     of = _segments_of(metadata, tiered)
-    return metadata, {each: TieredPartition(rows, entries[each]) for each, rows in of.items()}
+    return metadata, {each: TieredPartition(rows, entries[each], starts[each]) for each, rows in of.items()}
 
 
 def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition]) -> dict[LocalPartition, pa.Table]:
@@ -232,6 +235,24 @@ def _entries(directory: Location) -> Sequence[EpochEntry] | None:
     except (CheckpointError, OSError):  # there is a finding on it by itself
         return None
     return None if found is None else found.entries
+
+
+def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None) -> int:
+    """Where the log of a running broker may begin by now. Retention and `DeleteRecords` cut the epochs at the new log
+    start at once (`UnifiedLog.maybeIncrementLogStartOffset`); the checkpoint of log starts follows within a minute
+    (`log.flush.start.offset.checkpoint.interval.ms`).
+    """
+    log_dir, folder = partition.log_dir, partition.topic_partition.directory
+    if not entries or not isinstance(log_dir, Path):  # nobody holds a lock in an object store
+        return 0
+    try:
+        if not is_locked(log_dir):
+            return 0
+        cut = (log_dir / folder / LEADER_EPOCH_CHECKPOINT).stat().st_mtime
+        started = (log_dir / LOG_START_OFFSET_CHECKPOINT).stat().st_mtime
+    except OSError:
+        return 0
+    return entries[0].start_offset if cut >= started else 0
 
 
 def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:

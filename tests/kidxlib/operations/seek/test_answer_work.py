@@ -163,7 +163,7 @@ def test_a_scan_replaces_an_index_that_cannot_be_right(hurt: Hurt, name: str) ->
         check = check_offset if answer["query"] == "offset" else check_timestamp
         check(hurt.whole, answer["target"], answer, ["answered from a scan of the log"])
         if answer["query"] == "timestamp" or path.suffix == OFFSET_INDEX_SUFFIX:  # else nobody looked into it
-            assert answer["note"].startswith(f"{path}: ") and reason in answer["note"], answer
+            assert f"{path}: " in answer["note"] and reason in answer["note"], answer
 
 
 @pytest.mark.parametrize("name", _LOGS)
@@ -188,6 +188,4 @@ def test_a_truncated_log_is_searched_to_where_it_was_truncated(hurt: Hurt) -> No
     what = f"{hurt.log(_TRUNCATED)} was truncated (batch-overruns-file at byte "
     for answer in hurt.inside(_TRUNCATED):
         before_the_end = answer["segment_base_offset"] == hurt.base_offset
-        assert (answer["note"] is None) == before_the_end, answer
-        if answer["note"] is not None:
-            assert what in answer["note"], answer
+        assert (what in (answer["note"] or "")) != before_the_end, answer
