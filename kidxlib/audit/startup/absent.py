@@ -115,7 +115,11 @@ def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[T
         checkpoint_files.HIGH_WATERMARK_CHECKPOINT: stop.high_watermarks,
         checkpoint_files.RECOVERY_POINT_CHECKPOINT: stop.recovery_points,
     }
+    on_their_way = {loaded_as(name) for name in log_dir.names if name.endswith("-future")}
     for checkpoint, offsets in by_checkpoint.items():
-        named |= {partition: checkpoint for partition in offsets if partition not in elsewhere}
+        # The other checkpoints of a log dir name copies on their way to it like the partitions that it has
+        # (`LogManager.logsByDir`, `ReplicaManager.checkpointHighWatermarks`); nobody cleans these copies.
+        explained = elsewhere if checkpoint == checkpoint_files.CLEANER_CHECKPOINT else elsewhere | on_their_way
+        named |= {partition: checkpoint for partition in offsets if partition not in explained}
     topics = {topic for each in metadata for topic in each.topics}
     return {partition: why for partition, why in named.items() if not metadata or partition.topic in topics}

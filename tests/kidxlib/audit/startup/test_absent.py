@@ -71,8 +71,14 @@ _CASES = (
     _Case("deleted from the cluster", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, "", None, None),
     _Case("about to be deleted", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, None, f"orders-1.{'0' * 32}-delete", None),
     _Case("it is there", checkpoint_files.HIGH_WATERMARK_CHECKPOINT, _HERE, "orders-1", None),
+    *(
+        _Case(f"a copy on its way, in {name}, {assigned}", name, assigned, f"orders-1.{'0' * 32}-future", None)
+        for name in checkpoint_files.LOG_DIR_CHECKPOINTS
+        if name != checkpoint_files.CLEANER_CHECKPOINT
+        for assigned in (None, min(ANYWHERE))
+    ),
     _Case(
-        "a copy on its way",
+        "a copy on its way, which nobody cleans",
         checkpoint_files.CLEANER_CHECKPOINT,
         None,
         f"orders-1.{'0' * 32}-future",
