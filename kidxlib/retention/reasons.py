@@ -59,6 +59,7 @@ class PlanWarning(enum.StrEnum):
     WHOLE_PARTITION = "whole-partition"
     LOOKS_COMPACTED = "looks-compacted"
     FUTURE_TIMESTAMP = "future-timestamp"
+    TIMESTAMPS_IN_SECONDS = "timestamps-in-seconds"
     TIMESTAMPS_BACKWARDS = "timestamps-backwards"
     TIME_INDEX_PADDED = "time-index-padded"
     TIME_INDEX_INCOMPLETE = "time-index-cut-short"

@@ -16,7 +16,7 @@ from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.audit.summary import ActionCounts, AuditSummary
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.terminal.console import note, print_json, print_line, print_more, rate
+from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_more, rate
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
@@ -99,9 +99,8 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
     ]
     print_line(f"index files: {', '.join(looked_in[:SHOWN])}")
     print_table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
-    for failure in list(summary.failures)[:SHOWN]:
+    for failure in first_of_each_kind(summary.failures, SHOWN, "; --json has them all"):
         print_line(f"{StartupAction.FAIL}: {failure}")
-    _print_more(len(summary.failures))
     print_gaps(summary.gaps, many_sources=summary.many_sources)
     _print_compacted(summary.gaps)
     for file in summary.reported:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -73,13 +75,26 @@ def warn(message: str) -> None:
     note(f"warning: {message}")
 
 
-def warn_of_first(messages: Iterable[str], most: int = 20) -> None:
-    """Warn of the first, and say how many more there are."""
-    all_messages = list(messages)
-    for message in all_messages[:most]:
+def warn_of_first(messages: Iterable[str], most: int = 5) -> None:
+    """Warn of the first of each kind, and say how many more there are."""
+    for message in first_of_each_kind(messages, most):
         warn(message)
-    if len(all_messages) > most:
-        warn(_and_more(len(all_messages) - most))
+
+
+def first_of_each_kind(lines: Iterable[str], most: int, all_of_them: str = "") -> Iterator[str]:
+    """The first lines of each kind, and how many more of it there are. Lines of one kind say the same of other files:
+    they differ in numbers, and in what stands before the first colon.
+
+    Args:
+        all_of_them: where to find them, as "; --json has them all".
+    """
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        kinds[re.sub(r"\d+", "0", line.partition(": ")[2] or line)].append(line)
+    for alike in kinds.values():
+        yield from alike[:most]
+        if len(alike) > most:
+            yield f"{_and_more(len(alike) - most)} of this kind{all_of_them}"
 
 
 def print_line(line: str) -> None:

@@ -10,6 +10,8 @@ from kidxlib.errors import UsageError
 
 #: Nanoseconds of a millisecond: file systems tell the time in the one, Kafka in the other.
 NS_PER_MS: Final = 1_000_000
+#: A time before it was perhaps meant in another unit than ms: producers take the wrong one (KAFKA-6482).
+YEAR_2000_MS: Final = 946_684_800_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {

@@ -30,7 +30,7 @@ from kidxlib.run.known_topics import unnamed_log_dirs
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
 from kidxlib.storage.location import location
-from kidxlib.terminal.console import note, warn, warn_of_first
+from kidxlib.terminal.console import note, warn_of_first
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
 
@@ -65,12 +65,10 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         UsageError: a source has no segments; or there is no catalog.
         Interrupted: the run is; nothing is recorded.
     """
-    for warning in request.known_topics.warnings:
-        warn(warning)
+    warn_of_first(request.known_topics.warnings)
     begin_phase("listing")
     plan = find_segments(request.sources, request.topics, request.target, request.options_for)
-    for warning in plan.warnings:
-        warn(warning)
+    warn_of_first(plan.warnings)
     if not request.is_once:
         note(
             f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
@@ -150,8 +148,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         metadata=request.known_topics.by_source,
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
-    for text in [*notes, *not_compared]:
-        warn(text)
+    warn_of_first([*notes, *not_compared])
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)

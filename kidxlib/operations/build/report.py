@@ -20,7 +20,7 @@ from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, 
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
+from kidxlib.terminal.build import PROBLEMS_SHOWN, print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
@@ -98,6 +98,12 @@ class Built:
 
 
 _FILLABLE: Final = FillableFacts.names()
+#: How they are called.
+_FACTS: Final = {
+    "log_crc32c": "the CRC-32C",
+    "smallest_timestamp_ms": "the smallest timestamp",
+    "log_crc64nvme": "the CRC-64/NVME",
+}
 #: Of the columns of `builds`, what is told to who watches.
 _COUNTED: Final = ("partitions", "segments", "unchanged", "gone", "rows_changed")
 
@@ -119,7 +125,8 @@ def print_report(request: BuildRequest, built: Built) -> None:
     print_counts(f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
         print_line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
-    built.damage.show(many_sources=len(request.sources) > 1)
+    named = {segment.log_path for segment in built.scanned.counts.problems[:PROBLEMS_SHOWN]}
+    built.damage.show(many_sources=len(request.sources) > 1, named=named)
     print_skipped(row.skipped.items())
     for text in built.notes:
         print_line(f"note: {text}")
@@ -133,8 +140,11 @@ def print_report(request: BuildRequest, built: Built) -> None:
         print_line(f"topics:      {line}")
     where = "beside the segments" if request.in_place else request.target.index_dir
     print_line(f"index files: {where}")
-    if unknown := [f"{name} of {count:,}" for name, count in built.unknown_facts.items() if count]:
-        print_line(f"not known:   {', '.join(unknown)} segments; --fill-facts SIZE reads their logs for it")
+    if unknown := [f"{_FACTS[name]} of {count:,}" for name, count in built.unknown_facts.items() if count]:
+        print_line(
+            f"optional:    {', '.join(unknown)} segments would make reads by time faster, and show whether a copy on "
+            "S3 is whole; --fill-facts SIZE reads their logs for it"
+        )
     print_line(f"catalog:     {built.catalog} ({counted(row.rows_changed, 'row')} of segments added or changed)")
     if line := optimized_as_line(built.optimized):
         print_line(f"tables:      {line}")

@@ -17,7 +17,7 @@ from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import ListedDirectory, Place
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import warn_of_first
 
 _POLICY = "cleanup.policy"
 #: Of the gaps between logs: both sides together are one source.
@@ -41,8 +41,7 @@ class KnownOfPlaces:
         """Read it, where a place has it. Warns of what cannot be read."""
         sources = [Source(str(log_dir), log_dir) for place in (one, other) for log_dir in place.log_dirs]
         topics = read_known_topics(MetadataOptions(), sources)
-        for warning in topics.warnings:
-            warn(warning)
+        warn_of_first(topics.warnings)
         return cls(topics, [source.name for source in sources])
 
     def policy(self, topic: str) -> ConfigValue | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -79,12 +79,18 @@ class KnownDamage:
         """Whether there is damage or a gap that nobody has accepted."""
         return bool(self.damaged or self.gaps.found.lost)
 
-    def show(self, *, many_sources: bool) -> None:
-        """Print how many there are, the first by name, and how to see the others; nothing where there is none."""
+    def show(self, *, many_sources: bool, named: Collection[str] = ()) -> None:
+        """Print how many there are, the first by name, and how to see the others; nothing where there is none.
+
+        Args:
+            named: logs that the run has named already.
+        """
         self.gaps.show(many_sources=many_sources)
         if self.damaged:
             more = f", and {self.accepted:,} accepted" if self.accepted else ""
-            print_line(f"damaged: {_segments(self.damaged)} of the catalog{more}; the first is {self.listed[0].line}")
+            first = self.listed[0]
+            which = "the first is named above" if first.log_path in named else f"the first is {first.line}"
+            print_line(f"damaged: {_segments(self.damaged)} of the catalog{more}; {which}")
             print_line(
                 "  all of them: --json, or in the catalog SELECT * FROM segments WHERE status NOT IN "
                 "('ok', 'gone', 'deleted'); kidx accept records that one may stay as it is"

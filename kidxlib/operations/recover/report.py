@@ -13,7 +13,7 @@ from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan
 from kidxlib.terminal.audit import START_RATE
-from kidxlib.terminal.console import print_line, print_more, rate
+from kidxlib.terminal.console import first_of_each_kind, print_line, print_more, rate
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
 
@@ -50,14 +50,12 @@ def show_plan(
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
         print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
-    for noted in plan.noted[:_SHOWN]:
+    for noted in first_of_each_kind(plan.noted, _SHOWN, "; --json has them all"):
         print_line(f"noted: {noted}")
-    print_more(len(plan.noted) - _SHOWN, "; --json has them all")
     for each_mended in mended:
         print_line(f"mend: {each_mended}")
-    for refusal in refusals[:_SHOWN]:
-        print_line(f"refused: {refusal.text}")
-    print_more(len(refusals) - _SHOWN, "; --json has them all")
+    for refusal in first_of_each_kind((each.text for each in refusals), _SHOWN, "; --json has them all"):
+        print_line(f"refused: {refusal}")
     for log_dir, why in (plan.untrusted or {}).items():
         print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     reads = plan.start_bytes

@@ -35,7 +35,7 @@ from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_to
 from kidxlib.run.result import RunResult
 from kidxlib.run.scratch import scratch_directory
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.terminal.console import print_json, print_line, warn
+from kidxlib.terminal.console import print_json, print_line, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
@@ -163,8 +163,7 @@ def _look(
         scans=stack.enter_context(scratch_directory()) if request.apply else None,
         name=name,
     )
-    for warning in _warnings(request, plan, known):
-        warn(warning)
+    warn_of_first(_warnings(request, plan, known))
     mendings: list[Mending] = []
     unmended: list[Unmended] = []
     if request.mends:

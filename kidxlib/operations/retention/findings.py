@@ -15,14 +15,12 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
 from kidxlib.retention.reasons import PlanWarning
 from kidxlib.text.counted import counted
-from kidxlib.text.times import show_time
+from kidxlib.text.times import YEAR_2000_MS, show_time
 
 #: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
 _SECONDS_SHOWN: Final = 10**11
 #: Units that producers have taken for ms (KAFKA-6482), by how many of them are one.
 _OTHER_UNITS: Final = {"µs": 1_000, "ns": 1_000_000}
-_YEAR_2000_MS: Final = 946_684_800_000
-
 
 _OF_TIMES: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
 
@@ -52,7 +50,7 @@ class RetentionFinding:
             return ""
         now_ms = self.largest_ms - self.most_ms
         for unit, divisor in _OTHER_UNITS.items():
-            if _YEAR_2000_MS <= (as_unit := self.largest_ms // divisor) <= now_ms:
+            if YEAR_2000_MS <= (as_unit := self.largest_ms // divisor) <= now_ms:
                 return f"; in {unit} the largest would be {show_time(as_unit)}"
         return ""
 
@@ -69,6 +67,8 @@ class RetentionFinding:
             "in it; cleanup.policy was said to be delete",
             PlanWarning.FUTURE_TIMESTAMP: f"{segments} with timestamps in the future, by up to {far}; time alone keeps "
             f"such a segment until long after that{self._other_unit}",
+            PlanWarning.TIMESTAMPS_IN_SECONDS: f"{segments} would go for timestamps of 1970; in seconds the largest "
+            f"would be {show_time((self.largest_ms or 0) * 1000)}, and a broker that takes them for ms deletes at once",
             PlanWarning.TIMESTAMPS_BACKWARDS: f"{segments} old enough, kept after one that is not; timestamps run "
             f"backwards, by up to {far}",
             PlanWarning.TIME_INDEX_PADDED: f"{indexes} padded with zeros; a broker takes such a segment for one of "

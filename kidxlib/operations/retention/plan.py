@@ -33,7 +33,7 @@ from kidxlib.run.result import RunResult
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import print_json, print_line, warn
+from kidxlib.terminal.console import print_json, print_line, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 
@@ -103,8 +103,7 @@ def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTo
         lambda: segments.read(["topic_id"]),
         proven=request.delete_records_json is not None and not request.same_broker,
     )
-    for warning in configured.known.warnings:
-        warn(warning)
+    warn_of_first(configured.known.warnings)
     return configured
 
 

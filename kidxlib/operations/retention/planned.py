@@ -20,8 +20,9 @@ from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.retention.decide import Decisions
 from kidxlib.retention.partition import Flags, Longs, Segments
 from kidxlib.retention.policy import TopicConfig
-from kidxlib.retention.reasons import REASONS, PlanWarning, decision_of
+from kidxlib.retention.reasons import REASONS, PlanWarning, Reason, decision_of
 from kidxlib.retention.time_index_files import OnDisk
+from kidxlib.text.times import YEAR_2000_MS
 
 _ROWS: Final = pa.schema(list(PLANNED.field("segment").type))
 _REASONS: Final = pa.array([reason.value for reason in REASONS])
@@ -29,7 +30,7 @@ _DECISIONS: Final = pa.array([decision_of(reason).value for reason in REASONS])
 #: By the numbers that stand for them in columns, and in the order in which a row has them.
 _WARNINGS: Final = (
     *(PlanWarning.LOOKS_COMPACTED, PlanWarning.WHOLE_PARTITION),
-    *(PlanWarning.FUTURE_TIMESTAMP, PlanWarning.TIMESTAMPS_BACKWARDS),
+    *(PlanWarning.FUTURE_TIMESTAMP, PlanWarning.TIMESTAMPS_IN_SECONDS, PlanWarning.TIMESTAMPS_BACKWARDS),
     *(PlanWarning.TIME_INDEX_PADDED, PlanWarning.TIME_INDEX_INCOMPLETE),
 )
 _WARNING_WORDS: Final = pa.array([warning.value for warning in _WARNINGS])
@@ -73,11 +74,20 @@ class _Decided:
             return np.full(count, self.decisions.whole_partition)
         if warning is PlanWarning.FUTURE_TIMESTAMP:
             return self.decisions.future_ms.astype(np.bool_)
+        if warning is PlanWarning.TIMESTAMPS_IN_SECONDS:
+            return self._in_seconds()
         if warning is PlanWarning.TIMESTAMPS_BACKWARDS:
             return self.decisions.backwards_ms.astype(np.bool_)
         if self.on_disk is None:
             return np.zeros(count, np.bool_)
         return np.array([read is not None and read.warning is warning for read in self.on_disk], np.bool_)
+
+    def _in_seconds(self) -> Flags:
+        """Which segments go by time though their largest timestamp is one of this century, if it is in seconds."""
+        largest = self.decisions.largest_timestamps
+        by_time = self.decisions.reasons == REASONS.index(Reason.TIME)
+        meant: Flags = (largest >= YEAR_2000_MS // 1000) & (largest <= self.rule.now_ms // 1000)
+        return by_time & meant
 
 
 def planned_rows(

@@ -40,10 +40,12 @@ def test_a_message_is_one_line_whatever_is_in_it() -> None:
     assert err.getvalue() == "warning: [bold]a\\nb\\x1b[31m" + 300 * "x" + "\n"
 
 
-def test_the_first_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    warn_of_first(f"gone: {number}" for number in range(1022))
+def test_the_first_of_each_kind_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """However many there are of one kind, one of another kind is not lost among them."""
+    warn_of_first([*(f"dir/t-{number}: gone, with {number} bytes" for number in range(1022)), "another: bad", "bad"])
     reported = capsys.readouterr().err.splitlines()
-    assert reported == [*(f"warning: gone: {number}" for number in range(20)), "warning: … and 1,002 more"]
+    first = [f"warning: dir/t-{number}: gone, with {number} bytes" for number in range(5)]
+    assert reported == [*first, "warning: … and 1,017 more of this kind", "warning: another: bad", "warning: bad"]
 
 
 def test_how_many_more_there_are(capsys: pytest.CaptureFixture[str]) -> None:

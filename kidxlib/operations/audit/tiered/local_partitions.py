@@ -32,7 +32,7 @@ from kidxlib.storage.checkpoints import read_leader_epochs
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.counted import counted
 
 _ANY: Final = re.compile(".*")
@@ -146,8 +146,7 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] 
         if (named := parse_partition_directory(directory.name)) is not None
     ]
     tiered = tiered_partitions([source.path for source in sources], partitions, _ANY)
-    for warning in tiered.warnings:
-        warn(warning)
+    warn_of_first(tiered.warnings)
     for each, _, finding in findings_on_local(tiered.found):
         if finding.file == LEADER_EPOCH_CHECKPOINT:
             path = each.directory / finding.file

@@ -12,7 +12,7 @@ from kidxlib.operations.audit.tiered.request import TieredRequest
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import requests_made
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.progress import begin_phase
 
 
@@ -26,8 +26,7 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
         OSError: an object cannot be read, or a directory not be listed.
         Interrupted: the run is; nothing is reported.
     """
-    for warning in request.known_topics.warnings:
-        warn(warning)
+    warn_of_first(request.known_topics.warnings)
     reader = MetadataReader(request.places, request.topics)
     metadata = read_metadata(reader, request)
     plan = plan_audit(request, metadata)

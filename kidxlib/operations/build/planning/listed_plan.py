@@ -12,7 +12,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.grouped import ROWS
-from kidxlib.terminal.console import note, warn
+from kidxlib.terminal.console import note, warn_of_first
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
@@ -31,8 +31,7 @@ def listed_plan(request: BuildRequest) -> Plan:
         nonlocal listed
         listed = segments
 
-    for warning in request.known_topics.warnings:
-        warn(warning)
+    warn_of_first(request.known_topics.warnings)
     begin_phase("listing", done=lambda: Done(listed))
     listing = (request.sources, request.topics, request.target, request.options_for)
     if request.plans_on_workers or _knows_many(request):
@@ -72,7 +71,6 @@ def list_here(request: BuildRequest, plan: Plan) -> None:
 
 def say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_bytes: int) -> None:
     """Say how much there is, where a part of it may be known already, and warn of what a person should know."""
-    for warning in plan.warnings:
-        warn(warning)
+    warn_of_first(plan.warnings)
     if request.keeps_catalog:
         note(f"{counted(segments, 'segment')}, {decimal(log_bytes)}, in {counted(len(plan.partitions), 'partition')}")

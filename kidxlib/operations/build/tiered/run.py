@@ -32,7 +32,7 @@ from kidxlib.operations.build.tiered.work import SegmentsToMend, remake_objects
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import requests_made
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.progress import begin_phase
 
 #: No object mends what these say: brokers ask for none.
@@ -51,8 +51,7 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
         OSError: an object cannot be read, or a directory not be listed.
         Interrupted: the run is. What was put by then is reported; before anything is put, nothing is.
     """
-    for warning in request.audit.known_topics.warnings:
-        warn(warning)
+    warn_of_first(request.audit.known_topics.warnings)
     reader = MetadataReader(request.audit.places, request.audit.topics)
     metadata = read_metadata(reader, request.audit)
     plan = plan_audit(request.audit, metadata)

@@ -27,7 +27,7 @@ from kidxlib.retention.topic_policy import DECIDING_CONFIGS, UNLIMITED
 from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import warn
+from kidxlib.terminal.console import warn_of_first
 
 _CELLS: Final = len(LADDER.times_ms) * len(LADDER.sizes)
 _SUMMED: Final = ("deleted", "freed", "deleted_later", "freed_later")
@@ -103,8 +103,7 @@ def _configs(
     segments: PresentSegments, topics: list[str], policy: Policy, metadata: MetadataOptions, paths: Mapping[str, str]
 ) -> dict[str, TopicConfig]:
     configured = ConfiguredTopics.read(metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
-    for warning in configured.known.warnings:
-        warn(warning)
+    warn_of_first(configured.known.warnings)
     own = {topic: {CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics}
     completed = configured.complete(own, deletes=False)
     return {topic: of_topic[CONFIGURED_POLICY] for topic, of_topic in completed.items()}

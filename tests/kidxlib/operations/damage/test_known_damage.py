@@ -87,6 +87,7 @@ def test_damage_is_told_at_every_run_until_it_is_accepted(scene: Scene) -> None:
     truncated = f"truncated: {scene.broken}: byte "
     first = scene.build()
     assert first.code == 3 and len(lines(first, truncated)) == 1
+    assert lines(first, "damaged: ") == ["damaged: 2 segments of the catalog; the first is named above"]
     both = {("a", "truncated"): 1.0, ("b", "truncated"): 1.0}
     assert scene.figures() == both
 

@@ -328,6 +328,21 @@ def test_the_oldest_record_left_is_one_that_a_consumer_gets(tmp_path: Path) -> N
     assert (segment["decision"], row["first_timestamp_ms"]) == ("keep", 5)
 
 
+def test_timestamps_in_seconds_go_with_a_warning(tmp_path: Path) -> None:
+    """A broker takes them for ms of 1970, and so does the plan. Those of a clock that counts from 0 are not meant."""
+    archive = _archive(tmp_path)
+    for base_offset, seconds in ((0, 60), (10, _NOW // 1000), (20, _NOW // 1000)):
+        put(archive.log_dir / "t-0", base_offset, [Batch(timestamp=seconds)])
+    archive.build()
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[[topic]]\nmatch = 't'\ncleanup.policy = 'delete'\n")
+    plan = archive.plan("--policy", policy, "--now", str(_NOW), "--what-if")
+    assert [s["decision"] for s in plan["segments"]] == ["delete"] * 3
+    assert ["timestamps-in-seconds" in s["warnings"] for s in plan["segments"]] == [False, True, True]
+    [warned] = [w["sentence"] for w in plan["warnings"] if w["surprise"] == "timestamps-in-seconds"]
+    assert f"in seconds the largest would be {show_time(_NOW // 1000 * 1000)}" in warned
+
+
 def test_segments_that_are_not_well_stay(tmp_path: Path) -> None:
     """And all after them; a truncated one counts with what a broker would leave of it. The exit code says so."""
     archive = _archive(tmp_path)
