@@ -85,9 +85,8 @@ class _Decided:
     def _in_seconds(self) -> Flags:
         """Which segments go by time though their largest timestamp is one of this century, if it is in seconds."""
         largest = self.decisions.largest_timestamps
-        by_time = self.decisions.reasons == REASONS.index(Reason.TIME)
-        meant: Flags = (largest >= YEAR_2000_MS // 1000) & (largest <= self.rule.now_ms // 1000)
-        return by_time & meant
+        by_time: Flags = self.decisions.reasons == REASONS.index(Reason.TIME)
+        return by_time & (largest >= YEAR_2000_MS // 1000) & (largest <= self.rule.now_ms // 1000)
 
 
 def planned_rows(
