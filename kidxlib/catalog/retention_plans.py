@@ -60,6 +60,10 @@ class RetentionPlanRow(Row):
         "catalog version 5 or older, refused too"
     )
     planned_at: datetime = column("the time that it was decided for (its --now)")
+    due_ms: int | None = column(
+        "of a segment that stays: when it and all before it are older than retention.ms, ms since the epoch; null: it "
+        "stays for another reason than time, or behind one that does, or written with catalog version 8 or older"
+    )
 
 
 RETENTION_PLANS: Final = Table(

@@ -14,9 +14,9 @@ from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 
 #: Raised by one with every column that a release adds, and where tables are laid out in another way; they carry it as a
 #: property.
-CATALOG_VERSION: Final = 8
-#: Since this version tables have the columns and the layout that they have now: whoever writes them brings a catalog of
-#: it up to date. Those of an earlier one Spark alone writes.
+CATALOG_VERSION: Final = 9
+#: Since this version tables have the layout that they have now: whoever writes them brings a catalog of it up to date,
+#: and reads null in columns that came later. Those of an earlier one Spark alone writes.
 LAYOUT_VERSION: Final = 7
 #: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2

@@ -11,6 +11,7 @@ offset, then what makes the log too large, then what is too old. So the deleted 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,13 @@ from numpy.typing import NDArray
 from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
 from kidxlib.retention.reasons import REASONS, Reason
 from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+
+#: Nothing goes then or later: 10000-01-01, behind which nobody can show a time.
+NEVER_MS: Final = 253_402_300_800_000
+#: What stays with these goes by time alone.
+_BY_TIME: Final = tuple(
+    REASONS.index(reason) for reason in (Reason.TIME_NOT_REACHED, Reason.FUTURE_TIMESTAMP, Reason.NO_TIMESTAMPS)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,20 @@ class Decisions:
     def named_reasons(self) -> tuple[Reason, ...]:
         """The reason of each segment, by base offset."""
         return tuple(REASONS[number] for number in self.reasons.tolist())
+
+    def due_ms(self, retention_ms: int) -> Longs:
+        """When each segment goes by time if its topic stays configured so, in ms since the epoch: once it and all
+        before it are old enough (`UnifiedLog.deleteRetentionMsBreachedSegments`). −1 where it goes now, never, or by
+        something else than time, or where one before it does.
+        """
+        limit = min(retention_ms, NEVER_MS)
+        by_time = np.where(self.largest_timestamps < NEVER_MS - limit, self.largest_timestamps + limit + 1, NEVER_MS)
+        own = np.where(np.isin(self.reasons, _BY_TIME), by_time, NEVER_MS)
+        own[self.reasons == _number(Reason.AFTER_KEPT)] = 0
+        own[: self.deleted] = -1
+        due = np.maximum.accumulate(own)
+        due[due >= NEVER_MS] = -1
+        return due
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kidxlib.catalog.change import Change, Found, TableChange
@@ -177,11 +177,13 @@ class DeltaTables:
             CatalogError: they cannot be read, or a column is not there.
         """
         schema = table.schema(names)
-        if missing := set(schema.names) - {field.name for field in delta.schema().fields}:
+        missing = set(schema.names) - {field.name for field in delta.schema().fields}
+        if missing and self._catalog_version(table, delta) < LAYOUT_VERSION:
             raise CatalogError(
                 f"{self.place(table)}: no column {min(missing)}; an older release made it, run build_index once"
             )
-        return self._asked(table, delta, f"SELECT {_quoted(schema.names)} FROM rows WHERE {where}", schema)
+        columns = ", ".join(f'NULL AS "{name}"' if name in missing else f'"{name}"' for name in schema.names)
+        return self._asked(table, delta, f"SELECT {columns} FROM rows WHERE {where}", schema)
 
     def _asked(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
         """What SQL gives, which leaves out files by their statistics. A table's `to_pyarrow_table` takes five times as
@@ -228,9 +230,9 @@ class DeltaTables:
         )
 
     def _of_this_version(self, table: Table, delta: DeltaTable) -> _Commit:
-        """What gives a table this version's properties, and with these its version."""
+        """What gives a table this version's columns and properties, and with these its version."""
         is_so = self._catalog_version(table, delta) == CATALOG_VERSION
-        return _Commit(0, None if is_so else partial(_set_properties, table, delta))
+        return _Commit(0, None if is_so else partial(_bring_up_to_date, table, delta))
 
     def _made(self, table: Table) -> DeltaTable:
         if other := self._not_ours(table):
@@ -304,7 +306,17 @@ def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
         _merge(table, delta, change)
 
 
-def _set_properties(table: Table, delta: DeltaTable) -> None:
+def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
+    """Whoever is stopped between the two commits leaves columns that older releases do not ask for."""
+    present = {field.name for field in delta.schema().fields}
+    if added := [field for field in commented_schema(table) if field.name not in present]:
+        fields = Schema.from_arrow(pa.schema(added)).fields
+        commit_once(
+            delta.table_uri,
+            delta.version() + 1,
+            lambda properties: delta.alter.add_columns(fields, commit_properties=properties),
+        )
+
     def write(properties: CommitProperties) -> None:
         delta.alter.set_table_properties(
             dict(properties_of(table)),

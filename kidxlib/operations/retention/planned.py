@@ -168,9 +168,15 @@ def _of_decisions(decided: Sequence[_Decided]) -> dict[str, Any]:
         "counted_bytes": np.concatenate([one.partition.segments.sizes for one in decided]),
         "future_ms": joined("future_ms"),
         "backwards_ms": joined("backwards_ms"),
+        "due_ms": _due(decided),
         "rolls_first": rolls_first,
         "next_offset": next_offsets,
     }
+
+
+def _due(decided: Sequence[_Decided]) -> Any:
+    due = np.concatenate([one.decisions.due_ms(one.rule.policy.retention_ms) for one in decided])
+    return pa.array(due, mask=due < 0)
 
 
 def _of_logs(decided: Sequence[_Decided]) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+import pyarrow as pa
 from rich.filesize import decimal
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.staged import Staged
-from kidxlib.operations.retention.due import FACTS_OF_DUE, with_due
 from kidxlib.operations.retention.summary import RetentionReport, TopicSummary
 from kidxlib.retention.reasons import Decision
 from kidxlib.retention.topic_policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT
@@ -28,7 +28,7 @@ JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
     *("age_from_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
     *("cleanup_policy", "remote_storage", "policy_origins"),
-    *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms"),
+    *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms", "due_ms"),
 )
 
 
@@ -124,8 +124,8 @@ def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
     Args:
         staged: rows of `PLANNED`.
     """
-    rows = staged.rows("segment", JSON_COLUMNS).select(JSON_COLUMNS)
-    return with_due(rows).to_pylist(maps_as_pydicts="strict")
+    rows: list[dict[str, Any]] = _in_order(staged, JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
 def print_segments(staged: Staged) -> None:
@@ -134,8 +134,7 @@ def print_segments(staged: Staged) -> None:
     Args:
         staged: rows of `PLANNED`.
     """
-    names = [*FACTS_OF_DUE, "bytes"]
-    rows = with_due(staged.rows("segment", names).select(names))
+    rows = _in_order(staged, ["policy", *SEGMENTS.key, "decision", "reason", "due_ms", "bytes"])
     shown = rows.slice(0, _SEGMENTS_SHOWN).to_pylist()
     print_table(
         "segments",
@@ -151,6 +150,11 @@ def print_segments(staged: Staged) -> None:
         text_columns=6,
     )
     print_more(rows.num_rows - len(shown), " segments: --json has all of them")
+
+
+def _in_order(staged: Staged, names: Sequence[str]) -> pa.Table:
+    rows = staged.rows("segment", names).select(names)
+    return rows.sort_by([(name, "ascending") for name in ("policy", *SEGMENTS.key)])
 
 
 def _goes(row: Mapping[str, Any]) -> str:

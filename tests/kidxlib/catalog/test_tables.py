@@ -57,7 +57,8 @@ ADDED = {
         "smallest_timestamp_ms",
         "smallest_timestamps",
         "records_by_hour",
-    )
+    ),
+    "retention_plans": ("due_ms",),
 }
 
 
