@@ -34,9 +34,9 @@ def build_index(context: click.Context, /, as_json: bool, **options: Any) -> Run
     With --catalog each remote segment is recorded there.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments of these sources and
-    topics are damaged, as this run or an earlier one found, and not accepted (see accept), or the last segments of a
-    partition are missing since the last build; with --tiered, something is broken and not mended; 1 failed. 0 means
-    that recovery accepts each log; verify_index tells whether something is missing.
+    topics are damaged, as this run or an earlier one found, and not accepted (see accept), or logs or partitions are
+    missing; with --tiered, something is broken and not mended; 1 failed. 0 means that recovery accepts each log;
+    verify_index judges the other files, too.
     """
     if asks_for_tiered(context, options):
         from kidxlib.operations.build.tiered.request import RepairOptions, repair_request

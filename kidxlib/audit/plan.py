@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from kidxlib.audit.startup.absent import AbsentPartition, LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.absent import absent_in, by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import PartitionDirectory
-from kidxlib.errors import CheckpointError, UsageError
+from kidxlib.errors import UsageError
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,7 @@ def partition_audits(
             if partition.directory.source.name in plan.log_dirs and partition.directory.remote is None
         }
         known = {log_dir: metadata.get(source.name) for log_dir, source in at_hand.items()}
-        for absent in _absent({log_dir: stops[log_dir] for log_dir in at_hand}, known):
+        for absent in absent_in({log_dir: stops[log_dir] for log_dir in at_hand}, known):
             source, partition = at_hand[absent.log_dir], absent.partition
             if topics.fullmatch(partition.topic):
                 of_directory = PartitionDirectory(source, partition, absent.directory)
@@ -123,40 +122,11 @@ def _last_stops(
     # With what may not be committed yet: the node has folders of that, too.
     read = {name: each.to_end for name, each in metadata.items()}
     stops: dict[Location, LastStop] = {}
-    for of_node in _by_node(sorted(set(log_dirs) & listed, key=str)):
+    for of_node in by_node(sorted(set(log_dirs) & listed, key=str)):
         stops |= last_stops(of_node, clean_shutdown, read.get(said[of_node[0]]))
     for log_dir in set(log_dirs) - listed:
         stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
     return stops
-
-
-def _by_node(log_dirs: Sequence[Location]) -> list[list[Location]]:
-    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). Where two have the
-    same one, a log dir and its copy are there, and each is looked at by itself.
-    """
-    nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
-    for log_dir in log_dirs:
-        try:
-            found = read_meta_properties(log_dir)
-        except (CheckpointError, OSError):
-            found = MetaProperties()
-        is_known = None not in (found.cluster_id, found.node_id, found.directory_id)
-        nodes[(found.cluster_id, found.node_id) if is_known else log_dir][log_dir] = found.directory_id
-    groups: list[list[Location]] = []
-    for of_node in nodes.values():
-        are_distinct = len(set(of_node.values())) == len(of_node)
-        groups += [list(of_node)] if are_distinct else [[log_dir] for log_dir in of_node]
-    return groups
-
-
-def _absent(
-    stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
-) -> Iterator[AbsentPartition]:
-    """The partitions that log dirs lack; those of one node are looked at together."""
-    for of_node in _by_node(sorted(stops, key=str)):
-        known = {id(each): each for log_dir in of_node if (each := metadata[log_dir]) is not None}
-        at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in of_node]
-        yield from absent_partitions(at_hand, [*known.values()])
 
 
 def _remote_directories(plan: Plan) -> set[Location]:

@@ -32,6 +32,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.storage.checkpoints import Checkpoints
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location
@@ -169,6 +170,7 @@ class Plan:
     empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
     skipped: Skipped = field(default_factory=Skipped)
     warnings: list[str] = field(default_factory=list)
+    checkpoints: Mapping[Location, Checkpoints] = field(default_factory=dict)  # of log dirs, from before the listing
 
     @property
     def log_bytes(self) -> int:
@@ -201,6 +203,7 @@ class Plan:
             unlistable=self.unlistable,
             empty=self.empty,
             skipped=self.skipped,
+            checkpoints=self.checkpoints,
         )
 
     def scan_tasks(self) -> list[ScanTask]:

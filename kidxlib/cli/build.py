@@ -51,8 +51,8 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
     With --catalog each remote segment is recorded there.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, found
-    now or recorded earlier; with --tiered, something is broken and not mended; 1 failed. 0 means that recovery accepts
-    each log; kidx verify tells whether something is missing.
+    now or recorded earlier, or logs or partitions are missing; with --tiered, something is broken and not mended;
+    1 failed. 0 means that recovery accepts each log; kidx verify judges the other files, too.
     """
     options["directory"] = directory
     if asks_for_tiered(context, options):

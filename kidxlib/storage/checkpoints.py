@@ -6,10 +6,10 @@ Sources: `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from kidxlib.errors import CheckpointError
+from kidxlib.errors import CheckpointError, describe_error
 from kidxlib.format import checkpoint_files
 from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
@@ -34,6 +34,7 @@ class Checkpoints:
         high_watermarks: as the broker last wrote them.
         cleaner_offsets: up to where the cleaner has compacted.
         clean_shutdown: the broker stopped cleanly and has not started since.
+        error: why none of the files is used, in words; None where they are.
     """
 
     recovery_points: dict[TopicPartition, int] | None
@@ -41,6 +42,11 @@ class Checkpoints:
     high_watermarks: dict[TopicPartition, int] | None
     cleaner_offsets: dict[TopicPartition, int] | None
     clean_shutdown: bool
+    error: str | None = None
+
+
+#: Of a log dir of which nothing is known.
+NO_CHECKPOINTS: Final = Checkpoints(None, None, None, None, clean_shutdown=False)
 
 
 def read_checkpoints(log_dir: Location) -> Checkpoints:
@@ -57,6 +63,15 @@ def read_checkpoints(log_dir: Location) -> Checkpoints:
         cleaner_offsets=read_offset_checkpoint(log_dir / checkpoint_files.CLEANER_CHECKPOINT),
         clean_shutdown=(log_dir / CLEAN_SHUTDOWN_FILE).exists(),
     )
+
+
+def usable_checkpoints(log_dir: Location) -> Checkpoints:
+    """What the checkpoint files of a log dir say. Where one cannot be used, nothing is known, and it is said why."""
+    try:
+        return read_checkpoints(log_dir)
+    except (CheckpointError, OSError) as error:
+        used = f"{describe_error(error)}; none of the checkpoint files of {log_dir} is used"
+        return replace(NO_CHECKPOINTS, error=used)
 
 
 def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:

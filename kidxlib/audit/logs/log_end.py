@@ -11,9 +11,12 @@ from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.format import checkpoint_files, segment_files
 
 
-def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
     """The finding on the last log of a partition, if the broker knew of more: from the first of its checkpoints that
     says so.
+
+    Args:
+        next_offset, position: where the log ends.
     """
     for offset, reason, file, consequence in (
         (
@@ -35,16 +38,24 @@ def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
             "offsets {end} to {last} are missing, which were committed; another replica may have them",
         ),
     ):
-        if recovery.next_offset < offset:
-            yield Finding(
+        if next_offset < offset:
+            return Finding(
                 file=segment_files.LOG_SUFFIX,
                 verdict=Verdict.BROKEN,
                 reason=reason,
-                position=recovery.end.position,
-                detail=f"the log ends at offset {recovery.next_offset}, {file} says {offset}",
-                consequence=consequence.format(offset=offset, end=recovery.next_offset, last=offset - 1),
+                position=position,
+                detail=f"the log ends at offset {next_offset}, {file} says {offset}",
+                consequence=consequence.format(offset=offset, end=next_offset, last=offset - 1),
             )
-            return
+    return None
+
+
+def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+    """The finding on where the last log of a partition ends."""
+    found = below_checkpoints(recovery.next_offset, recovery.end.position, stop)
+    if found is not None:
+        yield found
+        return
     # `LogManager.shutdown` flushes all, and then writes the checkpoint and the file of a clean stop.
     if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
         yield Finding(

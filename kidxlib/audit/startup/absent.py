@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -81,6 +82,41 @@ def absent_partitions(
                 continue
             there.add(partition)
             yield AbsentPartition(log_dir.path, partition, known_to)
+
+
+def absent_in(
+    stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
+) -> Iterator[AbsentPartition]:
+    """The partitions that the log dirs of any nodes lack: those of one node are looked at together, as in
+    `absent_partitions`.
+
+    Args:
+        stops: how the broker of each log dir stopped. A directory's entries are read after that.
+        metadata: of the cluster of each log dir; None where it is not known.
+    """
+    for of_node in by_node(sorted(stops, key=str)):
+        known = {id(each): each for log_dir in of_node if (each := metadata[log_dir]) is not None}
+        at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in of_node]
+        yield from absent_partitions(at_hand, [*known.values()])
+
+
+def by_node(log_dirs: Sequence[Location]) -> list[list[Location]]:
+    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). Where two have the
+    same one, a log dir and its copy are there, and each is looked at by itself.
+    """
+    nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
+    for log_dir in log_dirs:
+        try:
+            found = read_meta_properties(log_dir)
+        except (CheckpointError, OSError):
+            found = MetaProperties()
+        is_known = None not in (found.cluster_id, found.node_id, found.directory_id)
+        nodes[(found.cluster_id, found.node_id) if is_known else log_dir][log_dir] = found.directory_id
+    groups: list[list[Location]] = []
+    for of_node in nodes.values():
+        are_distinct = len(set(of_node.values())) == len(of_node)
+        groups += [list(of_node)] if are_distinct else [[log_dir] for log_dir in of_node]
+    return groups
 
 
 def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata]) -> bool:

@@ -30,14 +30,14 @@ def show_json(request: BuildRequest, built: BuiltOnce) -> None:
         files = built.broken.files.items()
         shown["broken"] = sorted(f"{topic}-{number}/{name}" for (_, topic, number), names in files for name in names)
         shown["broken_logs"] = built.broken.logs
-    print_json(
-        {**shown, **built.scanned.counts.as_json(), **built.gaps.as_json(), "requests": built.requests.as_json()}
-    )
+    shown |= {**built.scanned.counts.as_json(), **built.gaps.as_json(), **built.lost.as_json()}
+    print_json({**shown, "requests": built.requests.as_json()})
 
 
 def show_summary(request: BuildRequest, built: BuiltOnce) -> None:
     """Print what was read and written, and how fast."""
     print_counts(str(request.sources[0].path), built.scanned.counts)
+    built.lost.show(many_sources=False)
     print_gaps(built.gaps, many_sources=False)
     print_skipped((reason.value, count) for reason, count in built.plan.skipped.counts.items())
     print_rate(built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
@@ -57,6 +57,7 @@ def run_result(built: BuiltOnce) -> RunResult:
             "unlistable": len(built.plan.unlistable),
             "not_well": built.scanned.counts.problem_count,
             "gaps": len(built.gaps.lost),
+            **built.lost.counts,
         },
         bytes=built.scanned.counts.log_bytes,
         requests=built.requests,
@@ -65,5 +66,6 @@ def run_result(built: BuiltOnce) -> RunResult:
 
 def exit_code(built: BuiltOnce) -> ExitCode:
     """The code that says whether there are problems. What could not be looked at is one."""
-    has_problems = built.scanned.counts.problem_count or built.gaps.lost or built.broken.logs or built.plan.unlistable
+    is_lost = bool(built.gaps.lost) or built.lost.is_loss
+    has_problems = built.scanned.counts.problem_count or is_lost or built.broken.logs or built.plan.unlistable
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

@@ -12,9 +12,10 @@ from kidxlib.operations.build.planning.comparison import find_changes
 from kidxlib.operations.build.planning.cost import cost_of
 from kidxlib.operations.build.planning.recorded import ensure_as_recorded
 from kidxlib.operations.build.repair import repairs_of_last_audits
-from kidxlib.operations.build.report import catalog_damage, exit_code, lost_counts
+from kidxlib.operations.build.report import catalog_damage, exit_code, listed_log_dirs, lost_counts
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.lost import Lost
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import print_json, print_line, rate
 from kidxlib.text.counted import counted
@@ -22,7 +23,7 @@ from kidxlib.text.counted import counted
 
 def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) -> RunResult:
     """Compare, and print what a build would do."""
-    catalog = backend.catalog
+    catalog, of_log_dirs = backend.catalog, listed_log_dirs(request, plan)
     ensure_as_recorded(request, catalog)
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
@@ -30,7 +31,10 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     changes = find_changes(request, plan, catalog if current else None, backend.engine)
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
-    damage = catalog_damage(request, catalog, plan, changes) if is_known else KnownDamage()
+    if is_known:
+        damage = catalog_damage(request, catalog, plan, of_log_dirs, changes)
+    else:
+        damage = KnownDamage(lost=Lost(of_log_dirs.partitions))
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
     cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))

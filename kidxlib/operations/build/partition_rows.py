@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kidxlib.build.plan import Plan
 from kidxlib.catalog.partitions import PartitionRow
-from kidxlib.errors import KidxError, describe_error
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.storage.checkpoints import Checkpoints, read_checkpoints
+from kidxlib.storage.checkpoints import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.location import Location
 
 
 def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
-    """Bring `partitions` up to date with a listing and with the checkpoint files of its log dirs. Of a partition that
-    could not be listed the row stays as it is.
+    """Bring `partitions` up to date with a listing and with the checkpoints of its log dirs. Of a partition that could
+    not be listed the row stays as it is.
 
     Args:
         all_topics: the listing left no topic out, so what it does not have is gone.
@@ -25,7 +25,9 @@ def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_
     """
     notes: list[str] = []
     log_dirs = sorted({partition.directory.log_dir for partition in plan.partitions}, key=str)
-    checkpoints = {log_dir: _read(log_dir, notes) for log_dir in log_dirs}
+    checkpoints = {log_dir: plan.checkpoints.get(log_dir, NO_CHECKPOINTS) for log_dir in log_dirs}
+    for log_dir, of_log_dir in checkpoints.items():
+        notes += _notes(log_dir, of_log_dir)
     sources = sorted({partition.directory.source.name for partition in plan.partitions})
     offsets = catalog.offsets(sources)
     known = {(row.source, row.topic, row.partition): row for row in catalog.known_partitions(sources)}
@@ -69,17 +71,14 @@ def _of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartiti
     return None if offsets is None else offsets.get(topic_partition)
 
 
-def _read(log_dir: Location, notes: list[str]) -> Checkpoints:
-    try:
-        checkpoints = read_checkpoints(log_dir)
-    except (KidxError, OSError) as error:
-        notes.append(f"{describe_error(error)}; none of the checkpoint files of {log_dir} is used")
-        return Checkpoints(None, None, None, None, clean_shutdown=False)
+def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:
+    if checkpoints.error is not None:
+        yield checkpoints.error
+        return
     missing = []
     if checkpoints.log_start_offsets is None:
         missing.append("no log-start-offset-checkpoint, log start taken as the first base offset")
     if checkpoints.high_watermarks is None:
         missing.append("no replication-offset-checkpoint, high watermark taken as the log end")
     if missing:
-        notes.append(f"{log_dir}: {'; '.join(missing)}")
-    return checkpoints
+        yield f"{log_dir}: {'; '.join(missing)}"

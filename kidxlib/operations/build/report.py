@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kidxlib.audit.gaps import Directories, PolicyOf
 from kidxlib.build.changes import Changes
+from kidxlib.build.listed import partitions_of
 from kidxlib.build.plan import Plan
 from kidxlib.build.skipped import unlistable_as_json
 from kidxlib.catalog.builds import BuildRow
@@ -14,8 +15,9 @@ from kidxlib.catalog.segments import FillableFacts
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.operations.damage.gaps import known_gaps
+from kidxlib.operations.damage.gaps import gaps_between, known_logs
 from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
@@ -28,16 +30,30 @@ from kidxlib.text.counted import counted
 
 
 def catalog_damage(
-    request: BuildRequest, catalog: TablesCatalog, plan: Plan, changes: Changes | None = None
+    request: BuildRequest, catalog: TablesCatalog, plan: Plan, of_log_dirs: OfLogDirs, changes: Changes | None = None
 ) -> KnownDamage:
-    """How the catalog's segments stand, and the gaps between them.
+    """How the catalog's segments stand, the gaps between them, and what of the log dirs is not there.
 
     Args:
+        of_log_dirs: what should be.
         changes: what a listing found that is not recorded; None where all is.
     """
     sources, gone = [source.name for source in request.sources], None if changes is None else changes.gone
-    gaps = known_gaps(catalog.tables, sources, request.topics, *asked_of(request, plan), gone)
-    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps)
+    tables = catalog.tables
+    logs = known_logs(tables, sources, request.topics, gone)
+    gaps = gaps_between(tables, logs, *asked_of(request, plan))
+    not_known = set(plan.unlistable)
+    if request.repair:  # it reads no other log that has grown
+        not_known |= of_log_dirs.log_dirs.keys()
+    elif changes is not None:
+        not_known |= {plan.partitions[number].key for number in set(partitions_of(changes.to_read).tolist())}
+    lost = of_log_dirs.lost(tables, logs, not_known)
+    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps, lost=lost)
+
+
+def listed_log_dirs(request: BuildRequest, plan: Plan) -> OfLogDirs:
+    """What the log dirs of a plan should have, for who has just listed them."""
+    return OfLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
 
 
 def asked_of(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:

@@ -21,10 +21,18 @@ from kidxlib.operations.build.planning.listed_plan import listed_plan
 from kidxlib.operations.build.planning.recorded import ensure_as_recorded
 from kidxlib.operations.build.recording.record import found_columns, request_columns, scan_columns
 from kidxlib.operations.build.repair import repairs_of_last_audits
-from kidxlib.operations.build.report import Built, build_as_json, catalog_damage, print_report, result_of
+from kidxlib.operations.build.report import (
+    Built,
+    build_as_json,
+    catalog_damage,
+    listed_log_dirs,
+    print_report,
+    result_of,
+)
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build.optimize import OptimizedTable, optimize_tables
 from kidxlib.run.result import RunResult
 from kidxlib.tables.maintenance import MaintenanceOf
@@ -57,7 +65,7 @@ def run_build(
 
 def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, maintenance_of: MaintenanceOf) -> Built:
     start = time.monotonic()
-    build_id = request.context.run_id()
+    build_id, of_log_dirs = request.context.run_id(), listed_log_dirs(request, plan)
     with contextlib.ExitStack() as stack:
         log_dirs = stack.enter_context(contextlib.ExitStack())
         hold_log_dirs(request, plan, log_dirs)
@@ -78,7 +86,7 @@ def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, mainten
             marked = catalog.mark(changes, build_id, commit)
             run = BuildRun(request, plan, backend, build_id, commit)
             scanned = scan_in_waves(run, changes)
-            notes, damage = _finish(run, scanned)
+            notes, damage = _finish(run, scanned, of_log_dirs)
             begin_phase(recording_phase(request))
         row = BuildRow.of(
             {
@@ -116,8 +124,11 @@ def _optimize(
     return optimize_tables(maintenance_of(tables), TABLES if row.rows_changed else (BUILDS,), request.optimize)
 
 
-def _finish(run: BuildRun, scanned: Scanned) -> tuple[list[str], KnownDamage]:
+def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: OfLogDirs) -> tuple[list[str], KnownDamage]:
     """Finish the partitions that are not yet, and record how they were listed.
+
+    Args:
+        of_log_dirs: what should be there.
 
     Returns:
         What a person should know, and the damage that is known now.
@@ -128,5 +139,5 @@ def _finish(run: BuildRun, scanned: Scanned) -> tuple[list[str], KnownDamage]:
     with ThreadPoolExecutor(2) as beside:
         recorded = beside.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
         finish_partitions_of(run, run.plan.partitions, scanned)
-        known = beside.submit(catalog_damage, request, catalog, run.plan)
+        known = beside.submit(catalog_damage, request, catalog, run.plan, of_log_dirs)
         return recorded.result(), known.result()

@@ -18,10 +18,11 @@ from kidxlib.operations.build.finishing.finish import finish_partitions_of
 from kidxlib.operations.build.held_log_dirs import hold_log_dirs
 from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.planning.listed_plan import listed_plan
-from kidxlib.operations.build.report import asked_of
+from kidxlib.operations.build.report import asked_of, listed_log_dirs
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.waves import scan_in_waves
-from kidxlib.operations.damage.gaps import known_gaps
+from kidxlib.operations.damage.gaps import gaps_between, known_logs
+from kidxlib.operations.damage.lost import Lost
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.progress import begin_phase
 
@@ -46,6 +47,7 @@ class BuiltOnce:
         plan: what was listed; of a repair, what of it was broken.
         broken: of a repair.
         gaps: between the logs that were read.
+        lost: what the log dirs had, and is not there.
         seconds: of the whole run.
         requests: of object stores.
     """
@@ -54,6 +56,7 @@ class BuiltOnce:
     scanned: Scanned
     broken: BrokenFiles
     gaps: FoundGaps
+    lost: Lost
     seconds: float
     requests: Requests
 
@@ -70,6 +73,7 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
     """
     start = time.monotonic()
     plan = listed_plan(request)
+    of_log_dirs = listed_log_dirs(request, plan)
     broken = BrokenFiles()
     with contextlib.ExitStack() as stack:
         hold_log_dirs(request, plan, stack)
@@ -80,9 +84,13 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
             plan = repairs(plan, broken.files)
         scanned = read_and_finish(request, plan, backend)
         sources = [source.name for source in request.sources]
-        gaps = known_gaps(backend.catalog.tables, sources, request.topics, *asked_of(request, plan)).found
+        tables = backend.catalog.tables
+        logs = known_logs(tables, sources, request.topics)
+        gaps = gaps_between(tables, logs, *asked_of(request, plan)).found
+        not_known = of_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
+        lost = of_log_dirs.lost(tables, logs, not_known)
         requests = request.context.asked(backend.engine.requests())
-    return BuiltOnce(plan, scanned, broken, gaps, time.monotonic() - start, requests)
+    return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
 
 
 def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:

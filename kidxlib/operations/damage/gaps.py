@@ -89,7 +89,14 @@ def known_gaps(
     directories: Directories,
     gone: pa.Table | None = None,
 ) -> KnownGaps:
-    """The gaps between the logs that the catalog has of some sources and topics.
+    """The gaps between the logs that the catalog has of some sources and topics; see `known_logs`."""
+    return gaps_between(tables, known_logs(tables, sources, topics, gone), policy_of, directories)
+
+
+def known_logs(
+    tables: TablesToRead, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
+) -> pa.Table:
+    """`FACTS` of the segments that the catalog has of some sources and topics, without ids and bytes.
 
     Args:
         gone: keys of segments that a listing did not find, if that is not recorded yet.
@@ -107,6 +114,18 @@ def known_gaps(
     for name in set(FACTS) - {*_FIRST}:
         kind = SEGMENTS.schema().field(name).type
         rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
+    return rows
+
+
+def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, directories: Directories) -> KnownGaps:
+    """The gaps between logs.
+
+    Args:
+        rows: as `known_logs` gives them.
+
+    Raises:
+        CatalogError: the catalog cannot be read.
+    """
     found = gaps_in(rows, policy_of, directories)
     if not found.lost:
         return KnownGaps(found)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kidxlib.build.summary import SegmentProblem
 from kidxlib.operations.damage.gaps import KnownGaps
+from kidxlib.operations.damage.lost import Lost
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.terminal.console import print_line
 
@@ -47,6 +48,7 @@ class KnownDamage:
         accepted: how many of these are accepted.
         listed: of both, the damaged ones first; at most `PROBLEMS_KEPT`.
         gaps: between the logs of these sources and topics.
+        lost: what their log dirs had, and is not there.
     """
 
     segments: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -54,6 +56,7 @@ class KnownDamage:
     accepted: int = 0
     listed: Sequence[DamagedSegment] = ()
     gaps: KnownGaps = field(default_factory=KnownGaps)
+    lost: Lost = field(default_factory=Lost)
 
     def present(self, source: str) -> int:
         """How many segments of a source are in it, as far as the catalog knows."""
@@ -68,16 +71,17 @@ class KnownDamage:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {"damaged": self.damaged, "accepted": self.accepted, **self.gaps.counts}
+        return {"damaged": self.damaged, "accepted": self.accepted, **self.gaps.counts, **self.lost.counts}
 
     def as_json(self) -> dict[str, Any]:
         segments = [segment.as_json() for segment in self.listed]
-        return {"damaged": self.damaged, "accepted": self.accepted, "segments": segments, **self.gaps.as_json()}
+        of_segments = {"damaged": self.damaged, "accepted": self.accepted, "segments": segments}
+        return {**of_segments, **self.gaps.as_json(), **self.lost.as_json()}
 
     @property
     def is_loss(self) -> bool:
-        """Whether there is damage or a gap that nobody has accepted."""
-        return bool(self.damaged or self.gaps.found.lost)
+        """Whether there is damage, or something is not there, that nobody has accepted."""
+        return bool(self.damaged or self.gaps.found.lost or self.lost.is_loss)
 
     def show(self, *, many_sources: bool, named: Collection[str] = ()) -> None:
         """Print how many there are, the first by name, and how to see the others; nothing where there is none.
@@ -85,6 +89,7 @@ class KnownDamage:
         Args:
             named: logs that the run has named already.
         """
+        self.lost.show(many_sources=many_sources)
         self.gaps.show(many_sources=many_sources)
         if self.damaged:
             more = f", and {self.accepted:,} accepted" if self.accepted else ""

@@ -62,6 +62,9 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
         "accepted": 0,
         "gaps": 0,
         "gaps_accepted": 0,
+        "partitions_missing": 0,
+        "ends_below": 0,
+        "ends_below_accepted": 0,
     }
     size = (tmp_path / "log-dir" / "topic-0" / segment_file(0, LOG_SUFFIX)).stat().st_size
     assert line == {

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import pyarrow.compute as pc
 from rich.filesize import decimal
 
 from kidxlib.build.discover import add_segments, find_partitions, find_segments, judge_listing
 from kidxlib.build.plan import Plan
+from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.build.request import BuildRequest
+from kidxlib.storage.checkpoints import usable_checkpoints
+from kidxlib.storage.location import Location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.grouped import ROWS
 from kidxlib.terminal.console import note, warn_of_first
@@ -20,11 +26,27 @@ from kidxlib.text.counted import counted
 
 def listed_plan(request: BuildRequest) -> Plan:
     """List the sources, and say what is there. Where there are many segments, or where it is asked for, only their
-    partitions: workers list these.
+    partitions: workers list these. Checkpoints are read first: what they say a running broker has written by then.
 
     Raises:
         UsageError: a source cannot be listed, or none has a segment.
     """
+    checkpoints = {log_dir: usable_checkpoints(log_dir) for log_dir in _log_dirs(request.sources)}
+    plan = _listed(request)
+    plan.checkpoints = checkpoints
+    return plan
+
+
+def _log_dirs(sources: Iterable[Source]) -> Iterator[Location]:
+    """Where checkpoints may be: in each source, and above one that may be a partition's directory."""
+    for source in sources:
+        if source.remote is None:
+            yield source.path
+            if parse_partition_directory(source.path.name) is not None:
+                yield source.path.parent
+
+
+def _listed(request: BuildRequest) -> Plan:
     listed = 0
 
     def say_listed(segments: int) -> None:

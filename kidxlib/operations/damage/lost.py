@@ -1,0 +1,385 @@
+"""What log dirs had by their checkpoints and the cluster's metadata, and that is not there: partitions, ends of logs.
+
+To use it: `OfLogDirs.of` right after a listing, whose plan has the checkpoints from before it; and once the logs were
+read, `OfLogDirs.lost`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.logs.log_end import below_checkpoints
+from kidxlib.audit.startup.absent import AbsentPartition, absent_in
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop
+from kidxlib.build.plan import Plan
+from kidxlib.build.source import Source
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
+from kidxlib.errors import ClusterMetadataError
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.recovery.outcome import ABSENT, USABLE
+from kidxlib.storage.checkpoints import Checkpoints, usable_checkpoints
+from kidxlib.storage.location import Location, as_text
+from kidxlib.tables.protocol import TablesToRead
+from kidxlib.terminal.console import print_line, print_more
+from kidxlib.text.counted import counted
+
+#: The reason of a partition that is not there.
+PARTITION_MISSING: Final = "partition-missing"
+#: So many topics are named on screen.
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostPartition:
+    """A partition that a log dir had, and of which it has no segment.
+
+    Attributes:
+        known_end: the largest offset up to which checkpoints say that it went; 0 where they say nothing.
+        detail: what is missing, and what says so.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    directory: str
+    known_end: int
+    detail: str
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        return self.source, self.topic, self.partition
+
+    @property
+    def reason(self) -> str:
+        return PARTITION_MISSING
+
+    @property
+    def consequence(self) -> str:
+        had = f"offsets up to {self.known_end - 1} are lost here, and " if self.known_end else ""
+        return f"{had}a broker that starts makes an empty log; look for the directory on other disks and copies"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "reason": self.reason, "consequence": self.consequence}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostEnd:
+    """A log that ends below what its log dir's checkpoints say.
+
+    Attributes:
+        base_offset, path: of the last log.
+        reason, detail, consequence: as an audit has them.
+        accepted_by, accepted_reason: None where nobody has accepted it.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    base_offset: int
+    path: str
+    log_end_offset: int
+    known_end: int
+    reason: str
+    detail: str
+    consequence: str
+    accepted_by: str | None = None
+    accepted_reason: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What is not there.
+
+    Attributes:
+        partitions: by source, topic and partition.
+        ends: those that nobody has accepted.
+        accepted: the others.
+    """
+
+    partitions: tuple[LostPartition, ...] = ()
+    ends: tuple[LostEnd, ...] = ()
+    accepted: tuple[LostEnd, ...] = ()
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether there is something that nobody has accepted."""
+        return bool(self.partitions or self.ends)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {
+            "partitions_missing": len(self.partitions),
+            "ends_below": len(self.ends),
+            "ends_below_accepted": len(self.accepted),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "partitions_missing": [each.as_json() for each in self.partitions],
+            "ends_below": [each.as_json() for each in self.ends],
+            "ends_below_accepted": [each.as_json() for each in self.accepted],
+        }
+
+    def show(self, *, many_sources: bool) -> None:
+        """Print what nobody has accepted, a line for each topic and reason, and the first that is accepted."""
+        lost: list[LostPartition | LostEnd] = [*self.partitions, *self.ends]
+        topics: dict[tuple[str, str, str], list[LostPartition | LostEnd]] = {}
+        for each in lost:
+            topics.setdefault((each.source, each.topic, each.reason), []).append(each)
+        for (source, topic, reason), (first, *others) in list(topics.items())[:_SHOWN]:
+            name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
+            more = f"; {counted(len(others), 'more partition')} of the topic" if others else ""
+            print_line(f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{more}")
+            print_line(f"  {first.consequence}")
+        print_more(len(topics) - _SHOWN, "; --json has them all")
+        if self.accepted:
+            first_end = self.accepted[0]
+            more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
+            print_line(
+                f"accepted: {first_end.topic}-{first_end.partition}: {first_end.detail} (by {first_end.accepted_by}: "
+                f"{first_end.accepted_reason}){more}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class OfLogDirs:
+    """What the log dirs of a listing should have.
+
+    Attributes:
+        log_dirs: where each listed partition is.
+        stops: what checkpoints said before the listing, by log dir.
+        partitions: those that no log dir has.
+    """
+
+    log_dirs: Mapping[PartitionKey, Location] = field(default_factory=dict)
+    stops: Mapping[Location, LastStop] = field(default_factory=dict)
+    partitions: tuple[LostPartition, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        sources: Sequence[Source],
+        topics: re.Pattern[str],
+        metadata: Mapping[str, ClusterMetadata],
+    ) -> OfLogDirs:
+        """What the log dirs of a plan should have, by the checkpoints that it has from before the listing.
+
+        Args:
+            metadata: of the sources' clusters, by the sources' names.
+        """
+        stops = {log_dir: _stop(checkpoints) for log_dir, checkpoints in plan.checkpoints.items()}
+        log_dirs = {
+            each.key: each.directory.log_dir
+            for each in plan.partitions
+            if each.directory.remote is None and each.directory.log_dir in stops
+        }
+        whole = {
+            source.path: source.name
+            for source in sources
+            if source.name in plan.log_dirs and source.path in stops and source.name not in plan.empty
+        }
+        known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
+        absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
+        found = [
+            _lost(whole[each.log_dir], each, stops[each.log_dir])
+            for each in absent
+            if topics.fullmatch(each.partition.topic)
+        ]
+        return cls(log_dirs, stops, tuple(sorted(found, key=lambda each: each.partition_key)))
+
+    def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
+        """What is not there, now that the logs were read.
+
+        Args:
+            logs: the segments of the listed partitions as the catalog has them, of any columns of `segments` with the
+                key, `status` and `next_offset`.
+            not_known: partitions of which the catalog does not have what is there now.
+
+        Raises:
+            CatalogError: the catalog cannot be read.
+        """
+        absent = pa.array([status.value for status in ABSENT], logs.schema.field("status").type)
+        logs = logs.filter(pc.invert(pc.is_in(logs["status"], value_set=absent)))
+        grouped = logs.group_by(list(PARTITION_KEY), use_threads=False)
+        ends = grouped.aggregate([("next_offset", "max")]).to_pylist()
+        end_of = {(row["source"], row["topic"], row["partition"]): row["next_offset_max"] for row in ends}
+        lost = self._below(end_of, not_known, self.stops)
+        if lost:  # a topic that was made anew meanwhile has other checkpoints by now
+            stops = {place: _stop(usable_checkpoints(place)) for place in {self.log_dirs[key] for key in lost}}
+            lost &= self._below(end_of, not_known, {**self.stops, **stops})
+        empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
+        found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}))
+        return Lost(
+            partitions=tuple(sorted([*self.partitions, *empty], key=lambda each: each.partition_key)),
+            ends=tuple(each for each in found if each.accepted_by is None),
+            accepted=tuple(each for each in found if each.accepted_by is not None),
+        )
+
+    def _stop_of(self, key: PartitionKey) -> PartitionStop:
+        return _of_partition(self.stops[self.log_dirs[key]], key)
+
+    def _below(
+        self,
+        ends: Mapping[PartitionKey, int | None],
+        not_known: Collection[PartitionKey],
+        stops: Mapping[Location, LastStop],
+    ) -> set[PartitionKey]:
+        """The partitions whose logs end below what checkpoints say; of one without a log that is any offset."""
+        found = set()
+        for key, log_dir in self.log_dirs.items():
+            end = ends.get(key, 0)
+            if end is not None and key not in not_known and end < _known_end(_of_partition(stops[log_dir], key)):
+                found.add(key)
+        return found
+
+    def _empty(self, key: PartitionKey) -> LostPartition:
+        stop, directory = self._stop_of(key), self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
+        return LostPartition(
+            source=key[0],
+            topic=key[1],
+            partition=key[2],
+            directory=as_text(directory),
+            known_end=_known_end(stop),
+            detail="no segment is in its directory, and the log dir's checkpoints say that it had some",
+        )
+
+
+def _absent(
+    stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
+) -> Sequence[AbsentPartition]:
+    """The partitions that log dirs lack. A broker that runs may delete or move one while its log dir is listed: what is
+    lacking is looked at again, by what checkpoints and metadata say then.
+    """
+    found = list(absent_in(stops, metadata))
+    if not found:
+        return found
+    read = {id(each): _read_again(each) for each in metadata.values() if each is not None}
+    stops_now = {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in stops}
+    metadata_now = {log_dir: None if each is None else read[id(each)] for log_dir, each in metadata.items()}
+    still = {(each.log_dir, each.partition) for each in absent_in(stops_now, metadata_now)}
+    return [each for each in found if (each.log_dir, each.partition) in still]
+
+
+def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
+    try:
+        return read_cluster_metadata(metadata.directory)
+    except (ClusterMetadataError, OSError):
+        return metadata
+
+
+def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition:
+    return LostPartition(
+        source=source,
+        topic=absent.partition.topic,
+        partition=absent.partition.partition,
+        directory=as_text(absent.directory),
+        known_end=_known_end(stop.of(absent.partition)),
+        detail=f"no such directory, and {absent.known_to} names it",
+    )
+
+
+def _stop(checkpoints: Checkpoints) -> LastStop:
+    """What checkpoints say of each partition; of what else a broker meets nothing."""
+    return LastStop(
+        checkpoints.clean_shutdown,
+        checkpoints.recovery_points or {},
+        checkpoints.log_start_offsets or {},
+        checkpoints.high_watermarks or {},
+        cleaner_offsets=checkpoints.cleaner_offsets or {},
+    )
+
+
+def _of_partition(stop: LastStop, key: PartitionKey) -> PartitionStop:
+    return stop.of(TopicPartition(key[1], key[2]))
+
+
+def _known_end(stop: PartitionStop) -> int:
+    return max(stop.known_end, stop.log_start_offset)
+
+
+def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, PartitionStop]) -> Iterator[LostEnd]:
+    """The ends of some partitions, by the last log of each. What of a damaged one was there nobody knows.
+
+    Args:
+        logs: those that are there.
+        stops: what checkpoints say of these partitions.
+    """
+    if not stops:
+        return
+    of_topics = pc.is_in(logs["topic"], value_set=pa.array(sorted({key[1] for key in stops})))
+    last: dict[PartitionKey, dict[str, Any]] = {}
+    for row in logs.filter(of_topics).sort_by("base_offset").to_pylist():
+        last[row["source"], row["topic"], row["partition"]] = row
+    files = _files(tables, {(*key, last[key]["base_offset"]) for key in stops})
+    accepted = _accepted(tables)
+    for key, stop in sorted(stops.items()):
+        row = last[key]
+        if row["status"] not in USABLE or row["next_offset"] is None:
+            continue
+        path, position, version = files[*key, row["base_offset"]]
+        found = below_checkpoints(row["next_offset"], position, stop)
+        if found is None or found.reason is None or found.detail is None or found.consequence is None:
+            continue
+        by: tuple[str | None, str | None] = next(
+            (
+                each[2:]
+                for each in accepted.get((*key, row["base_offset"], path, version), ())
+                if each[0] == found.reason or found.detail in (each[1] or "")
+            ),
+            (None, None),
+        )
+        yield LostEnd(
+            source=key[0],
+            topic=key[1],
+            partition=key[2],
+            base_offset=row["base_offset"],
+            path=path,
+            log_end_offset=row["next_offset"],
+            known_end=_known_end(stop),
+            reason=found.reason,
+            detail=found.detail,
+            consequence=found.consequence,
+            accepted_by=by[0],
+            accepted_reason=by[1],
+        )
+
+
+def _files(
+    tables: TablesToRead, wanted: Collection[tuple[Any, ...]]
+) -> dict[tuple[Any, ...], tuple[str, int | None, tuple[Any, ...]]]:
+    """The paths of some logs, where each ends, and which state of it that is, by the key of the segment."""
+    names = (*SEGMENTS.key, "log_path", "valid_bytes", *LogVersion.names())
+    topics = tuple(sorted({key[1] for key in wanted}))
+    rows = tables.read(SEGMENTS, names, [Among("topic", topics), Among("base_offset", {key[3] for key in wanted})])
+    return {
+        key: (row["log_path"], row["valid_bytes"], tuple(row[name] for name in LogVersion.names()))
+        for row in rows.to_pylist()
+        if (key := tuple(row[name] for name in SEGMENTS.key)) in wanted
+    }
+
+
+def _accepted(tables: TablesToRead) -> Mapping[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
+    """What was accepted of logs, by segment, path and state of the file: its reason and detail, who did it and why."""
+    of_file = (*SEGMENTS.key, "path", "file_bytes", "file_mtime_ns", "file_inode")
+    names = ("reason", "detail", "accepted_by", "accepted_reason")
+    found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for row in tables.read(ACCEPTED, (*of_file, *names), [Among("file", (LOG_SUFFIX,))]).to_pylist():
+        *key, size, mtime_ns, inode = (row[name] for name in of_file)
+        found.setdefault((*key, (size, mtime_ns, inode)), []).append(tuple(row[name] for name in names))
+    return found

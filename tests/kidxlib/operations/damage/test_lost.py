@@ -1,0 +1,143 @@
+"""What a log dir had and is not there, as builds find it: with and without a catalog, beside a broker, accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kidxlib.build import discover
+from kidxlib.build.plan import Plan
+from kidxlib.cli.main import kidx
+from kidxlib.format import checkpoint_files
+from kidxlib.format.segment_files import segment_file
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.build.planning import listed_plan
+from kidxlib.storage import checkpoints
+from tests.docs.log_dirs import put
+from tests.support.cluster_metadata import OTHER_ID, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.logs.batches import Batch
+from tests.support.spark.jobs import Ended, run_here
+
+_HERE = topic_id("h")
+_BELOW = "the log ends at offset 3, replication-offset-checkpoint says 5"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Of `orders` the partitions 0 to 2, of three records each, and a checkpoint that knows them."""
+    log_dir = tmp_path / "log-dir"
+    for number in range(3):
+        put(log_dir / f"orders-{number}", 0, [Batch(), Batch(), Batch()])
+    (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    _write(log_dir, 3, 3, 3)
+    return log_dir
+
+
+def _write(log_dir: Path, *watermarks: int) -> None:
+    offsets = {TopicPartition("orders", number): offset for number, offset in enumerate(watermarks)}
+    (log_dir / checkpoint_files.HIGH_WATERMARK_CHECKPOINT).write_bytes(checkpoint_files.offset_checkpoint(offsets))
+
+
+def _kidx(command: str, *arguments: str | Path) -> Ended:
+    return run_here(kidx, command, *arguments)
+
+
+def _build(log_dir: Path, *options: str | Path, catalog: bool = True) -> Ended:
+    of_catalog = ("--catalog", log_dir.parent / "catalog") if catalog else ()
+    index = log_dir.parent / ("index" if catalog else "once")
+    return _kidx("build", log_dir, "--index-dir", index, *of_catalog, *options)
+
+
+def _lost(ended: Ended) -> tuple[Any, ...]:
+    """The exit code, partitions that are missing and logs that end early."""
+    shown = ended.json.get("damage", ended.json)
+    partitions = [(each["partition"], each["known_end"]) for each in shown["partitions_missing"]]
+    return ended.code, partitions, [(each["partition"], each["detail"]) for each in shown["ends_below"]]
+
+
+def test_a_build_finds_what_its_log_dir_had(log_dir: Path) -> None:
+    """A partition's directory, all of its segments, the end of a log; whether this run has read the log or not."""
+    assert _lost(_build(log_dir, "--json")) == (0, [], [])
+    _write(log_dir, 5, 7, 9, 0, 11)
+    for name in ("orders-1", "orders-2"):
+        (log_dir / name / segment_file(0, ".log")).unlink()
+    (log_dir / "orders-2").rmdir()
+    expected = (3, [(1, 7), (2, 9), (3, 0), (4, 11)], [(0, _BELOW)])
+    dry, again, once = _build(log_dir, "--json", "--dry-run"), _build(log_dir, "--json"), _build(log_dir, catalog=False)
+    assert (_lost(dry), _lost(again)) == (expected, expected)
+    lines = [line for line in again.err.splitlines() + once.out.splitlines() if line.startswith("broken: ")]
+    assert once.code == 3
+    assert lines == [
+        "broken: orders-1: partition-missing: no segment is in its directory, and the log dir's checkpoints say that "
+        "it had some; 3 more partitions of the topic",
+        f"broken: orders-0: ends-below-high-watermark: {_BELOW}",
+    ]
+    assert _lost(_build(log_dir, "--json", "--topics", "other|orders")) == expected
+    _write(log_dir, 3)
+    assert _lost(_build(log_dir, "--json", "--rebuild"))[0] == 0
+
+
+def test_the_metadata_names_partitions_too(log_dir: Path) -> None:
+    """Those of other log dirs are none of this one."""
+    there = topic_id("t")
+    assigned = [partition(OTHER_ID, number, [1], [_HERE if number < 4 else there]) for number in range(5)]
+    write_copy(
+        log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("orders", OTHER_ID), *assigned])}
+    )
+    built = _build(log_dir, "--json")
+    assert _lost(built) == (3, [(3, 0)], [])
+    [found] = built.json["damage"]["partitions_missing"]
+    assert found["detail"].startswith("no such directory, and the cluster's metadata as of offset 7")
+
+
+def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`orders-2` is deleted between the checkpoints and the listing, and `orders-0` goes on in a new segment after it.
+    Checkpoints are read before logs are listed, and what is lacking then is looked at again.
+    """
+    read, list_all = checkpoints.usable_checkpoints, discover.find_segments
+
+    def read_and_delete(place: Path) -> checkpoints.Checkpoints:
+        found = read(place)
+        (log_dir / "orders-2" / segment_file(0, ".log")).unlink()
+        (log_dir / "orders-2").rmdir()
+        _write(log_dir, 3, 3)
+        return found
+
+    def list_and_roll(*arguments: Any, **options: Any) -> Plan:
+        plan = list_all(*arguments, **options)
+        put(log_dir / "orders-0", 3, [Batch(), Batch()])
+        _write(log_dir, 5, 3)
+        return plan
+
+    monkeypatch.setattr(listed_plan, "usable_checkpoints", read_and_delete)
+    monkeypatch.setattr(listed_plan, "find_segments", list_and_roll)
+    assert _lost(_build(log_dir, "--json")) == (0, [], [])
+
+
+def test_an_end_that_is_accepted_fails_no_build(log_dir: Path) -> None:
+    """An audit finds it, too, and its finding is what is accepted."""
+    _write(log_dir, 5, 3, 3)
+    catalog = log_dir.parent / "catalog"
+    assert _build(log_dir).code == 3
+    assert _kidx("verify", log_dir, "--catalog", catalog).code == 3
+    accepted = (
+        "accept",
+        "--catalog",
+        catalog,
+        "--segment",
+        "orders-0/0",
+        "--reason",
+        "known",
+        "--by",
+        "ann",
+        "--apply",
+    )
+    assert _kidx(*accepted).code == 0
+    built = _build(log_dir)
+    assert built.code == 0, built.out
+    assert f"accepted: orders-0: {_BELOW} (by ann: known)" in built.out.splitlines()
+    put(log_dir / "orders-0", 3, [Batch()])
+    assert _build(log_dir).code == 3
