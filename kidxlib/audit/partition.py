@@ -30,6 +30,7 @@ from kidxlib.audit.logs.partition import EpochsOfLogs, audit_logs
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import partition_files
+from kidxlib.audit.startup.forgotten_producers import forgotten_producers
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.recovery import Recovery
@@ -91,6 +92,8 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
                 read.append(ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
     in_place = task.index_directory == task.directory
     found = AuditedPartition(_simulate(task, recoveries, is_empty=not logs))
+    if found.simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
+        found.simulation.failures.append(why)
     indexed = None if in_place else _indexed(task, base_offsets)
     of_epochs = _log_epochs(task, fold, logs, found.simulation, epochs_of_logs)
     epochs = read_epochs(task.index_directory)

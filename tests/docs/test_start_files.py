@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from tests.docs.pages import PROJECT, read
-from tests.kafka.start_disk import DAMAGES
 
 _PAGE = "docs/start-files.md"
+_RECORDED = PROJECT / "tests/kafka/recorded/starts.json"
 _TEST = "tests/kafka/test_starts.py::test_a_node_does_what_kidx_says"
 
 
@@ -15,7 +16,7 @@ def test_each_trial_has_a_row_and_each_row_a_trial() -> None:
     rows = [line.strip("| ").split(" | ") for line in read(_PAGE).splitlines() if line.startswith("| ")][1:]
     named = [re.findall("`([^`]+)`", row[-1]) for row in rows]
     assert all(named), [row for row, names in zip(rows, named, strict=True) if not names]
-    files = {case.split(":")[0] for case in DAMAGES}
+    files = {case.split(":")[0] for case in json.loads(_RECORDED.read_text())}
     assert {name for names in named for name in names} == files
 
 

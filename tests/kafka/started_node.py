@@ -32,8 +32,14 @@ _OFFLINE: Final = re.compile(r"Stopping serving logs in dir (\S+)")
 _UNIQUE: Final = re.compile(r"\.([0-9a-f]{32})-(delete|future|stray)$")
 
 
-def start_node(disk: Disk, settings: Mapping[str, object], older: str | None = None) -> dict[str, Any]:
+def start_node(
+    disk: Disk, settings: Mapping[str, object], older: str | None = None, isolation_level: str = "read_uncommitted"
+) -> dict[str, Any]:
     """Start a node on a disk, and stop it once it has done what it does.
+
+    Args:
+        isolation_level: of the consumers that ask for offsets; with `read_committed` the log end is the last stable
+            offset.
 
     Returns:
         As JSON: whether it `serves`; of one that does not, `ended_by`, the exceptions; `offline` log dirs; `folders`,
@@ -54,7 +60,7 @@ def start_node(disk: Disk, settings: Mapping[str, object], older: str | None = N
         serves = run.wait_until_started(_DEADLINE_SECONDS)
         if serves:
             _wait_until_quiet(disk, run)
-            offsets = _offsets(broker)
+            offsets = _offsets(broker, isolation_level)
             serves = run._process.poll() is None
     finally:
         run._process.terminate()
@@ -105,8 +111,8 @@ def _folders(log_dir: Path) -> dict[str, int]:
     }
 
 
-def _offsets(broker: Broker) -> dict[str, list[int] | str]:
-    consumer, found = consumer_of(broker.bootstrap, "read_uncommitted"), dict[str, list[int] | str]()
+def _offsets(broker: Broker, isolation_level: str) -> dict[str, list[int] | str]:
+    consumer, found = consumer_of(broker.bootstrap, isolation_level), dict[str, list[int] | str]()
     for name in UNDAMAGED:
         topic, _, number = name.rpartition("-")
         partition = TopicPartition(topic, int(number))

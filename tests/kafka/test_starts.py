@@ -17,9 +17,11 @@ from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.cli.main import kidx
+from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from tests.kafka.recordings import Recordings
 from tests.kafka.start_disk import DAMAGES, Disk, unpack
 from tests.kafka.started_node import NOT_SERVED, start_node
+from tests.support.logs.batches import Batch, encode
 
 #: Versions of Kafka, by the name of what is recorded of them.
 _VERSIONS: Final = {"starts": "4.3.1", "starts-3.9": "3.9.2"}
@@ -111,6 +113,43 @@ def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> No
         return
     is_well = did["serves"] and not did["offline"] and not did["offsets"] and not obstacles
     assert (result.return_value == 0) == is_well, (plan, did)
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["an older one is left", "none is left"])
+def test_producer_snapshots_are_missing(recordings: Recordings, tmp_path: Path, *, is_left: bool) -> None:
+    """A clean stop leaves one at the log's end. Of a node that finds none, consumers of what is committed get the
+    records of an open transaction, where kidx says so and nowhere else.
+    """
+    case = f"producer snapshots: {'an older one' if is_left else 'none'} is left"
+    for recording, version in _VERSIONS.items():
+
+        def start(older: str | None = None if version == _NEWEST else version) -> Any:
+            with tempfile.TemporaryDirectory() as directory:
+                disk = _with_open_transaction(Path(directory), is_left=is_left)
+                return start_node(disk, {}, older=older, isolation_level="read_committed")
+
+        did = recordings.of(recording, case, start, kafka=version, seed=0)
+        assert did["serves"] and did["offsets"] == ({} if is_left else {"orders-0": [0, 11]}), did
+    disk = _with_open_transaction(tmp_path, is_left=is_left)
+    for command in ("recover", "verify"):
+        arguments = [command, str(disk.a), str(disk.b), "--processes", "1"]
+        ended = CliRunner().invoke(kidx, arguments, standalone_mode=False)
+        said = "1 open transaction (from offset 10 on) are served as if committed" in ended.output
+        assert said == (ended.return_value != 0) == (not is_left), ended.output
+
+
+def _with_open_transaction(directory: Path, *, is_left: bool) -> Disk:
+    """A disk on which `orders-0` ends with a transaction that is open, behind its last producer snapshot."""
+    disk = unpack(directory)
+    partition = disk.b / "orders-0"
+    batch = Batch(producer_id=77, producer_epoch=0, base_sequence=0, attributes=ATTRIBUTE_TRANSACTIONAL)
+    with (partition / "00000000000000000000.log").open("ab") as log:
+        log.write(b"".join(encode(10, [batch])))
+    for snapshot in partition.glob("*.snapshot"):
+        assert int(snapshot.stem) <= 10
+        if not is_left:
+            snapshot.unlink()
+    return disk
 
 
 #: What mends a damage besides `--mend`.

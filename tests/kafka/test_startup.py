@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import shutil
+import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import CliRunner
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.audit.startup.simulation import HOLDS_FOR, StartupAction, StartupSimulation
+from kidxlib.cli.main import kidx
+from kidxlib.format import layouts as formats
+from kidxlib.library.audit_directory import audit_directory
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lazy_log import LogFile
 from tests.conftest import Say
+from tests.docs.log_dirs import put
+from tests.kafka.loaded import load
 from tests.kafka.spoilt import offsets_go_back, spoil
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.jars import OLDER, with_older_kafkas
 from tests.support.kafka.results import error_of
+from tests.support.logs.batches import Batch
 from tests.support.logs.random_logs import write_random_log
+from tests.support.logs.snapshots import Producer
 
 #: A magic below 0, or a batch of magic 2 that is too small: Kafka may take what follows for the rest of its header.
 _NOT_SIMULATED: Final = re.compile("found magic -|found [0-9]+ bytes, expected 61 or more of magic")
@@ -131,3 +143,68 @@ def _simulate_many(
             ends[_compare(kafka, simulated, directory, point, start, clean)] += 1
         shutil.rmtree(directory, ignore_errors=True)  # Kafka may still be writing a checkpoint
     return f"as Kafka's: {dict(ends)}, segments: {dict(actions)}"
+
+
+def _snapshots(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.snapshot"))
+
+
+def _keep_snapshots(directory: Path, *kept: Path) -> None:
+    for path in _snapshots(directory):
+        if path not in kept:
+            path.unlink()
+
+
+_END: Final = 9
+#: What becomes of producer snapshots at 4, 8 and the log's end, and whether a broker that stopped cleanly then forgets.
+_LOST_SNAPSHOTS: Final[Mapping[str, tuple[Callable[[Path], object], bool]]] = {
+    "none": (lambda directory: None, False),
+    "the last": (lambda directory: _keep_snapshots(directory, *_snapshots(directory)[:-1]), False),
+    "all but the first": (lambda directory: _keep_snapshots(directory, _snapshots(directory)[0]), False),
+    "all": (_keep_snapshots, True),
+    "all are damaged": (lambda directory: [path.write_bytes(b"?") for path in _snapshots(directory)], False),
+    "all but one that belongs to no segment": (
+        lambda directory: _keep_snapshots(
+            directory, _snapshots(directory)[-1].rename(directory / f"{6:020d}.snapshot")
+        ),
+        True,
+    ),
+    "all, and an index": (
+        lambda directory: (_keep_snapshots(directory), (directory / f"{4:020d}.index").unlink()),
+        False,
+    ),
+}
+
+
+def _producers(kafka: Kafka, directory: Path, *, clean: bool) -> frozenset[Producer]:
+    """What Kafka knows of producers once it has loaded a partition."""
+    loaded = load(kafka, directory, 0, _END, clean=clean)
+    assert loaded is not None and loaded.ends == (0, _END)
+    return loaded.producers
+
+
+def test_producers_are_forgotten_where_no_snapshot_is_left(kafka: Kafka, scratch: Path) -> None:
+    """After a clean stop, and only if none is left. One that kidx makes of the log mends that."""
+    whole, now = scratch / "whole" / "orders-0", time.time_ns() // 10**6
+    other, at = Batch(timestamp=now), {"producer_epoch": 0, "timestamp": now, "base_timestamp": now}
+    in_transaction = Batch(producer_id=7, base_sequence=0, attributes=formats.ATTRIBUTE_TRANSACTIONAL, **at)
+    put(whole, 0, [Batch(producer_id=9, base_sequence=0, **at), other, other, other])
+    put(whole, 4, [in_transaction, other, other, other])
+    put(whole, 8, [Batch(producer_id=9, base_sequence=1, **at)])
+    known = _producers(kafka, whole, clean=False)
+    assert {each.producer_id: each.current_transaction_first_offset for each in known} == {7: 4, 9: -1}
+    for (case, (lose, forgets)), clean in itertools.product(_LOST_SNAPSHOTS.items(), (True, False)):
+        log_dir = scratch / f"{case}, {clean}"
+        directory = log_dir / "orders-0"
+        shutil.copytree(whole, directory)
+        lose(directory)
+        if clean:
+            (log_dir / CLEAN_SHUTDOWN_FILE).touch()
+        [audited] = audit_directory(log_dir).partitions
+        is_forgotten = forgets and clean
+        assert [each[:20] for each in audited.simulation.failures] == ["no producer snapshot"] * is_forgotten, case
+        if is_forgotten:
+            made = shutil.copytree(log_dir, scratch / f"{case}, made")
+            assert CliRunner().invoke(kidx, ["build", str(made), "--in-place", "--snapshots"]).exit_code == 0
+            assert _producers(kafka, made / "orders-0", clean=True) == known
+        assert _producers(kafka, directory, clean=clean) == (frozenset() if is_forgotten else known), case

@@ -18,6 +18,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.page_cache.unread import HeadersRead, read_headers
+from kidxlib.operations.recover.producers import forgotten_after_clean_stop
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.records.header_walk import batches
 from kidxlib.recovery.kept_scans import KeptScans
@@ -76,6 +77,7 @@ class Forecast:
         scan_bytes: of logs that are read for that.
         dropped: what it drops.
         obstacles: why it cannot be spared that, each with what to do.
+        forgotten: which producers it forgets after a clean stop, and what to do; None where it forgets none.
     """
 
     topic_partition: TopicPartition
@@ -92,6 +94,7 @@ class Forecast:
     scan_bytes: int
     dropped: tuple[Dropped, ...]
     obstacles: tuple[Obstacle, ...]
+    forgotten: str | None
 
     @property
     def reads_last_alone(self) -> bool:
@@ -158,7 +161,7 @@ def forecast(
         everything: look at all segments as if nothing had been flushed.
         trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
     """
-    headers, scan_from = None, None
+    headers, scan_from, forgotten = None, None, None
     dropped: tuple[Dropped, ...] = ()
     try:
         if trusts and not stop.clean_shutdown:
@@ -175,6 +178,7 @@ def forecast(
         dropped = tuple(_dropped(directory, found, seen, options))
         if stop.clean_shutdown and not dropped:
             dropped = tuple(_behind_end(directory, found))
+        forgotten = forgotten_after_clean_stop(directory, alone, options)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
         found = alone = StartupSimulation(failures=[describe_error(error)])
     return Forecast(
@@ -192,6 +196,7 @@ def forecast(
         scan_bytes=_scan_bytes(found.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
         obstacles=tuple(_obstacles(directory, found)),
+        forgotten=forgotten,
     )
 
 

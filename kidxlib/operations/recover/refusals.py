@@ -41,6 +41,8 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
         yield from each.obstacles
         if not each.obstacles and (why := _of_partition(plan, each)) is not None:
             yield Obstacle(why, recovers=not each.stop.clean_shutdown)
+        if each.forgotten is not None:
+            yield Obstacle(f"{each.directory}: {each.forgotten}")
 
 
 def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:

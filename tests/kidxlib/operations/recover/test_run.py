@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -227,3 +228,34 @@ def test_of_zookeepers_a_plan_is_made(log_dir: Path) -> None:
     assert code == 0 and "of a broker with ZooKeeper" in plan["plan_only"][0]
     code, plan = planned(log_dir, "--apply")
     assert code == ExitCode.USAGE and plan["recovers_by_itself"] and "ZooKeeper" in plan["refused"][0]
+
+
+def _without_snapshots(log_dir: Path) -> str:
+    """Remove all producer snapshots of a partition after a clean stop; what is refused, as `verify` says it too."""
+    for path in (log_dir / NAME).glob("*.snapshot"):
+        path.unlink()
+    (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
+    code, plan = planned(log_dir)
+    [refused] = plan["refused"]
+    assert code == ExitCode.USAGE and not plan["recovers_by_itself"], plan
+    verified = run_kidx("verify", log_dir)
+    assert verified.return_value == ExitCode.PROBLEMS_FOUND and f"fail: {refused}" in verified.output.splitlines()
+    return str(refused)
+
+
+def test_no_producer_snapshot_after_a_clean_stop(log_dir: Path) -> None:
+    refused = _without_snapshots(log_dir)
+    assert f"{NAME}: no producer snapshot after a clean stop; a broker that starts forgets 1 producer" in refused
+    what, command = refused.rsplit(": kidx ", 1)
+    assert what.endswith("make it from the log")
+    assert run_kidx(*shlex.split(command)).return_value == ExitCode.OK
+    assert planned(log_dir)[0] == run_kidx("verify", log_dir).return_value == ExitCode.OK
+
+
+def test_no_producer_snapshot_of_a_log_that_begins_later(log_dir: Path) -> None:
+    """Nobody can make one that is right; but a broker learns from the log what is left."""
+    for path in (log_dir / NAME).glob("00000000000000000000.*"):
+        path.unlink()
+    assert "remove .kafka_cleanshutdown in all log dirs" in _without_snapshots(log_dir)
+    (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    assert planned(log_dir, "--apply")[0] == run_kidx("verify", log_dir).return_value == ExitCode.OK
