@@ -29,6 +29,7 @@ _OF_LOG_DIRS: Final = {
     "keep": "--keep",
     "mends": "--mend",
     "accepted_topics": "--accept-topic-id",
+    "replicas": "--replica",
     "sets_snapshot_aside": "--set-aside-snapshot",
     "accept_loss": "--accept-loss",
     "alone": "--this-dir-alone",
@@ -107,6 +108,7 @@ def _beside_disks(
     keep: Path | None,
     mends: bool,
     accepted_topics: tuple[str, ...],
+    replicas: tuple[str, ...],
     sets_snapshot_aside: bool,
     accept_loss: bool,
     alone: bool,
@@ -124,8 +126,10 @@ def _beside_disks(
     """
     if (truncate or mends) != (keep is not None):
         raise UsageError("--keep DIR: needed by --truncate and by --mend, and of no use without one of them")
-    if (accepted_topics or sets_snapshot_aside) and not mends:
-        raise UsageError("--accept-topic-id, --set-aside-snapshot: only --mend puts files in place; give it too")
+    if (accepted_topics or replicas or sets_snapshot_aside) and not mends:
+        raise UsageError(
+            "--accept-topic-id, --replica, --set-aside-snapshot: only --mend puts files in place; give it too"
+        )
     if trusts and everything:
         raise UsageError(
             "--all and --trust-page-cache: --all reads every log, whatever is in the page cache; give one of them"
@@ -143,6 +147,7 @@ def _beside_disks(
         keep=keep,
         mends=mends,
         accepted_topics=accepted_topics,
+        replicas=replicas,
         sets_snapshot_aside=sets_snapshot_aside,
         accept_loss=accept_loss,
         alone=alone,

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -155,6 +156,11 @@ def _keep_snapshots(directory: Path, *kept: Path) -> None:
             path.unlink()
 
 
+def _lose_an_index_too(directory: Path) -> None:
+    _keep_snapshots(directory)
+    (directory / f"{4:020d}.index").unlink()
+
+
 _END: Final = 9
 #: What becomes of producer snapshots at 4, 8 and the log's end, and whether a broker that stopped cleanly then forgets.
 _LOST_SNAPSHOTS: Final[Mapping[str, tuple[Callable[[Path], object], bool]]] = {
@@ -169,10 +175,7 @@ _LOST_SNAPSHOTS: Final[Mapping[str, tuple[Callable[[Path], object], bool]]] = {
         ),
         True,
     ),
-    "all, and an index": (
-        lambda directory: (_keep_snapshots(directory), (directory / f"{4:020d}.index").unlink()),
-        False,
-    ),
+    "all, and an index": (_lose_an_index_too, False),
 }
 
 
@@ -186,11 +189,12 @@ def _producers(kafka: Kafka, directory: Path, *, clean: bool) -> frozenset[Produ
 def test_producers_are_forgotten_where_no_snapshot_is_left(kafka: Kafka, scratch: Path) -> None:
     """After a clean stop, and only if none is left. One that kidx makes of the log mends that."""
     whole, now = scratch / "whole" / "orders-0", time.time_ns() // 10**6
-    other, at = Batch(timestamp=now), {"producer_epoch": 0, "timestamp": now, "base_timestamp": now}
-    in_transaction = Batch(producer_id=7, base_sequence=0, attributes=formats.ATTRIBUTE_TRANSACTIONAL, **at)
-    put(whole, 0, [Batch(producer_id=9, base_sequence=0, **at), other, other, other])
+    other = Batch(timestamp=now, base_timestamp=now)
+    by_9 = replace(other, producer_id=9, producer_epoch=0, base_sequence=0)
+    in_transaction = replace(by_9, producer_id=7, attributes=formats.ATTRIBUTE_TRANSACTIONAL)
+    put(whole, 0, [by_9, other, other, other])
     put(whole, 4, [in_transaction, other, other, other])
-    put(whole, 8, [Batch(producer_id=9, base_sequence=1, **at)])
+    put(whole, 8, [replace(by_9, base_sequence=1)])
     known = _producers(kafka, whole, clean=False)
     assert {each.producer_id: each.current_transaction_first_offset for each in known} == {7: 4, 9: -1}
     for (case, (lose, forgets)), clean in itertools.product(_LOST_SNAPSHOTS.items(), (True, False)):

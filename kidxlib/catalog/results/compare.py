@@ -68,7 +68,7 @@ class ReplicaRangeRow(Row):
 
     directory: str = column("the partition's")
     first_offset: int = column("of the range")
-    same_batches: int = column("batches that both have")
+    same_batches: int = column("batches that both have above `cleaned_to`")
     cleaned_to: int = column("below it a cleaner has worked on one of them")
     has_inner_gaps: bool = column("offsets are missing within a log, as a cleaner leaves it")
     a_records: int | None = column("records in the range; null where headers do not tell")

@@ -49,22 +49,12 @@ def compare_replicas_of_places(
     kinds = {finding.directory: finding.kind.value for finding in findings}
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
     findings += origin(one, other, as_copy=False)
-    ranges = [each for pair in pairs for each in _ranges(pair, _cleaned_to(pair, one, other, known))]
-    rows, batches = _work(ranges, engine)
-    for pair in pairs:
-        name = pair.one.name
-        compared = ComparedReplicas(
-            one=pair.one,
-            other=pair.other,
-            ranges=sorted(rows[name], key=lambda row: row.first_offset),
-            batches=sorted(batches[name], key=lambda row: (row.first_offset, row.kind)),
-        )
-        replicas = ReplicaFindings(compared)
+    for replicas in compare_pairs(pairs, one, other, known, engine):
         found = replicas.findings()
         findings += found
         results.append(
             PartitionResult(
-                directory=name,
+                directory=replicas.directory,
                 verdict=verdict_of(found),
                 a_end_offset=replicas.one_end,
                 b_end_offset=replicas.other_end,
@@ -79,6 +69,29 @@ def compare_replicas_of_places(
         log_bytes=sum(log.size for pair in pairs for side in (pair.one, pair.other) for log in _logs(side)),
         files=0,
     )
+
+
+def compare_pairs(
+    pairs: Sequence[DirectoryPair], one: Place, other: Place, known: KnownOfPlaces, engine: Engine
+) -> list[ReplicaFindings]:
+    """Compare partitions that two places have, in the same order.
+
+    Raises:
+        KidxError, Interrupted: as `compare_replicas_of_places`.
+    """
+    ranges = [each for pair in pairs for each in _ranges(pair, _cleaned_to(pair, one, other, known))]
+    rows, batches = _work(ranges, engine)
+    return [
+        ReplicaFindings(
+            ComparedReplicas(
+                one=pair.one,
+                other=pair.other,
+                ranges=sorted(rows[pair.one.name], key=lambda row: row.first_offset),
+                batches=sorted(batches[pair.one.name], key=lambda row: (row.first_offset, row.kind)),
+            )
+        )
+        for pair in pairs
+    ]
 
 
 def _of_assignment(finding: Finding, other: Place, known: KnownOfPlaces) -> Finding:

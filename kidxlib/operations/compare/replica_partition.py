@@ -34,6 +34,7 @@ class ReplicaFindings:
     """Puts the findings of one partition together.
 
     Attributes:
+        directory: the partition's name.
         one_end, other_end: where the logs end; None where nothing sound is in them.
         cleaned_to: below it a cleaner has worked on one of them.
         lower_end: up to where both can be compared.
@@ -41,7 +42,7 @@ class ReplicaFindings:
 
     def __init__(self, compared: ComparedReplicas) -> None:
         self._compared = compared
-        self._name = compared.one.name
+        self.directory = compared.one.name
         self.one_end = max((row.a_end_offset for row in compared.ranges if row.a_end_offset is not None), default=None)
         self.other_end = max(
             (row.b_end_offset for row in compared.ranges if row.b_end_offset is not None), default=None
@@ -51,6 +52,15 @@ class ReplicaFindings:
             side: [row for row in compared.batches if row.kind == f"damaged-{side}"] for side in ("a", "b")
         }
         self.lower_end = min(self.one_end or 0, self.other_end or 0)
+
+    @property
+    def same_batches(self) -> int:
+        """How many batches both have above what a cleaner has worked on."""
+        return sum(
+            row.same_batches
+            for row in self._compared.ranges
+            if row.cleaned_to == self.cleaned_to or row.first_offset >= self.cleaned_to
+        )
 
     @property
     def same_to(self) -> int | None:
@@ -155,7 +165,7 @@ class ReplicaFindings:
     ) -> Finding:
         return Finding(
             kind=kind,
-            directory=self._name,
+            directory=self.directory,
             first_offset=first_offset,
             last_offset=last_offset,
             records=records,

@@ -126,7 +126,7 @@ class _Comparing:
     """Compares batches, as both sides give them, up to the same offset each time.
 
     Attributes:
-        same: how many batches both have.
+        same: how many batches both have above what is cleaned.
         cleaned_to: a cleaner has worked below it, by a checkpoint or by batches that have fewer records than offsets.
     """
 
@@ -139,7 +139,7 @@ class _Comparing:
     def add(self, rows: Rows, others: Rows) -> None:
         self._note_neither(rows, others)
         if len(rows) == len(others) and all(np.array_equal(rows[name], others[name]) for name in _COMPARED):
-            self.same += len(rows)
+            self._note_same(rows)
             return
         for each in (rows, others):
             self._note_cleaned(each)
@@ -149,7 +149,7 @@ class _Comparing:
         equal = np.ones(len(in_both), np.bool_)
         for name in _COMPARED:
             equal &= rows[name][at] == others[name][other_at]
-        self.same += int(equal.sum())
+        self._note_same(rows[at[equal]])
         self._note("differs", rows[at[~equal]], np.arange(int((~equal).sum())) * 2)
         for kind, each, common in (("only-a", rows, at), ("only-b", others, other_at)):
             alone = np.setdiff1d(np.arange(len(each)), common, assume_unique=True)
@@ -189,11 +189,15 @@ class _Comparing:
             if last >= self.cleaned_to
         ]
 
+    def _note_same(self, rows: Rows) -> None:
+        self.same += int((rows["last_offset"] >= self.cleaned_to).sum())
+
     def _note_cleaned(self, rows: Rows) -> None:
         fewer = (rows["records_count"] >= 0) & (rows["magic"] >= formats.MAGIC_V2)
         fewer &= rows["records_count"] < rows["last_offset"] - rows["offset_field"] + 1
         if fewer.any():
-            self.cleaned_to = max(self.cleaned_to, int(rows["last_offset"][fewer].max()) + 1)
+            if (cleaned_to := int(rows["last_offset"][fewer].max()) + 1) > self.cleaned_to:
+                self.cleaned_to, self.same = cleaned_to, 0  # all that was counted lies before these batches
             for ranges in self._found.values():
                 ranges[:] = [each for each in ranges if each[1] >= self.cleaned_to]
 

@@ -28,6 +28,7 @@ from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
 from kidxlib.operations.audit.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.operations.recover.broker import OF_KRAFT, LogDir, StoppedBroker
+from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.plan import source_of
@@ -53,11 +54,13 @@ class MendRequest:
         accepted_topics: whose folders are those of the topics that the metadata has by these names.
         sets_snapshot_aside: a snapshot of the cluster's metadata that cannot be read may be set aside.
         not_named: the broker has log dirs that nobody has named.
+        replicas: that may confirm whose a partition's records are.
     """
 
     accepted_topics: Collection[str]
     sets_snapshot_aside: bool
     not_named: bool
+    replicas: Replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,18 +281,39 @@ def _topic_id(
     else:
         return
     assigned = [(metadata, metadata.assignments.get(partition)) for metadata in read]
-    why = _why_no_id(log_dir, partition, broker, assigned, request)
-    if why is None and (why := _why_no_file(path)) is None:
-        [(metadata, _)] = assigned
-        yield Mending(
-            Directory(str(log_dir.path), partition.directory),
-            PARTITION_METADATA,
-            f"version: 0\ntopic_id: {metadata.topics[partition.topic]}".encode(),
-            f"it is missing or cannot be read; the metadata as of {metadata.as_of} has the partition here, and "
-            f"--accept-topic-id {partition.topic} says that its records are the topic's",
-        )
+    why = _why_no_id(log_dir, partition, broker, assigned, request) or _why_no_file(path)
     if why is not None:
         yield Unmended(path, why)
+        return
+    [(metadata, _)] = assigned
+    topic_id = metadata.topics[partition.topic]
+    confirmed, by = _confirmed(log_dir, partition, topic_id, request)
+    if not confirmed:
+        yield Unmended(path, by)
+        return
+    yield Mending(
+        Directory(str(log_dir.path), partition.directory),
+        PARTITION_METADATA,
+        f"version: 0\ntopic_id: {topic_id}".encode(),
+        f"it is missing or cannot be read; the metadata as of {metadata.as_of} has the partition here, and {by}",
+    )
+
+
+def _confirmed(log_dir: LogDir, partition: TopicPartition, topic_id: str, request: MendRequest) -> tuple[bool, str]:
+    """Whether somebody confirms that a partition's records are the topic's, and who does, or why nobody does."""
+    testimonies = list(request.replicas.testimonies(log_dir, partition.directory, topic_id))
+    if against := [each.text for each in testimonies if each.confirms is False]:
+        return False, f"{against[0]}: its records are of another topic of that name, or the replicas have diverged"
+    if confirming := [each.text for each in testimonies if each.confirms]:
+        return True, confirming[0]
+    if partition.topic in request.accepted_topics:
+        return True, f"--accept-topic-id {partition.topic} says that its records are the topic's"
+    said = "".join(f"; {each.text}" for each in testimonies)
+    return False, (
+        "the metadata has the partition here, and nothing speaks against it; but a topic that was deleted and made "
+        f"again looks the same: name a log dir with a replica (--replica DIR), or --accept-topic-id {partition.topic}"
+        f"{said}"
+    )
 
 
 def _why_no_id(
@@ -316,11 +340,6 @@ def _why_no_id(
         return (
             f"its log has leader epoch {last.epoch}, and the metadata {of_partition.leader_epoch}: it is of another "
             "topic of that name, or the metadata is older"
-        )
-    if partition.topic not in request.accepted_topics:
-        return (
-            "the metadata has the partition here, and nothing speaks against it; but a topic that was deleted and made "
-            f"again looks the same: compare with a replica, then --accept-topic-id {partition.topic}"
         )
     return None
 

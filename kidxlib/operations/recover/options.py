@@ -69,6 +69,15 @@ _OPTIONS: Final = (
         "metadata knows by this name, and not of a deleted one. May be repeated.",
     ),
     click.option(
+        "--replica",
+        "replicas",
+        metavar="DIR",
+        multiple=True,
+        help="With --mend: a log dir of another broker, or a copy of one. Where a partition has no partition.metadata, "
+        "and the replica there has the topic id that the metadata has and the same batches, that confirms it. May be "
+        "repeated.",
+    ),
+    click.option(
         "--set-aside-snapshot",
         "sets_snapshot_aside",
         is_flag=True,

@@ -11,7 +11,9 @@ from pathlib import Path
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.compare.place import Place
 from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
+from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
 from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
@@ -52,6 +54,7 @@ class RecoverRequest:
         keep: where is kept what is cut off or replaced; None where nothing is.
         mends: small files are put in place, of which `mend` says which.
         accepted_topics, sets_snapshot_aside: as in `MendRequest`.
+        replicas: log dirs that have replicas of the broker's partitions.
         alone: the broker's other log dirs are lost.
         trusts: go by headers where the kernel has all that the broker had written, and note for the next time that all
             is right.
@@ -67,6 +70,7 @@ class RecoverRequest:
     keep: Path | None
     mends: bool
     accepted_topics: Sequence[str]
+    replicas: Sequence[str]
     sets_snapshot_aside: bool
     accept_loss: bool
     alone: bool
@@ -90,19 +94,22 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
     with contextlib.ExitStack() as stack:
         try:
             broker = _held(request, stack)
+            replicas = places_of_replicas(request.replicas, [each.path for each in broker.log_dirs])
         except UsageError as error:
             if not request.or_leave:
                 raise
             return _left(request, str(error), as_json)
         backend = stack.enter_context(open_backend())
-        seen = first = _look(request, broker, backend, stack, "forecasts")
+        seen = first = _look(request, broker, replicas, backend, stack, "forecasts")
         if not as_json:
             show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
         if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
             mend(seen.mendings, copies)
             if not as_json:
                 print_line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
-            seen = _look(request, _broker(request, broker.not_locked), backend, stack, "forecasts-after-mending")
+            seen = _look(
+                request, _broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
+            )
             if not as_json:
                 to_show = [each.text for each in seen.to_show]
                 show_plan(seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=True)
@@ -146,7 +153,12 @@ class _Seen:
 
 
 def _look(
-    request: RecoverRequest, broker: StoppedBroker, backend: Backend, stack: contextlib.ExitStack, name: str
+    request: RecoverRequest,
+    broker: StoppedBroker,
+    replicas: Sequence[Place],
+    backend: Backend,
+    stack: contextlib.ExitStack,
+    name: str,
 ) -> _Seen:
     """Look at log dirs as they are now, and warn of what is not known."""
     known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
@@ -167,7 +179,12 @@ def _look(
     mendings: list[Mending] = []
     unmended: list[Unmended] = []
     if request.mends:
-        said = MendRequest(request.accepted_topics, request.sets_snapshot_aside, bool(plan.not_named))
+        said = MendRequest(
+            request.accepted_topics,
+            request.sets_snapshot_aside,
+            bool(plan.not_named),
+            Replicas(replicas, known, backend.engine),
+        )
         mendings, unmended = mendings_of(broker, known, said)
     refusals = [
         each

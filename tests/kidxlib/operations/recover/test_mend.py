@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kidxlib.format.checkpoint_files import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -18,13 +20,17 @@ from kidxlib.format.checkpoint_files import (
     offset_checkpoint,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.read import read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_offset_checkpoint
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.docs.log_dirs import put
 from tests.docs.pages import PROJECT
 from tests.kidxlib.operations.recover.plans import ENDS, NAME, planned, run_kidx, shown
+from tests.support.cluster_metadata import topic_id
+from tests.support.logs.batches import Batch
 
 _EPOCHS: Final = f"{NAME}/{LEADER_EPOCH_CHECKPOINT}"
 _ID_FILE: Final = f"append-time-0/{PARTITION_METADATA}"
@@ -100,6 +106,76 @@ def test_a_topic_id_needs_somebody_who_confirms_it(two: list[Path], kept: Path) 
     code, plan = planned(*two, *mend, "--accept-topic-id", "append-time")
     assert code == 0 and path.read_bytes().split() == before.split(), plan
     assert run_kidx("verify", two[1]).return_value == 0
+
+
+def _end_early(replica: Path) -> None:
+    [log] = replica.glob(f"*{LOG_SUFFIX}")
+    os.truncate(log, log.stat().st_size * 2 // 3)
+
+
+def _hold_other_batches(replica: Path) -> None:
+    """Those of another topic, at the same offsets."""
+    put(replica, 0, [Batch(timestamp=1)] * 50)
+
+
+def _begin_behind(replica: Path) -> None:
+    [log] = replica.glob(f"*{LOG_SUFFIX}")
+    log.unlink()
+    put(replica, ENDS[TopicPartition("append-time", 0)], [Batch(timestamp=1)] * 50)
+
+
+def _damage(replica: Path) -> None:
+    [log] = replica.glob(f"*{LOG_SUFFIX}")
+    with log.open("r+b") as file:
+        file.seek(log.stat().st_size // 2)
+        file.write(b"?" * 8)
+
+
+def _be_cleaned(replica: Path) -> None:
+    """To its end: what two brokers have left of it tells nothing."""
+    (replica.parent / CLEANER_CHECKPOINT).write_bytes(offset_checkpoint(ENDS))
+
+
+def _have_another_id(replica: Path) -> None:
+    (replica / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id('z')}\n")
+
+
+#: What is done to a replica; whether it confirms the id then; and what is said.
+_REPLICAS: Final[Mapping[str, tuple[Callable[[Path], object], bool, str]]] = {
+    "whole": (lambda replica: None, True, "in common, and no other ones there"),
+    "it ends early": (_end_early, True, "in common, and no other ones there"),
+    "other batches": (_hold_other_batches, False, "has other batches at offsets 0–"),
+    "no common offsets": (_begin_behind, False, "has no batch in common"),
+    "damaged": (_damage, False, "cannot be compared to its end: "),
+    "compacted": (_be_cleaned, False, "has no batch in common with it above what a cleaner has worked on"),
+    "another topic id": (_have_another_id, False, f"has topic id {topic_id('z')}, and the metadata "),
+    "no topic id": (lambda replica: (replica / PARTITION_METADATA).unlink(), False, "has no topic id that can be read"),
+    "no such partition": (shutil.rmtree, False, "has no append-time-0"),
+}
+
+
+@pytest.mark.parametrize("case", _REPLICAS)
+def test_a_replica_confirms_a_topic_id(two: list[Path], kept: Path, tmp_path: Path, case: str) -> None:
+    """By the same batches at the same offsets, at least one, and by no other ones."""
+    change, confirms, said = _REPLICAS[case]
+    other = tmp_path / "other-broker"
+    (other / NAME).mkdir(parents=True)
+    replica = Path(shutil.copytree(two[1] / "append-time-0", other / "append-time-0"))
+    change(replica)
+    path = two[1] / _ID_FILE
+    before = path.read_bytes()
+    path.unlink()
+    mend: list[str | Path] = [*two, "--mend", "--keep", kept, "--replica", other]
+    code, plan = planned(*mend, "--apply")
+    assert said in " ".join(plan["mended"] + plan["not_mended"]), plan
+    assert (code == 0 and path.exists() and path.read_bytes().split() == before.split()) == confirms, plan
+    if case == "other batches":
+        assert planned(*mend, "--accept-topic-id", "append-time")[1]["mended"] == []
+
+
+def test_a_log_dir_confirms_nothing_of_itself(two: list[Path], kept: Path) -> None:
+    with pytest.raises(AssertionError, match="it is a log dir of this broker"):
+        planned(*two, "--mend", "--keep", kept, "--replica", two[1])
 
 
 def test_what_was_mended_is_said_where_another_thing_is_refused_then(log_dir: Path, kept: Path) -> None:

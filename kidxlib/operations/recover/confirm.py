@@ -1,0 +1,113 @@
+"""Whether a replica of another log dir confirms that a partition's records are those of a topic id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.engine.protocol import Engine
+from kidxlib.errors import UsageError
+from kidxlib.operations.compare.finding import Kind
+from kidxlib.operations.compare.known import KnownOfPlaces
+from kidxlib.operations.compare.pairing import DirectoryPair
+from kidxlib.operations.compare.place import Place, list_place
+from kidxlib.operations.compare.replica import compare_pairs
+from kidxlib.operations.recover.broker import LogDir
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.text.counted import counted
+
+#: After these, nobody knows whether what both have is the same.
+_SPEAKS_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    """What a replica says of a topic id.
+
+    Attributes:
+        confirms: None where the replica says nothing.
+        text: which replica it is, and what it has.
+    """
+
+    confirms: bool | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Log dirs, or copies of them, that have replicas of a broker's partitions.
+
+    Attributes:
+        known: what the cluster's metadata says of topics.
+        engine: that reads logs.
+    """
+
+    places: Sequence[Place]
+    known: KnownTopics
+    engine: Engine
+
+    def testimonies(self, log_dir: LogDir, name: str, topic_id: str) -> Iterator[Testimony]:
+        """What each of them that has a partition says.
+
+        Args:
+            name: of the partition's directory.
+            topic_id: what the metadata has for its topic.
+
+        Raises:
+            KidxError, Interrupted: as `compare_pairs`.
+        """
+        if not self.places:
+            return
+        of_broker = list_place(str(log_dir.path / name))
+        here = of_broker.directories.get(name)
+        known = KnownOfPlaces(self.known, [str(log_dir.path)])
+        if here is None or here.problem is not None:
+            return
+        for place in self.places:
+            there = place.directories.get(name)
+            if there is None:
+                yield Testimony(None, f"{place.name} has no {name}")
+            elif there.problem is not None:
+                yield Testimony(None, f"{there.path}: {there.problem}")
+            elif there.topic_id != topic_id:
+                has = "no topic id that can be read" if there.topic_id is None else f"topic id {there.topic_id}"
+                yield Testimony(None, f"{there.path} has {has}, and the metadata {topic_id}")
+            else:
+                yield _compared(DirectoryPair(here, there), of_broker, place, known, self.engine)
+
+
+def _compared(pair: DirectoryPair, one: Place, other: Place, known: KnownOfPlaces, engine: Engine) -> Testimony:
+    [found] = compare_pairs([pair], one, other, known, engine)
+    against = [each for each in found.findings() if each.kind in _SPEAKS_AGAINST]
+    where = f"{pair.other.path}, a replica with that topic id,"
+    if differing := [each for each in against if each.kind is Kind.DIFFERS]:
+        first, last = differing[0].first_offset, differing[0].last_offset
+        return Testimony(False, f"{where} has other batches at offsets {first}–{last}")
+    if against:
+        return Testimony(None, f"{where} cannot be compared to its end: {against[0].detail}")
+    if not found.same_batches:
+        cleaned = " above what a cleaner has worked on" if found.cleaned_to else ""
+        return Testimony(None, f"{where} has no batch in common with it{cleaned}")
+    return Testimony(True, f"{where} has {counted(found.same_batches, 'batch')} in common, and no other ones there")
+
+
+def places_of_replicas(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[Place]:
+    """The places that somebody has named, by the option `--replica`.
+
+    Args:
+        log_dirs: of the broker.
+
+    Raises:
+        UsageError: one cannot be listed, or is the broker's own.
+    """
+    places = [list_place(text) for text in texts]
+    for place in places:
+        own = {str(path.resolve()) for path in log_dirs} & {str(path) for path in place.log_dirs}
+        if own:
+            raise UsageError(
+                f"--replica {place.name}: it is a log dir of this broker, and confirms nothing of itself; name one of "
+                "another replica, or a copy of that"
+            )
+    return places
