@@ -29,7 +29,7 @@ _LINES_KEPT: Final = 200
 _NOT_KEPT: Final = re.compile(r"[┏┃┡│└]|\d\d:\d\d:\d\d [a-z]")
 #: How the lines begin in which jobs name problems.
 _NAMES_SEGMENTS: Final = re.compile(
-    r"(damaged|truncated|quarantined|changed|not-due|not-renamed|unreadable|broken|torn|safe|truncate|empty|delete"
+    r"(damaged|truncated|quarantined|changed|not-due|not-renamed|unreadable|broken|bad|torn|safe|truncate|empty|delete"
     r"|fail|split|not ready for tiering|problem|disagreement|kept|lost): |warning: .*no segment found, but |… and "
 )
 

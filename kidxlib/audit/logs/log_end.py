@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.logs.log import AuditedLog
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.format import checkpoint_files, segment_files
+
+#: The reasons of logs that end below what a checkpoint says.
+BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
 
 
 def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
@@ -18,22 +22,23 @@ def below_checkpoints(next_offset: int, position: int | None, stop: PartitionSto
     Args:
         next_offset, position: where the log ends.
     """
+    of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINTS
     for offset, reason, file, consequence in (
         (
             stop.log_start_offset,
-            "ends-below-log-start",
+            of_log_start,
             checkpoint_files.LOG_START_OFFSET_CHECKPOINT,
             "a broker that starts deletes all segments, and begins an empty log at {offset}",
         ),
         (
             stop.recovery_point,
-            "ends-below-recovery-point",
+            of_recovery_point,
             checkpoint_files.RECOVERY_POINT_CHECKPOINT,
             "offsets {end} to {last} are missing, which had been flushed to disk",
         ),
         (
             stop.high_watermark,
-            "ends-below-high-watermark",
+            of_high_watermark,
             checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
             "offsets {end} to {last} are missing, which were committed; another replica may have them",
         ),

@@ -32,12 +32,14 @@ class Attention:
         place: what says more: a page of the report, or a page and a table on it.
         title: what it is, in one line.
         detail: which, the first of them, and what follows from it.
+        is_missing: offsets are not there that a log had, and nobody has accepted that.
     """
 
     severity: Severity
     place: str
     title: str
     detail: str
+    is_missing: bool = False
 
 
 def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
@@ -49,7 +51,7 @@ def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
     """
     found = [
         *_of_health(sections["health"]),
-        *_of_replicas(sections["replicas"]),
+        *_of_replicas(sections["replicas"], sections["health"]),
         *_of_retention(sections["retention"]),
         *_of_shape(sections["shape"]),
         *_of_audits(sections["health"], sections["builds"]),
@@ -70,12 +72,14 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
         first = gaps[0]
         detail = f"{first['topic']}-{first['partition']} of {first['source']}: {first['detail']}: {first['reason']}. "
         detail += _sentence(first["consequence"])
-        found.append(Attention(Severity.BAD, "health/lost_gaps", f"{counted(len(gaps), 'gap')} between logs", detail))
+        title = f"{counted(len(gaps), 'gap')} between logs"
+        found.append(Attention(Severity.BAD, "health/lost_gaps", title, detail, is_missing=True))
     for verdict in DAMAGE:
         if files := not_accepted[verdict.value]:
             row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)
             detail = "" if row is None else _file(row)  # a thousand are listed
-            found.append(Attention(Severity.BAD, "health/files", f"{counted(files, 'file')} {verdict}", detail))
+            title, is_missing = f"{counted(files, 'file')} {verdict}", bool(not_accepted[f"{verdict}_missing"])
+            found.append(Attention(Severity.BAD, "health/files", title, detail, is_missing=is_missing))
     if findings := health["broken_remote_files"]:
         row = health["remote_files"][0]  # broken ones are listed first
         detail = f"{row['topic']}-{row['partition']}, remote segment at {row['start_offset']}: {row['file']} "
@@ -114,13 +118,15 @@ _OF_REPLICAS: Final = (
 )
 
 
-def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
+def _of_replicas(replicas: dict[str, Any], health: dict[str, Any]) -> list[Attention]:
     found = []
+    accepted = [row for row in health["lost_gaps"] if row["is_accepted"]]
     for verdicts, severity, what in _OF_REPLICAS:
-        rows = [row for row in replicas["partitions"] if row["verdict"] in verdicts]
+        rows = [row for row in replicas["partitions"] if row["verdict"] in verdicts and not _is_in(row, accepted)]
         if rows:
             detail = f"{rows[0]['topic']}-{rows[0]['partition']}: {rows[0]['sentence']}"
-            found.append(Attention(severity, "replicas/replicas", f"{counted(len(rows), 'replica')} {what}", detail))
+            title, is_missing = f"{counted(len(rows), 'replica')} {what}", Verdict.LACKS in verdicts
+            found.append(Attention(severity, "replicas/replicas", title, detail, is_missing=is_missing))
     damaged = [row for row in replicas["partitions"] if row["damaged"]]
     if damaged:
         detail = f"{damaged[0]['topic']}-{damaged[0]['partition']}: {damaged[0]['sentence']}"
@@ -133,6 +139,18 @@ def _of_replicas(replicas: dict[str, Any]) -> list[Attention]:
         title = f"{counted(row['count'], 'partition')} of {row['of']:,} missing in {row['source']}"
         found.append(Attention(Severity.UNKNOWN, "replicas/missing", title, detail))
     return found
+
+
+def _is_in(row: dict[str, Any], gaps: list[dict[str, Any]]) -> bool:
+    """Whether all that a replica lacks is in one of these gaps."""
+    if row["verdict"] != Verdict.LACKS or (lacks := row["lacks"]) is None:
+        return False
+    return any(
+        (gap["source"], gap["topic"], gap["partition"]) == (lacks["source"], row["topic"], row["partition"])
+        and gap["first_offset"] <= lacks["first_offset"]
+        and lacks["last_offset"] <= gap["last_offset"]
+        for gap in gaps
+    )
 
 
 def _of_retention(retention: dict[str, Any]) -> list[Attention]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
 
 from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
+from kidxlib.audit.logs.log_end import BELOW_CHECKPOINTS
+from kidxlib.audit.logs.missing import MISSING
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS
@@ -235,6 +238,17 @@ ORDER BY source, file, verdict
 """,
 )
 
+#: Reasons of logs of which offsets are not there.
+_MISSING: Final = (MISSING, *BELOW_CHECKPOINTS)
+
+
+def _words(values: Iterable[str]) -> str:
+    return f"({', '.join(repr(value) for value in values)})"
+
+
+#: A finding may stand for several: one of them is such a log.
+_ALSO_MISSING: Final = " OR ".join(f"coalesce(l.detail, '') LIKE '%{ALSO}{reason}%'" for reason in _MISSING)
+
 FOUND: Final = _listed(
     "findings",
     (FINDINGS, ACCEPTED),
@@ -248,11 +262,13 @@ FOUND: Final = _listed(
         *((name, _TEXT) for name in ("path", "accepted_by", "accepted_reason")),
         ("is_accepted", pa.bool_()),
         ("is_gap", pa.bool_()),
+        ("is_missing", pa.bool_()),
     ),
     f"""{_LAST_AUDITS}
 SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reason, l.position, l.detail, l.consequence,
        l.action, l.kept_bytes, l.lost_bytes, l.lost_records, l.path, a.accepted_by, a.accepted_reason,
-       a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap
+       a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap,
+       l.file = '.log' AND (l.reason IN {_words(_MISSING)} OR {_ALSO_MISSING}) AS is_missing
 FROM last AS l LEFT JOIN accepted AS a
   ON l.source = a.source AND l.topic = a.topic AND l.partition = a.partition AND l.base_offset = a.base_offset
   AND l.file = a.file AND (l.reason = a.reason OR l.file = '{GAP}') -- of a gap the evidence may have changed
@@ -265,7 +281,7 @@ FROM last AS l LEFT JOIN accepted AS a
 WHERE l.verdict IN ('broken', 'torn')
 ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, l.file
 """,
-    counted_by=("verdict", "is_accepted", "is_gap"),
+    counted_by=("verdict", "is_accepted", "is_gap", "is_missing"),
 )
 
 GAPS: Final = _listed(

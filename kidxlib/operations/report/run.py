@@ -25,6 +25,7 @@ def run_report(request: ReportRequest, open_backend: OpenBackend, *, as_json: bo
     with open_backend() as backend:
         report = make_report(backend, request)
     overview, attention = report.sections["overview"], report.head["attention"]
+    missing = sum(row["is_missing"] for row in attention)
     if request.output is not None:
         begin_phase("writing the page")
         size = write_page(report, request.output)
@@ -37,9 +38,10 @@ def run_report(request: ReportRequest, open_backend: OpenBackend, *, as_json: bo
         if not attention:
             print_line("nothing to look at: no damage, no finding, and every source was audited")
     return RunResult(
-        code=ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if missing else ExitCode.OK,
         counts={
             "segments": overview["segments"],
+            "missing": missing,
             **{severity.value: sum(row["severity"] == severity for row in attention) for severity in Severity},
         },
         bytes=overview["log_bytes"],

@@ -59,6 +59,10 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gap
                 verdict.value: answers.count(FOUND, verdict=verdict.value, is_accepted=False, is_gap=False)
                 for verdict in DAMAGE
             },
+            **{
+                f"{verdict}_missing": answers.count(FOUND, verdict=verdict.value, is_accepted=False, is_missing=True)
+                for verdict in DAMAGE
+            },
         },
         "broken_remote_files": answers.count(REMOTE_FOUND, verdict=Verdict.BROKEN.value),
         "verdicts": _verdicts(answers),

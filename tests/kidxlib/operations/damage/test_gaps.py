@@ -91,10 +91,13 @@ def test_a_missing_log_is_found_wherever_it_is_looked_for(site: _Site) -> None:
     assert known == [("source b", 3), ("the catalog", 3)]
     assert [row["reason"] for row in rows(site.catalog, "SELECT reason FROM findings WHERE file = 'gap'")] == ["gap"]
     assert _found(site.build("--dry-run")) == expected, "before it is recorded that the log is gone"
-    reported = json.loads(_kidx("report", "--catalog", site.catalog, "--json").out)
+    report = _kidx("report", "--catalog", site.catalog, "--json")
+    reported = json.loads(report.out)
+    assert report.code == 3
     assert [row["reason"] for row in reported["health"]["lost_gaps"]] == ["gap"], "as the audit has seen it"
     [attention] = [row for row in reported["attention"] if row["place"] == "health/lost_gaps"]
     assert (attention["severity"], attention["title"]) == ("bad", "1 gap between logs")
+    assert attention["is_missing"]
     for sources in ("a", "ab"):
         built = site.build(sources=sources)
         assert (built.code, _found(built)) == (3, expected), "whether this run has found it or an earlier one"
@@ -136,7 +139,9 @@ def test_a_gap_that_is_accepted_fails_nothing_until_it_grows(site: _Site) -> Non
     assert "  a: orders-0/3-5: gap (by ann at " in audited.out and "broken: orders-0: gap" not in audited.out
     told = _kidx("verify", *verify, "--json").json
     assert [(each["file"], each["accepted_by"]) for each in told["accepted_findings"]] == [(GAP, "ann")]
-    reported = json.loads(_kidx("report", "--catalog", site.catalog, "--json").out)
+    report = _kidx("report", "--catalog", site.catalog, "--json")
+    reported = json.loads(report.out)
+    assert report.code == 0, "nor does what a replica lacks, if that is accepted"
     assert [(row["first_offset"], row["is_accepted"]) for row in reported["health"]["lost_gaps"]] == [(3, True)]
     assert not [row for row in reported["attention"] if row["place"] == "health/lost_gaps"]
 

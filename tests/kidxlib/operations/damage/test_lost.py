@@ -117,12 +117,14 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
     assert _lost(_build(log_dir, "--json")) == (0, [], [])
 
 
-def test_an_end_that_is_accepted_fails_no_build(log_dir: Path) -> None:
-    """An audit finds it, too, and its finding is what is accepted."""
+def test_an_end_that_is_accepted_fails_no_build_and_no_report(log_dir: Path) -> None:
+    """An audit finds it, too, and its finding is what is accepted, and what the report knows."""
     _write(log_dir, 5, 3, 3)
     catalog = log_dir.parent / "catalog"
     assert _build(log_dir).code == 3
+    assert _kidx("report", "--catalog", catalog, "--json").code == 0
     assert _kidx("verify", log_dir, "--catalog", catalog).code == 3
+    assert _kidx("report", "--catalog", catalog, "--json").code == 3
     accepted = (
         "accept",
         "--catalog",
@@ -136,6 +138,7 @@ def test_an_end_that_is_accepted_fails_no_build(log_dir: Path) -> None:
         "--apply",
     )
     assert _kidx(*accepted).code == 0
+    assert _kidx("report", "--catalog", catalog, "--json").code == 0
     built = _build(log_dir)
     assert built.code == 0, built.out
     assert f"accepted: orders-0: {_BELOW} (by ann: known)" in built.out.splitlines()
