@@ -28,12 +28,16 @@ from kidxlib.terminal.options.sources import parse_topics
     help="What B is of A: a copy, file by file and byte for byte; or a replica, whose batches are compared by offset, "
     "however its segments are cut.",
 )
-@click.option("--allow-behind", is_flag=True, help="Exit 0 where B is the same as A up to where B ends.")
+@click.option(
+    "--allow-behind",
+    is_flag=True,
+    help="Exit 0 where B is the same as A up to where B ends. Not with --catalog and a copy.",
+)
 @click.option(
     "--logs-only",
     is_flag=True,
     help="Exit 0 also where B lacks files beside the logs or has other ones: index files, snapshots, checkpoints. They "
-    "are listed.",
+    "are listed. Not with --catalog.",
 )
 @click.option(
     "--catalog",

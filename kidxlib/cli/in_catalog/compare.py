@@ -27,9 +27,14 @@ def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_j
         processes: how many ask an object store; None for one a core.
 
     Raises:
+        UsageError: an option says nothing of what is to be compared.
         KidxError: as `run_copies` and `run_sources`.
     """
     assert request.catalog is not None
+    if request.logs_only:
+        raise UsageError(
+            "--logs-only: not with --catalog, which compares nothing beside the logs; leave the option out"
+        )
     tables = existing_tables("--catalog", request.catalog)
     names = {path: name for name, path in source_paths(tables).items()}
     request = replace(request, a=_source(request.a, names), b=_source(request.b, names))
@@ -39,9 +44,19 @@ def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_j
                 "--catalog and two sources: it compares their batches; add --as replica, or name two places without "
                 "--catalog"
             )
+        if request.inactive_only:
+            raise UsageError(
+                "--inactive-only: only with a copy in an object store; two sources are compared by offset, and "
+                "--allow-behind lets B end earlier"
+            )
         return run_sources(request, tables, as_json=as_json)
     if request.how is As.REPLICA:
         raise UsageError(f"--as replica and --catalog: {request.b} is compared as a copy; leave out --as replica")
+    if request.allow_behind:
+        raise UsageError(
+            f"--allow-behind: not with --catalog and {request.b}, of which each segment is compared as a whole; "
+            "--inactive-only leaves out the last one of each partition"
+        )
     options = CopyOptions(
         copy=request.b,
         inactive_only=request.inactive_only,

@@ -506,3 +506,27 @@ def test_sources_of_a_catalog_are_the_same_from_their_starts(sides: Sides, tmp_p
     assert sides.compared("--as", "replica", *catalog, a="b", b="z")[0] == 0
     with pytest.raises(UsageError, match="z, b: no partition of a topic that matches ordres"):
         sides.compared("--as", "replica", *catalog, "--topics", "ordres", a="z", b="b")
+
+
+def test_with_a_catalog_each_option_does_something_or_is_refused(sides: Sides, tmp_path: Path) -> None:
+    """`b` lacks the last segment, and no digest is open: it is behind."""
+    last = max((sides.b / _ORDERS).glob("*.log"))
+    last.unlink()
+    shutil.rmtree(sides.b / _PLAIN)
+    for checkpoint in _CHECKPOINTS:
+        (sides.b / checkpoint).unlink()
+    sources = ("--source", f"a={sides.a}", "--source", f"b={sides.b}")
+    catalog = ("--catalog", str(tmp_path / "catalog"))
+    built = CliRunner().invoke(kidx, ["build", *sources, "--index-dir", str(tmp_path / "index"), *catalog])
+    assert built.exit_code == 0, built.output
+    of_sources = ("--as", "replica", *catalog, "--topics", "txn-mixed")
+    code, compared = sides.compared(*of_sources, a="a", b="b")
+    assert (code, [each["kind"] for each in compared["findings"]]) == (3, ["behind"]), compared
+    assert sides.compared(*of_sources, "--allow-behind", a="a", b="b")[0] == 0
+    for options, b, message in (
+        (("--logs-only", *of_sources), "b", "--logs-only: not with --catalog, which compares nothing beside the lo"),
+        (("--inactive-only", *of_sources), "b", "--inactive-only: only with a copy in an object store; two sources"),
+        (("--allow-behind", *catalog), "s3://a/b", "--allow-behind: not with --catalog and s3://a/b, of which each"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            sides.compared(*options, a="a", b=b)
