@@ -75,14 +75,15 @@ def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartiti
         for each in audited.not_ready or ()
     ]
     return AuditRows(
-        files=[_of_partition(source, task, found) for found in audited.findings],
+        files=[row_of_partition(source, task, found) for found in audited.findings],
         startup=[_segment(source, task, segment) for segment in audited.simulation.segments],
         partitions=[_partition(source, task, audited.simulation)],
         not_ready=not_ready,
     )
 
 
-def _of_partition(source: str, task: PartitionAudit, found: SegmentFinding) -> FileFinding:
+def row_of_partition(source: str, task: PartitionAudit, found: SegmentFinding) -> FileFinding:
+    """The row of a finding on a file of a partition, once it was looked at as a whole."""
     directory = task.directory if found.finding.file == LOG_SUFFIX else task.index_directory
     return _file(source, task.topic_partition, found.base_offset, found.finding, directory)
 

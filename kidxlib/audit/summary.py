@@ -21,6 +21,9 @@ NOTHING_LOST: Final = (StartupAction.LOAD, StartupAction.REBUILD)
 #: What becomes of those of which no more may be lost than a torn end; the verdict on the log says whether it is.
 _JUDGED_BY_LOG: Final = (*NOTHING_LOST, StartupAction.TRUNCATE)
 
+#: What fails an audit whatever the verdict on the log says.
+LOSING: Final = tuple(action.value for action in StartupAction if action not in _JUDGED_BY_LOG)
+
 #: The numbers in a `StartupRow`.
 COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
@@ -72,12 +75,31 @@ class SafeKind:
         return sum(self.files.values())
 
 
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """What keeps a broker from starting, or what it would lose.
+
+    Attributes:
+        place: the partition's directory, or a file in it.
+        why: it may begin with a place of its own in the log dir.
+    """
+
+    place: str
+    why: str
+
+    @property
+    def in_words(self) -> str:
+        log_dir = os.path.dirname(self.place)
+        return self.why if self.why.startswith((f"{log_dir}/", f"{log_dir}: ")) else f"{self.place}: {self.why}"
+
+
 @dataclass(slots=True)
 class AuditSummary:
     """What an audit found. Of what is reported one by one it has the first.
 
     Attributes:
         many_sources: rows are reported with the names of their sources.
+        coverage: what was read, and what was left out, in words; none where there is no catalog.
         gaps: between logs; those that are lost are among `files`, and are reported by topic.
         in_use: logs to which a broker wrote, and their bytes that were not judged.
         files: how many index and auxiliary files and logs, by suffix and verdict.
@@ -94,6 +116,7 @@ class AuditSummary:
     """
 
     many_sources: bool = False
+    coverage: str = ""
     gaps: FoundGaps = field(default_factory=FoundGaps)
     in_use: tuple[int, int] = (0, 0)
     files: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -123,7 +146,12 @@ class AuditSummary:
         """Add what a broker would make of a partition."""
         self.starts[partition.clean_shutdown] += 1
         self.removed.update(each["why"] for each in partition.removed)
-        self.failures.update(dict.fromkeys(_failures(partition)))
+        failures = partition.failure.split("\n") if partition.failure else ()
+        self.add_failures(StartFailure(partition.directory, failure) for failure in failures)
+
+    def add_failures(self, failures: Iterable[StartFailure]) -> None:
+        """Add what keeps a broker from starting. One of a whole log dir is the same for each of its partitions."""
+        self.failures.update(dict.fromkeys(failure.in_words for failure in failures))
 
     def name(self, row: SegmentKey) -> str:
         """How a message names the segment of a row."""
@@ -159,13 +187,5 @@ class AuditSummary:
         fails = any(
             count and Verdict(verdict).severity >= fail_on.severity for (_, verdict), count in self.files.items()
         )
-        loses = any(counts.segments for action, counts in self.actions.items() if action not in _JUDGED_BY_LOG)
+        loses = any(counts.segments for action, counts in self.actions.items() if action in LOSING)
         return fails or loses or bool(self.failures or self.not_ready_count)
-
-
-def _failures(partition: StartupPartitionRow) -> Iterable[str]:
-    """Each with the place that it is about."""
-    directory = partition.directory
-    log_dir = os.path.dirname(directory)
-    for failure in partition.failure.split("\n") if partition.failure else ():
-        yield failure if failure.startswith((f"{log_dir}/", f"{log_dir}: ")) else f"{directory}: {failure}"

@@ -41,13 +41,11 @@ class FindingRow(Row):
     lost_batches: int | None = column("batches in these bytes; null: cannot be counted for certain")
     lost_records: int | None = column("records in these bytes; null: cannot be counted for certain")
     path: str = column("the file")
-    file_bytes: int | None = column("of a file that is torn, broken or in use: its size; null: it was not there")
-    file_mtime_ns: int | None = column(
-        "of a file that is torn, broken or in use: its modification time, ns since the epoch"
+    file_bytes: int | None = column(
+        "of a log, and of a file that is torn, broken or in use: its size; null: not there, or not known"
     )
-    file_inode: int | None = column(
-        "of a file that is torn, broken or in use: its inode number; null of an object, which has none"
-    )
+    file_mtime_ns: int | None = column("its modification time, ns since the epoch; null as file_bytes")
+    file_inode: int | None = column("its inode number; null as file_bytes, and of an object, which has none")
     audited_at: datetime = column("when the run started (its --now)")
 
 

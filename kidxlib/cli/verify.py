@@ -20,7 +20,13 @@ from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 
 #: What only an audit with a catalog has, by its parameter.
-_OF_CATALOGS: Final = {"sources": "--source", "sample": "--sample", "settings_file": "--settings", "now": "--now"}
+_OF_CATALOGS: Final = {
+    "sources": "--source",
+    "sample": "--sample",
+    "max_bytes": "--max-bytes",
+    "settings_file": "--settings",
+    "now": "--now",
+}
 
 
 @click.command(context_settings={"max_content_width": 110})

@@ -134,7 +134,8 @@ class TablesCatalog:
 
     def broken_files(self, sources: Sequence[str]) -> list[JudgedFile]:
         """What the audits that last looked at the partitions of some sources found broken, and is not missing."""
-        return JudgedFile.of_arrow(last_findings(self.tables, sources, (Verdict.BROKEN.value,), JudgedFile.names()))
+        is_broken = Among("verdict", (Verdict.BROKEN.value,))
+        return JudgedFile.of_arrow(last_findings(self.tables, sources, is_broken, JudgedFile.names()))
 
     def damage(self, sources: Sequence[str], topics: re.Pattern[str], gone: pa.Table | None) -> KnownDamage:
         """How the segments stand."""

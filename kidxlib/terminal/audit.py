@@ -93,6 +93,8 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
         text_columns=1,
     )
+    if summary.coverage:
+        print_line(summary.coverage)
     suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX, GAP})
     rows: list[list[str | int]] = [
         [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes

@@ -517,7 +517,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "When did segments go?": gone,
     "What does the last plan delete, of which topics, and what is not decided?": planned_topics,
     "Why does each segment stay by the last plan, and when will it go?": due,
-    "Which files did the last audit of each source find broken, and what does that lead to?": broken_files,
+    "Which files did the last audit of each partition find broken, and what does that lead to?": broken_files,
 }
 #: The same of a bucket's remote segments.
 REMOTE_ANSWERS: Final[dict[str, Callable[[Path], Rows]]] = {

@@ -71,6 +71,20 @@ def missing_by_index_directory(
         yield offset, replace(finding, consequence=f"{finding.consequence}; {_in_no_log(offset, logs)}")
 
 
+def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iterator[tuple[int, Finding]]:
+    """Logs after the last one that are missing though their indexes are there, where no log was read.
+
+    Args:
+        last: base offset of the last log.
+        end: the offset at which that ends; None where it is not known.
+        indexed: base offsets of the offset indexes of logs that are not there.
+    """
+    for offset in sorted(indexed):
+        if offset > last:
+            lacking = f"offsets from {offset if end is None else end} on are in no log"
+            yield offset, replace(_MISSING_AT_END, consequence=f"{_MISSING_AT_END.consequence}; {lacking}")
+
+
 def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
     """Which offsets are missing where a log is that began at an offset."""
     ends = [log.recovery.next_offset for log in logs if log.base_offset < offset and log.recovery is not None]

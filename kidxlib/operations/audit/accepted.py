@@ -22,6 +22,7 @@ from kidxlib.catalog.matching import Flags, Values, differing, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.accept.acceptances import Acceptance, still_accepted
 from kidxlib.operations.accept.damage import ACCEPTABLE, VERSION_NAMES, Damage
 from kidxlib.operations.audit.found import Found
@@ -63,6 +64,11 @@ class AcceptedFindings:
     @property
     def count(self) -> int:
         return sum(self.files.values())
+
+    @property
+    def partitions(self) -> frozenset[PartitionKey]:
+        """Those of the findings."""
+        return frozenset(each.damage.key[:3] for each in self.acceptances)
 
     def show(self) -> None:
         """Print which findings are accepted."""
@@ -200,7 +206,7 @@ def _files_of_last_audits(
     """
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
-    found = last_findings(tables, sources, ACCEPTABLE, _COLUMNS)
+    found = last_findings(tables, sources, Among("verdict", ACCEPTABLE), _COLUMNS)
     is_accepted, _ = judged(found, held)
     verdict: Values = pc.if_else(pa.array(is_accepted), pa.scalar(ACCEPTED_STATUS), found["verdict"])
     of_sources = pa.table({"source": found["source"], "verdict": verdict})

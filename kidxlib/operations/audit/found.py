@@ -59,24 +59,30 @@ class Found:
         of_partitions: rows of `FOUND`.
         gaps: between logs.
         of_gaps: rows of `FileFinding`, of gaps that are lost.
+        of_unread: rows of `FileFinding`, of partitions whose logs were left out.
     """
 
     of_segments: Staged
     of_partitions: Staged
     gaps: FoundGaps = field(default_factory=FoundGaps)
     of_gaps: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
+    of_unread: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
 
     def with_gaps(self, gaps: FoundGaps, rows: Sequence[FileFinding]) -> Self:
         """What was found, with gaps and their findings."""
-        return replace(self, gaps=gaps, of_gaps=pa.Table.from_pylist([row.values() for row in rows], FINDING_ROWS))
+        return replace(self, gaps=gaps, of_gaps=_table(rows))
+
+    def with_unread(self, rows: Sequence[FileFinding]) -> Self:
+        """What was found, with findings on partitions whose logs were left out."""
+        return replace(self, of_unread=_table(rows))
 
     def rows(self, kind: Kind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """The rows of one kind; see `Staged.rows`."""
         rows = self.of_partitions.rows(kind.value, names, where)
         if kind is not Kind.FILE:
             return rows
-        of_gaps = rows_where(self.of_gaps, where).select(rows.column_names)
-        return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows, of_gaps])
+        others = [rows_where(each, where).select(rows.column_names) for each in (self.of_gaps, self.of_unread)]
+        return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows, *others])
 
     def all_rows(self) -> AuditRows:
         """All rows, in order."""
@@ -89,6 +95,10 @@ class Found:
             partitions=StartupPartitionRow.of_arrow(ordered[Kind.PARTITION]),
             not_ready=NotReadyRow.of_arrow(ordered[Kind.NOT_READY]),
         )
+
+
+def _table(rows: Sequence[FileFinding]) -> pa.Table:
+    return pa.Table.from_pylist([row.values() for row in rows], FINDING_ROWS)
 
 
 def find(

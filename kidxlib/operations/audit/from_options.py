@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kidxlib.build.directories import Target
 from kidxlib.build.remote_logs import RemoteOptions
+from kidxlib.errors import UsageError
 from kidxlib.operations.audit.request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
@@ -42,6 +43,7 @@ class AuditOptions:
     tiered_metadata: tuple[str, ...] = ()
     list_safe: bool = False
     alone: bool = False
+    max_bytes: int | None = None
 
 
 def audit_request(options: AuditOptions) -> AuditRequest:
@@ -83,5 +85,21 @@ def audit_request(options: AuditOptions) -> AuditRequest:
             shutdown=options.shutdown,
             list_safe=options.list_safe,
             alone=options.alone,
+            max_bytes=_max_bytes(options.max_bytes, context),
         ),
     )
+
+
+def _max_bytes(max_bytes: int | None, context: RunContext) -> int | None:
+    """The budget, where it is one.
+
+    Raises:
+        UsageError: it is none, or there is no catalog.
+    """
+    if max_bytes == 0:
+        raise UsageError("--max-bytes 0: no log would be read; expected a SIZE above 0")
+    if max_bytes is not None and not context.has_catalog:
+        raise UsageError(
+            "--max-bytes: only for an audit with a catalog, which says what was audited when; name it with --catalog"
+        )
+    return max_bytes

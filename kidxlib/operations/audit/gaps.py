@@ -25,17 +25,22 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.tables.protocol import TablesToRead
 
 
-def with_gaps(found: Found, plan: Plan, known: KnownTopics, tables: TablesToRead | None) -> Found:
+def with_gaps(
+    found: Found, plan: Plan, known: KnownTopics, tables: TablesToRead | None, unread: pa.Table | None = None
+) -> Found:
     """What an audit found, and the gaps between the logs that it read. A log that is missing though its `.index` is
     there has a finding of its own, and is no gap.
 
     Args:
         tables: of the catalog, which may know the offsets; None where there is none.
+        unread: `FACTS` of segments that were left out, as the catalog knows them.
 
     Raises:
         CatalogError: it cannot be read.
     """
     rows = _facts(found, plan)
+    if unread is not None:
+        rows = pa.concat_tables([rows, unread])
     places = {partition.key: partition.directory.path for partition in plan.partitions}
     gaps = gaps_in(
         rows,
@@ -69,6 +74,6 @@ def _missing(found: Found) -> dict[PartitionKey, list[int]]:
     """The base offsets of logs that are missing though their `.index` is there, by partition."""
     conditions = [Among("file", (LOG_SUFFIX,)), Among("reason", (MISSING,)), Among("verdict", (Verdict.BROKEN.value,))]
     at: defaultdict[PartitionKey, list[int]] = defaultdict(list)
-    for row in found.of_partitions.rows(Kind.FILE.value, SEGMENT_KEY, conditions).to_pylist():
+    for row in found.rows(Kind.FILE, SEGMENT_KEY, conditions).to_pylist():
         at[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
     return at

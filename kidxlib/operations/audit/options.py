@@ -13,6 +13,7 @@ from kidxlib.operations.audit.copies.options import copy_options
 from kidxlib.operations.audit.tiered.options import tiered_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
+from kidxlib.terminal.options.byte_size import ByteSize
 from kidxlib.terminal.options.integer_range import IntegerRange
 from kidxlib.terminal.options.renamed import renamed_option
 
@@ -31,6 +32,14 @@ _OPTIONS: Final = (
     ),
     click.option("--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it."),
     shared_options.topics_to_read,
+    click.option(
+        "--max-bytes",
+        metavar="SIZE",
+        type=ByteSize(),
+        help="With --catalog: read logs of at most SIZE bytes together, such as 500GB or 2TiB. Partitions that were "
+        "never audited come first, then those of the oldest audits; one that is larger than SIZE is read alone. What "
+        "is left out is counted. [default: all]",
+    ),
     click.option(
         "--interval-bytes",
         metavar="BYTES",

@@ -60,14 +60,15 @@ def show_audit_json(
     accepted: AcceptedFindings,
     catalog: str | None,
     *,
-    partitions_gone: int,
     aside: Sequence[Aside],
+    **more: object,
 ) -> None:
     """Print the JSON object.
 
     Args:
         catalog: where it is recorded.
         aside: folders that Kafka moves, deletes or has set aside.
+        more: keys, as what was read and what was left out.
     """
     audit_id = request.audit_id
     of_run: dict[str, Any] = {}
@@ -78,7 +79,7 @@ def show_audit_json(
         "cluster_metadata": known_as_json(request.known_topics, plan),
         "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
     }
-    show_json(found.all_rows(), summary, partitions_gone=partitions_gone, **found.gaps.as_json(), **of_run)
+    show_json(found.all_rows(), summary, **more, **found.gaps.as_json(), **of_run)
 
 
 def show_audit(

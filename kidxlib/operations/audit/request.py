@@ -28,6 +28,7 @@ class HowToAudit:
         clean_shutdown: how the broker stopped; None asks its log dir.
         list_safe: report each safe file, and not those of a kind together.
         alone: that other log dirs of the broker are not there is well.
+        max_bytes: read logs of so many bytes together, of the partitions whose last audit is the oldest; None for all.
     """
 
     deep: bool
@@ -36,6 +37,7 @@ class HowToAudit:
     clean_shutdown: bool | None
     list_safe: bool = False
     alone: bool = False
+    max_bytes: int | None = None
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class HowToAudit:
         shutdown: str | None,
         list_safe: bool = False,
         alone: bool = False,
+        max_bytes: int | None = None,
     ) -> Self:
         """The options as they were given."""
         return cls(
@@ -56,6 +59,7 @@ class HowToAudit:
             clean_shutdown=None if shutdown is None else shutdown == CLEAN,
             list_safe=list_safe,
             alone=alone,
+            max_bytes=max_bytes,
         )
 
 
@@ -93,4 +97,6 @@ class AuditRequest:
             "topics": self.topics.pattern,
             "interval_bytes": self.interval_bytes,
         }
+        if self.how.max_bytes is not None:
+            asked["max_bytes"] = self.how.max_bytes
         return self.context.run_id(hashlib.sha256(json.dumps(asked).encode()).hexdigest())

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rich.filesize import decimal
 
 from kidxlib.audit.plan import PartitionAudit, partition_audits
 from kidxlib.audit.startup.aside import Aside, folders_aside
+from kidxlib.audit.summary import StartFailure
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
 from kidxlib.build.tasks import ScanTask
 from kidxlib.build.vanished import NOT_ASKED, without_directory
+from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.accepted import AuditedCatalog
+from kidxlib.operations.audit.budget import LastAudits, NotAudited, beyond_budget
 from kidxlib.operations.audit.cataloged import as_cataloged
-from kidxlib.operations.audit.found import find
+from kidxlib.operations.audit.found import Found, find
 from kidxlib.operations.audit.gaps import with_gaps
 from kidxlib.operations.audit.record import record_audit
 from kidxlib.operations.audit.report import counts, exit_code, show_audit, show_audit_json
 from kidxlib.operations.audit.request import AuditRequest
 from kidxlib.operations.audit.summary import summarise
 from kidxlib.operations.audit.tiered.local_partitions import LocalPartition, tiered_partitions
+from kidxlib.operations.audit.unread import Unread, look_at_unread
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.known_topics import unnamed_log_dirs
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
 from kidxlib.storage.location import location
+from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import note, warn_of_first
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
@@ -45,6 +51,8 @@ class _Planned:
         audits: what there is to audit of each partition.
         gone: how many partitions are known that have no directory.
         aside: folders that Kafka moves, deletes or has set aside.
+        not_audited: partitions that are left out; `unread`, what there would be to audit of them.
+        unchanged: how many logs are as they were when an audit last read them in full; None where there is no catalog.
     """
 
     plan: Plan
@@ -52,6 +60,57 @@ class _Planned:
     audits: Mapping[PartitionKey, PartitionAudit]
     gone: int
     aside: Sequence[Aside]
+    not_audited: NotAudited = field(default_factory=NotAudited)
+    unread: Mapping[PartitionKey, PartitionAudit] = field(default_factory=dict)
+    unchanged: int | None = None
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of the logs that are read."""
+        return self.plan.log_bytes - self.not_audited.log_bytes
+
+    def coverage(self, earlier: int) -> str:
+        """What is read, and what is left out, in words; nothing where there is no catalog.
+
+        Args:
+            earlier: how many findings of earlier audits still hold.
+        """
+        if self.unchanged is None:
+            return ""
+        said = [
+            f"read: {counted(len(self.tasks), 'log')}, {decimal(self.log_bytes)}; unchanged since they were last read "
+            f"in full: {counted(self.unchanged, 'log')}"
+        ]
+        if self.not_audited.partitions:
+            said.append(self.not_audited.in_words)
+        if earlier:
+            said.append(f"with {counted(earlier, 'finding')} of earlier audits, of files that are as they were")
+        return "; ".join(said)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What is read and what is left out, in numbers; none where there is no catalog."""
+        if self.unchanged is None:
+            return {}
+        read = {"segments": len(self.tasks), "logs_unchanged": self.unchanged}
+        partitions = len(self.plan.partitions) - len(self.not_audited.partitions)
+        return {**read, "partitions": partitions, **self.not_audited.counts}
+
+    def coverage_as_json(self, failures: Sequence[StartFailure], earlier: int) -> dict[str, Any]:
+        """Keys of the JSON object; none where there is no catalog.
+
+        Args:
+            failures: of partitions that are left out.
+        """
+        if self.unchanged is None:
+            return {}
+        return {
+            "logs_read": len(self.tasks),
+            "logs_unchanged": self.unchanged,
+            "not_audited": self.not_audited.as_json(),
+            "not_audited_failures": list(dict.fromkeys(each.in_words for each in failures)),
+            "findings_of_earlier_audits": earlier,
+        }
 
 
 def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
@@ -65,26 +124,16 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         UsageError: a source has no segments; or there is no catalog.
         Interrupted: the run is; nothing is recorded.
     """
-    warn_of_first(request.known_topics.warnings)
-    begin_phase("listing")
-    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
-    warn_of_first(plan.warnings)
-    if not request.is_once:
-        note(
-            f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
-            f"{counted(len(plan.partitions), 'partition')}"
-        )
-    audit_id = request.audit_id
+    plan, audit_id = _listed(request), request.audit_id
     with open_backend() as backend:
         catalog = backend.catalog if request.context.has_catalog else None
         if catalog is not None:
             warn_of_other_names(request.sources, source_paths(catalog.tables))
         planned = _planned(request, plan, catalog)
-        found = find(backend.engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
-        found = with_gaps(found, planned.plan, request.known_topics, None if catalog is None else catalog.tables)
+        found, unread = _found(request, planned, backend.engine, catalog)
         if catalog is not None and audit_id is not None:
             begin_phase("recording in the catalog")
-            record_audit(catalog.tables, found, audit_id, request.context.now)
+            record_audit(catalog.tables, found, audit_id, request.context.now, planned.plan, planned.unread)
         begin_phase("counting")
         of_catalog = AuditedCatalog()
         if catalog is not None:
@@ -94,20 +143,49 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
         summary.many_sources = len(request.sources) > 1
         summary.failures |= dict.fromkeys(_not_named(request, plan, catalog))
+        failures = unread.all_failures(accepted.partitions)
+        summary.add_failures(failures)
+        summary.coverage = planned.coverage(unread.earlier)
         if as_json:
-            show_audit_json(
-                request, plan, found, summary, accepted, place, partitions_gone=planned.gone, aside=planned.aside
-            )
+            more = {"partitions_gone": planned.gone, **planned.coverage_as_json(failures, unread.earlier)}
+            show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
         else:
             show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place, planned.aside)
     return RunResult(
         code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
         run_id=audit_id,
-        counts=counts(plan, summary, accepted, partitions_gone=planned.gone),
-        bytes=plan.log_bytes,
+        counts={**counts(plan, summary, accepted, partitions_gone=planned.gone), **planned.counts},
+        bytes=planned.log_bytes,
         catalog_segments=of_catalog.segments,
         catalog_files=of_catalog.files,
     )
+
+
+def _listed(request: AuditRequest) -> Plan:
+    """What the sources have. Warns of what is wrong with them."""
+    warn_of_first(request.known_topics.warnings)
+    begin_phase("listing")
+    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
+    warn_of_first(plan.warnings)
+    if not request.is_once:
+        note(
+            f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
+            f"{counted(len(plan.partitions), 'partition')}"
+        )
+    return plan
+
+
+def _found(
+    request: AuditRequest, planned: _Planned, engine: Engine, catalog: TablesCatalog | None
+) -> tuple[Found, Unread]:
+    """What is found: in logs that are read, of partitions that are left out, and between logs."""
+    found, tables = find(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep), None
+    unread = Unread()
+    if catalog is not None:
+        tables, names = catalog.tables, [source.name for source in request.sources]
+        unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
+        found = found.with_unread(unread.rows)
+    return with_gaps(found, planned.plan, request.known_topics, tables, unread.facts), unread
 
 
 def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
@@ -152,7 +230,27 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
-    return _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside)
+    planned = _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside)
+    return planned if catalog is None else _within_budget(planned, request, catalog.tables)
+
+
+def _within_budget(planned: _Planned, request: AuditRequest, tables: Tables) -> _Planned:
+    """What is to be audited, without the partitions that the budget leaves out. What is not there has no bytes, and
+    stays in.
+    """
+    names = [source.name for source in request.sources]
+    last = LastAudits.of(tables, planned.plan, names, request.audit_id)
+    budget = request.how.max_bytes
+    left_out = NotAudited() if budget is None else beyond_budget(planned.tasks, last, budget)
+    out = left_out.partitions
+    return replace(
+        planned,
+        tasks=[task for task in planned.tasks if task.segment.partition_key not in out],
+        audits={key: audit for key, audit in planned.audits.items() if key not in out},
+        not_audited=left_out,
+        unread={key: audit for key, audit in planned.audits.items() if key in out},
+        unchanged=sum(count for key, count in last.unchanged.items() if key not in out),
+    )
 
 
 def _with_remote_segments(

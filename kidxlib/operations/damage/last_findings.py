@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.partitions import PARTITIONS
@@ -21,10 +21,10 @@ _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 
 
 def last_findings(
-    tables: Tables, sources: Collection[str], verdicts: Collection[str], names: Sequence[str] | None = None
+    tables: Tables, sources: Collection[str], where: Condition, names: Sequence[str] | None = None
 ) -> pa.Table:
-    """Rows of `findings` with one of some verdicts, of the audit that last looked at their partition: an audit of other
-    topics says nothing of it. Without those of segments that are missing from their source.
+    """Rows of `findings` of which a condition is true, of the audit that last looked at their partition: an audit of
+    other topics says nothing of it. Without those of segments that are missing from their source.
 
     Args:
         names: of columns; None for all.
@@ -32,7 +32,7 @@ def last_findings(
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
     wanted = FINDINGS.schema(names).names
     read = FINDINGS.schema({*wanted, *SEGMENTS.key, "audit_id"}).names
-    found = tables.read(FINDINGS, read, [of_sources, Among("verdict", tuple(verdicts))])
+    found = tables.read(FINDINGS, read, [of_sources, where])
     if not found.num_rows:
         return found.select(wanted)
     scope = scope_of({"found": found}, key)

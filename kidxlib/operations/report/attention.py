@@ -91,6 +91,10 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
         detail = f"{_names(names)}: no index file was compared with its log"
         title = f"{counted(len(names), 'source')} never audited"
         found.append(Attention(Severity.UNKNOWN, "health/verdicts", title, detail))
+    if partly := health["partly_audited"]:
+        names = [f"{row['partitions']:,} of {row['source']}" for row in partly]
+        title = f"{counted(sum(row['partitions'] for row in partly), 'partition')} never audited"
+        found.append(Attention(Severity.UNKNOWN, "health/verdicts", title, f"{_names(names)}: nobody has looked"))
     return found
 
 

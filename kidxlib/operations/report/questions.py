@@ -238,6 +238,21 @@ ORDER BY source, file, verdict
 """,
 )
 
+UNAUDITED: Final = _question(
+    "partitions never audited",
+    (SEGMENTS, FINDINGS),
+    (("source", _TEXT), ("partitions", _LONG)),
+    f"""
+SELECT s.source, count(*) AS partitions
+FROM (SELECT DISTINCT source, topic, partition FROM segments WHERE {_PRESENT}) AS s
+LEFT JOIN (SELECT DISTINCT source, topic, partition FROM findings) AS f
+  ON s.source = f.source AND s.topic = f.topic AND s.partition = f.partition
+WHERE f.source IS NULL
+GROUP BY s.source
+ORDER BY s.source
+""",
+)
+
 #: Reasons of logs of which offsets are not there.
 _MISSING: Final = (MISSING, *BELOW_CHECKPOINTS)
 
@@ -407,5 +422,5 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
 #: All but those that depend on the time.
 QUESTIONS: Final = (
     *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
-    *(DAMAGED, VERDICTS, FOUND, UNFLUSHED, GAPS, REMOTE, REMOTE_FOUND, BUILT),
+    *(DAMAGED, VERDICTS, UNAUDITED, FOUND, UNFLUSHED, GAPS, REMOTE, REMOTE_FOUND, BUILT),
 )

@@ -36,6 +36,7 @@ _OF_LOGS: Final = {
     "directories": "DIR",
     "sample": "--sample",
     "index_dir": "--index-dir",
+    "max_bytes": "--max-bytes",
     "interval_bytes": "--interval-bytes",
     "deep_iteration": "--deep-iteration",
     "fail_on": "--fail-on",

@@ -70,6 +70,7 @@ _OF_OTHERS: Final = {
     "sources": "--source",
     "sample": "--sample",
     "index_dir": "--index-dir",
+    "max_bytes": "--max-bytes",
     "deep_iteration": "--deep-iteration",
     "require_tiering": "--require-tiering",
     "list_safe": "--list-safe",

@@ -23,6 +23,7 @@ from kidxlib.operations.report.questions import (
     REMOTE,
     REMOTE_FOUND,
     TOTALS,
+    UNAUDITED,
     VERDICTS,
 )
 from kidxlib.recovery.outcome import ABSENT, Status
@@ -68,6 +69,7 @@ def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gap
         "verdicts": _verdicts(answers),
         "files": files,
         "not_audited": _not_audited(answers),
+        "partly_audited": _partly_audited(answers),
         "starts": [{name: row[name] for name in _STARTS} for row in answers[UNFLUSHED] if not row["clean_shutdown"]],
         "losses": [row for row in files if row["lost_bytes"]],
         "gaps": _gaps(answers),
@@ -163,6 +165,12 @@ def _verdicts(answers: Answers) -> list[dict[str, Any]]:
 def _not_audited(answers: Answers) -> list[str]:
     audited = {row["source"] for row in answers[VERDICTS]} | {row["source"] for row in answers[REMOTE]}
     return sorted({row["source"] for row in answers[PARTITION_COUNTS] if row["present"]} - audited)
+
+
+def _partly_audited(answers: Answers) -> list[dict[str, Any]]:
+    """Sources of which some partitions were audited, and how many never were."""
+    audited = {row["source"] for row in answers[VERDICTS]}
+    return [row for row in answers[UNAUDITED] if row["source"] in audited]
 
 
 def _gaps(answers: Answers) -> list[dict[str, Any]]:

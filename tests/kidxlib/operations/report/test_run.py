@@ -72,6 +72,13 @@ def test_what_was_never_looked_at_is_not_called_well(unchanged: Path) -> None:
     assert any("the last build is" in title for title in titles)
 
 
+def test_partitions_that_no_audit_has_come_to_are_not_called_well(site: Path) -> None:
+    at = ("--source", f"disk={site / 'logs'}", "--catalog", str(site / "catalog"))
+    run_kidx("verify", *at, "--max-bytes", "1")
+    titles = [row["title"] for row in _report(site)["attention"]]
+    assert "1 partition never audited" in titles and "1 source never audited" not in titles
+
+
 def test_a_copy_that_lacks_or_cannot_tell_is_not_called_the_same(tmp_path: Path) -> None:
     """A copy without a segment in the middle, with a wrong byte, and without a partition."""
     shutil.copytree(golden.SAMPLES, tmp_path / "copy")

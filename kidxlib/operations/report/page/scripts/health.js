@@ -19,12 +19,16 @@ function healthPage(report) {
       table("Files by verdict", [text("source", (row) => row.source), text("verdict", (row) => row.verdict),
         number("files", (row) => row.files), { title: "audited", value: (row) => row.audited_ms, show: (row) => time(row.audited_ms), number: true }],
       verdicts, { name: "verdicts", empty: "no audit is recorded. kidx verify --catalog makes one" }),
-      health.not_audited.length === 0 ? null
-        : element("p", {}, badge("not known", "unknown"), ` Never audited: ${health.not_audited.join(", ")}. A build reads logs; it does not compare the index files that are there with them.`),
+      neverAudited(health).length === 0 ? null
+        : element("p", {}, badge("not known", "unknown"), ` Never audited: ${neverAudited(health).join(", ")}. A build reads logs; it does not compare the index files that are there with them.`),
       origin(report, "verdicts")),
     section("Next start of brokers", starts(health), origin(report, "unflushed logs")),
     section("Gaps between segments", gaps(health), origin(report, "gaps")),
   ];
+}
+
+function neverAudited(health) {
+  return [...health.not_audited, ...health.partly_audited.map((row) => `${counted(row.partitions, "partition")} of ${row.source}`)];
 }
 
 function damaged(health) {
@@ -46,7 +50,7 @@ function acceptance(row) {
 
 function whatIsAudited(health) {
   if (health.verdicts.length === 0) return "not known: no audit is recorded. kidx verify --catalog makes one";
-  return health.not_audited.length === 0 ? "none" : `none in what was audited; never audited: ${health.not_audited.join(", ")}`;
+  return neverAudited(health).length === 0 ? "none" : `none in what was audited; never audited: ${neverAudited(health).join(", ")}`;
 }
 
 function files(health) {
