@@ -6,6 +6,9 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
+#: Reason for a broken offset index of the last segment whose last entry is not of its log's last batches.
+PROMISES_OTHER_END: Final = "wrong-log-end-offset"
+
 
 class Verdict(enum.StrEnum):
     """How good a file is; the mildest verdict first."""

@@ -8,9 +8,8 @@ from typing import Final
 
 from rich.filesize import decimal
 
-from kidxlib.audit.finding import Verdict
-from kidxlib.audit.gaps import GAP, Evidence, FoundGaps, Gap
-from kidxlib.audit.index_files.offset_index import PROMISES_OTHER_END
+from kidxlib.audit.finding import PROMISES_OTHER_END, Verdict
+from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
 from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.audit.summary import ActionCounts, AuditSummary
@@ -18,6 +17,7 @@ from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_more, rate
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.gaps import print_gaps
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
 
@@ -142,28 +142,6 @@ def _print_safe(summary: AuditSummary) -> None:
         print_line(f"  {kind.first.consequence}")
     if summary.safe:
         print_line("  --list-safe lists them")
-
-
-def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:
-    """Print gaps between logs that are lost, a line for each topic and reason; and of how many places nothing can be
-    said.
-
-    Args:
-        many_sources: they are named with their sources.
-    """
-    topics: dict[tuple[str, str, str], list[Gap]] = {}
-    for gap in gaps.lost:
-        topics.setdefault((gap.source, gap.topic, gap.reason), []).append(gap)
-    for (source, _, reason), (first, *others) in list(topics.items())[:SHOWN]:
-        name = f"{first.topic}-{first.partition}"
-        more = f"; {counted(len(others), 'more gap')} of the topic" if others else ""
-        print_line(f"{Verdict.BROKEN}: {f'{source}: ' if many_sources else ''}{name}: {reason}: {first.detail}{more}")
-        print_line(f"  {first.consequence}")
-    _print_more(len(topics))
-    damaged = sum(each.gaps for each in gaps.explained if each.evidence is Evidence.DAMAGED_LOG)
-    if unknown := damaged + gaps.unknown_borders:
-        places = counted(unknown, "damaged or unread log")
-        print_line(f"not known: after {places}, whether another log is missing")
 
 
 #: How it is known that the cleaner has made gaps.

@@ -49,6 +49,17 @@ print(sorted(name for name in sys.modules if name.startswith("kidxlib")))
     assert started(code).splitlines() == ["[]", "['kidxlib']", "['kidxlib', 'kidxlib.errors']"]
 
 
+def test_what_a_catalog_knows_is_answered_without_a_compiler() -> None:
+    """Numba takes a second to import. A build with nothing new to read, and a page need none of it."""
+    code = """
+import sys
+import kidxlib.cli.without_catalog.build_report
+import kidxlib.operations.backend
+print("numba" in sys.modules)
+"""
+    assert started(code) == "False"
+
+
 def test_each_name_is_there_once() -> None:
     """For `import *`, for who loads it, and for a type checker, in the same words."""
     homes = [(home, name) for home, names in kidxlib._HOMES.items() for name in names]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from kidxlib.audit.finding import Finding
+from kidxlib.audit.finding import PROMISES_OTHER_END, Finding
 from kidxlib.audit.index_files.finding_builder import Bytes, FindingBuilder
 from kidxlib.audit.index_files.lookups import Entries, Longs, first_miss, one_of_each_class
 from kidxlib.errors import MalformedRecordsError
@@ -18,9 +16,6 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.records import header_search, header_sweep
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
-
-#: Reason for a broken index of the last segment whose last entry is not of its log's last batches.
-PROMISES_OTHER_END: Final = "wrong-log-end-offset"
 
 
 def audit_offset_index(

@@ -3,56 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.startup.last_stop import PartitionStop
+from kidxlib.audit.startup.last_stop import PartitionStop, below_checkpoints
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.format import checkpoint_files, segment_files
-
-#: The reasons of logs that end below what a checkpoint says.
-BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
-
-
-def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
-    """The finding on the last log of a partition, if the broker knew of more: from the first of its checkpoints that
-    says so.
-
-    Args:
-        next_offset, position: where the log ends.
-    """
-    of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINTS
-    for offset, reason, file, consequence in (
-        (
-            stop.log_start_offset,
-            of_log_start,
-            checkpoint_files.LOG_START_OFFSET_CHECKPOINT,
-            "a broker that starts deletes all segments, and begins an empty log at {offset}",
-        ),
-        (
-            stop.recovery_point,
-            of_recovery_point,
-            checkpoint_files.RECOVERY_POINT_CHECKPOINT,
-            "offsets {end} to {last} are missing, which had been flushed to disk",
-        ),
-        (
-            stop.high_watermark,
-            of_high_watermark,
-            checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
-            "offsets {end} to {last} are missing, which were committed; another replica may have them",
-        ),
-    ):
-        if next_offset < offset:
-            return Finding(
-                file=segment_files.LOG_SUFFIX,
-                verdict=Verdict.BROKEN,
-                reason=reason,
-                position=position,
-                detail=f"the log ends at offset {next_offset}, {file} says {offset}",
-                consequence=consequence.format(offset=offset, end=next_offset, last=offset - 1),
-            )
-    return None
 
 
 def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:

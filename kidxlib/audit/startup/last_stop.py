@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.node import obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
-from kidxlib.format import checkpoint_files
+from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
+
+#: The reasons of logs that end below what a checkpoint says.
+BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +147,43 @@ def _is_of_broker(log_dir: Location) -> bool:
         (log_dir / name).exists()
         for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, METADATA_DIRECTORY, *checkpoint_files.LOG_DIR_CHECKPOINTS)
     )
+
+
+def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
+    """The finding on the last log of a partition, if the broker knew of more: from the first of its checkpoints that
+    says so.
+
+    Args:
+        next_offset, position: where the log ends.
+    """
+    of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINTS
+    for offset, reason, file, consequence in (
+        (
+            stop.log_start_offset,
+            of_log_start,
+            checkpoint_files.LOG_START_OFFSET_CHECKPOINT,
+            "a broker that starts deletes all segments, and begins an empty log at {offset}",
+        ),
+        (
+            stop.recovery_point,
+            of_recovery_point,
+            checkpoint_files.RECOVERY_POINT_CHECKPOINT,
+            "offsets {end} to {last} are missing, which had been flushed to disk",
+        ),
+        (
+            stop.high_watermark,
+            of_high_watermark,
+            checkpoint_files.HIGH_WATERMARK_CHECKPOINT,
+            "offsets {end} to {last} are missing, which were committed; another replica may have them",
+        ),
+    ):
+        if next_offset < offset:
+            return Finding(
+                file=segment_files.LOG_SUFFIX,
+                verdict=Verdict.BROKEN,
+                reason=reason,
+                position=position,
+                detail=f"the log ends at offset {next_offset}, {file} says {offset}",
+                consequence=consequence.format(offset=offset, end=next_offset, last=offset - 1),
+            )
+    return None

@@ -9,18 +9,20 @@ broker must split (`offset-overflow`), and what `producer_replay` leaves out.
 from __future__ import annotations
 
 import contextlib
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from kidxlib.audit.startup.load_state import LoadArguments, LoadState, LoadStopped, fail, file_offset
 from kidxlib.audit.startup.log_ends import find_ends
-from kidxlib.audit.startup.permissions import ensure_readable
 from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots
 from kidxlib.audit.startup.recovery import ReadLog, Recovery, read_in_chunks
 from kidxlib.audit.startup.segment_recovery import lost, recover_segment
 from kidxlib.audit.startup.simulation import Removal, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.audit.startup.swaps import finish_swaps
+from kidxlib.audit.startup.text_files import Thrown
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import segment_files
 from kidxlib.index.transaction import TransactionIndex
@@ -65,7 +67,7 @@ def simulate_startup(
 
 
 def _load(state: LoadState) -> None:
-    ensure_readable(state)
+    _ensure_readable(state)
     finish_swaps(state)
     state.snapshots = ProducerSnapshots.of_files(state.files)
     _remove_orphans(state)
@@ -73,6 +75,21 @@ def _load(state: LoadState) -> None:
     if not state.arguments.clean_shutdown:
         _recover_unflushed(state)
     find_ends(state)
+
+
+def _ensure_readable(state: LoadState) -> None:
+    """Let loading fail on a file that the broker may not read.
+
+    Raises:
+        LoadStopped: there is one.
+    """
+    for _, path in sorted(state.files.items()):
+        if isinstance(path, Path) and not os.access(path, os.R_OK):
+            if not any(failure.startswith(f"{path}: ") for failure in state.found.failures):
+                state.found.failures.append(
+                    f"{path}: not readable by this user; if the broker's may not read it either, {Thrown.IO}"
+                )
+            raise LoadStopped
 
 
 def _remove_orphans(state: LoadState) -> None:

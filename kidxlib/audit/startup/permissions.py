@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.load_state import LoadState, LoadStopped
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import Thrown
 from kidxlib.format import segment_files
@@ -50,21 +49,6 @@ def obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) -> 
                 str(Thrown.IO),
                 "give the files to that user (chown)",
             )
-
-
-def ensure_readable(state: LoadState) -> None:
-    """Let loading fail on a file that the broker may not read.
-
-    Raises:
-        LoadStopped: there is one.
-    """
-    for _, path in sorted(state.files.items()):
-        if isinstance(path, Path) and not os.access(path, os.R_OK):
-            if not any(failure.startswith(f"{path}: ") for failure in state.found.failures):
-                state.found.failures.append(
-                    f"{path}: not readable by this user; if the broker's may not read it either, {Thrown.IO}"
-                )
-            raise LoadStopped
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import BuiltOnce
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
-from kidxlib.terminal.audit import print_gaps
 from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.gaps import print_gaps
 
 
 def show_json(request: BuildRequest, built: BuiltOnce) -> None:

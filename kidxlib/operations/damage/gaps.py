@@ -22,8 +22,8 @@ from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.audit import print_gaps
 from kidxlib.terminal.console import print_line
+from kidxlib.terminal.gaps import print_gaps
 
 #: What is read of all segments; of topics with gaps, the others of `FACTS`, too.
 _FIRST: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_bytes"))

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.logs.log_end import below_checkpoints
 from kidxlib.audit.startup.absent import AbsentPartition, absent_in
-from kidxlib.audit.startup.last_stop import LastStop, PartitionStop
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import Among

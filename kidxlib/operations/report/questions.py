@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
-from kidxlib.audit.logs.log_end import BELOW_CHECKPOINTS
 from kidxlib.audit.logs.missing import MISSING
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS
 from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS
