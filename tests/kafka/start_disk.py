@@ -328,6 +328,34 @@ def _of_snapshots() -> dict[str, Damage]:
     }
 
 
+def _set_aside(snapshot: Path) -> Path:
+    """As somebody does who wants to have it out of the way, and leaves it where a node looks."""
+    return snapshot.rename(snapshot.with_name(f"{snapshot.stem}-bad{snapshot.suffix}"))
+
+
+def _of_renamed_snapshots() -> dict[str, Damage]:
+    return {
+        "a renamed .checkpoint: the latest": lambda disk: _set_aside(disk.snapshots[-1]),
+        "a renamed .checkpoint: an older one": lambda disk: _set_aside(disk.snapshots[0]),
+        "a renamed .checkpoint: all": lambda disk: [_set_aside(path) for path in disk.snapshots],
+        "a renamed .checkpoint: all, and the log begins where one ends": lambda disk: (
+            _without_first_segment(disk),
+            [_set_aside(path) for path in disk.snapshots],
+        ),
+        "a renamed .checkpoint: the latest, of another epoch": lambda disk: disk.snapshots[-1].rename(
+            disk.metadata / "00000000000000000078-0000000001.checkpoint"
+        ),
+        "a renamed .checkpoint: the latest, and the log begins where an older one ends": lambda disk: (
+            _without_first_segment(disk),
+            _set_aside(disk.snapshots[-1]),
+        ),
+        "a renamed .checkpoint: an older one, and the log begins there": lambda disk: (
+            _without_first_segment(disk),
+            _set_aside(disk.snapshots[-2]),
+        ),
+    }
+
+
 def _of_metadata_log() -> dict[str, Damage]:
     def log(disk: Disk) -> Path:
         return disk.metadata / "00000000000000000000.log"
@@ -498,6 +526,7 @@ DAMAGES: Final[Mapping[str, Damage]] = {
     **_of_log_dirs(),
     **_of_raft(),
     **_of_snapshots(),
+    **_of_renamed_snapshots(),
     **_of_metadata_log(),
     **_of_log_manager(),
     **_of_partitions(),

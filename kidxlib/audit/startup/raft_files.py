@@ -1,8 +1,8 @@
 """What keeps a node from starting in the files of its copy of the cluster's metadata, and in `bootstrap.checkpoint`.
 
-Source: `BootstrapDirectory.read`, `KafkaRaftManager`, `KafkaMetadataLog.recoverSnapshots`, `Snapshots.parse`,
-`FileQuorumStateStore.readStateFromFile`, `KRaftControlRecordStateMachine.updateState`. A broker without a controller
-reads the same files.
+Source: `BootstrapDirectory.read`, `KafkaRaftManager`, `KafkaRaftLog.recoverSnapshots` and `readSnapshot`,
+`Snapshots.parse`, `FileQuorumStateStore.readStateFromFile`, `KRaftControlRecordStateMachine.updateState`. A broker
+without a controller reads the same files.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ def _of_quorum_state(path: Location | None) -> Iterator[Obstacle]:
 
 def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadata_is_read: bool) -> Iterator[Obstacle]:
     snapshots: list[SnapshotId] = []
+    renamed: dict[SnapshotId, Location] = {}
     for name in sorted(files):
         if not name.endswith(kraft_snapshots.SUFFIXES):
             continue
@@ -134,18 +135,24 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
                 _MISNAMED,
             )
         elif name.endswith(kraft_snapshots.SUFFIX):
-            if (own := kraft_snapshots.snapshot_file(snapshot)) in files:
+            if kraft_snapshots.snapshot_file(snapshot) in files:
                 snapshots.append(snapshot)
             else:
-                yield Obstacle(
-                    files[name],
-                    f"a snapshot whose name is not {own}",
-                    Effect.UNKNOWN,
-                    "a node that starts takes it for that one, which is not there; what follows is not known",
-                    _MISNAMED,
-                )
+                renamed[snapshot] = files[name]
     bases = [base for name in files if (base := segment_files.parse_segment_log(name)) is not None]
     start, latest = min(bases, default=0), max(snapshots, default=None)
+    if renamed and (latest is None or max(renamed) > latest):
+        own = kraft_snapshots.snapshot_file(max(renamed))
+        newer = "reads the log from its first offset on"
+        if start > 0:
+            newer = f"too (OffsetOutOfRangeException), as its log begins at offset {start}"
+        yield Obstacle(
+            renamed[max(renamed)],
+            f"a node takes it for {own}, looks for that file, and then for no other snapshot",
+            Effect.ENDS,
+            f"Kafka 3.9 ends with an error (NoSuchFileException); 4.3 {newer}",
+            f"name it {own} again if it is whole; else move it out of the directory",
+        )
     if start > 0 and (latest is None or latest.end_offset < start):
         has = "there is no snapshot" if latest is None else f"the latest snapshot ends at {latest.end_offset}"
         yield _ends(

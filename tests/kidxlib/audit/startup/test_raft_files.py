@@ -18,7 +18,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STAT
         (
             f"{100:020}-{1:010}-bad.checkpoint",
             "",
-            f"a snapshot whose name is not {100:020}-{1:010}.checkpoint",
+            f"a node takes it for {100:020}-{1:010}.checkpoint, looks for that file, and then for no other snapshot",
         ),
     ],
 )
