@@ -43,7 +43,7 @@ from kidxlib.format import kraft_snapshots, segment_files
 from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import PartitionFold
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, files_in
 
 #: How often a partition is looked at whose files a broker changes meanwhile.
 _ATTEMPTS: Final = 3
@@ -156,7 +156,16 @@ def _log_epochs(
         log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
         log_end_offset=max(ends, default=0),
         remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
+        first_offset=_first_offset(task, logs),
     )
+
+
+def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
+    """Where the logs begin, if none before the first was copied to a bucket, or is being deleted."""
+    is_sure = task.last_stop.begins_with_first_log and task.tiered is None and task.index_directory == task.directory
+    if not logs or not is_sure or any(name.endswith(segment_files.DELETED_SUFFIX) for name in files_in(task.directory)):
+        return None
+    return min(log.base_offset for log in logs)
 
 
 def _epochs_are_of_broker(

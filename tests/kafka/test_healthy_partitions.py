@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import pytest
+
 from kidxlib.audit.finding import Verdict
 from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from kidxlib.records.record import Record
@@ -23,7 +25,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 _NOW_MS: Final = 1_700_000_000_000
 _TRANSACTIONAL: Final = 16
 #: So small that the cleaner does not merge two segments, of which it would remove one's snapshot.
-_SETTINGS: Final = {"internal.segment.bytes": "640"}
+_SETTINGS: Final = {"internal.segment.bytes": "640", "retention.ms": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,19 @@ def _deleted_records(live: Live) -> None:
     live.delete_records(end + 2)
 
 
+def _first_logs_deleted(live: Live) -> None:
+    """Their files are gone by now, which Kafka keeps a minute under other names."""
+    end = live.write(0, "abcdefghij")
+    live.log.roll()
+    end = live.write(end, "klm", epoch=1)
+    live.log.roll()
+    live.write(end, "nopq", epoch=1)
+    live.delete_records(end)
+    assert live.log.deleteOldSegments() == 2
+    for path in live.directory.glob("*.deleted"):
+        path.unlink()
+
+
 def _purged(live: Live) -> None:
     """As a repartition topic of Streams: all is deleted once it was read."""
     live.delete_records(live.write(0, "abcdefghij", epoch=2))
@@ -153,6 +168,7 @@ def _of_magic_1(live: Live) -> None:
 
 _HEALTHY: Final[dict[str, Callable[[Live], None]]] = {
     "records deleted up to amid an epoch": _deleted_records,
+    "the first logs deleted": _first_logs_deleted,
     "all records deleted": _purged,
     "leader epochs go back within a segment": _epochs_go_back,
     "leader epochs go back after a roll": _epochs_go_back_behind_a_roll,
@@ -170,6 +186,7 @@ _CLEANED: Final = (".snapshot", "cleaned-producers")
 #: What is said of them once they were killed, all of it safe; else these states show nothing.
 _SAID_WHEN_KILLED: Final = {
     "records deleted up to amid an epoch": {_LATER},
+    "the first logs deleted": set(),
     "all records deleted": {_LATER},
     "leader epochs go back within a segment": {_BACK, _LOG_BACK},
     "leader epochs go back after a roll": {_BACK, _LOG_BACK},
@@ -249,3 +266,27 @@ def test_zeros_of_an_empty_log_delete_nothing(kafka: Kafka, scratch: Path) -> No
         assert log.logEndOffset() == 3
         assert log.fetchOffsetByTimestamp(_NOW_MS + 1, kafka.gateway.jvm.java.util.Optional.empty()) is not None
     assert _said(scratch, clean=True)[1] == {}
+
+
+@pytest.mark.parametrize("checkpoint", ["0\n0\n", "0\n1\ntest 0 7\n", None], ids=["without it", "names it", "missing"])
+def test_leader_epochs_betray_first_logs_that_are_lost(kafka: Kafka, scratch: Path, checkpoint: str | None) -> None:
+    """Where `log-start-offset-checkpoint` names the partition, its first logs may be in a bucket; where that file is
+    missing, nobody knows. While the first logs wait to be deleted, their files are there.
+    """
+    directory = scratch / "test-0"
+    directory.mkdir()
+    with kafka.opened_log(directory, settings=_SETTINGS) as log:
+        live = Live(kafka, log, directory)
+        end = live.write(0, "abcdefghij")
+        live.log.roll()
+        live.write(end, "klm", epoch=1)
+    if checkpoint is not None:
+        (scratch / LOG_START_OFFSET_CHECKPOINT).write_text(checkpoint)
+    for path in directory.glob(f"{'0' * 20}.*"):
+        path.rename(path.with_name(f"{path.name}.deleted"))
+    name = next(iter(_HEALTHY))
+    assert name not in _said(scratch, clean=True)[1]
+    for path in directory.glob("*.deleted"):
+        path.unlink()
+    found = _said(scratch, clean=True)[1].get(name, set())
+    assert found == ({("leader-epoch-checkpoint", "first-logs-missing")} if checkpoint == "0\n0\n" else set())

@@ -28,6 +28,7 @@ class LogEpochs:
         log_end_offset: where the logs end: epochs that begin there are forgotten when the log is loaded
             (`truncateFromEnd`).
         remote: those of remote segments.
+        first_offset: where the logs begin; None where logs before the first one may be in a bucket, or nobody knows.
     """
 
     recovered: LeaderEpochs
@@ -36,6 +37,7 @@ class LogEpochs:
     log_starts: tuple[int, ...] = ()
     log_end_offset: int = _NO_END
     remote: frozenset[int] = frozenset()
+    first_offset: int | None = None
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
         """What a broker makes of the batches if it is another thing than recovery makes of them without its file, as
@@ -64,6 +66,8 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     Args:
         found: what it says; None where there is none.
     """
+    if (finding := _of_lost_logs(found, logs)) is not None:
+        return finding
     file = LeaderEpochs() if found is None else found
     findings = [_compared(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
     best = min(findings, key=lambda finding: finding.verdict.severity)
@@ -81,6 +85,24 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
             "before: it left the file so, and keeps it at a clean start",
         )
     return findings[-1]  # of the latest log start that is known
+
+
+def _of_lost_logs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding | None:
+    """The finding on a file that begins before the logs do. Whatever a broker deletes from the start, it cuts the
+    epochs there at once, and again as it loads the log (`LeaderEpochFileCache.truncateFromStartAsyncFlush`).
+    """
+    first = None if found is None else found.first
+    if first is None or logs.first_offset is None or first.start_offset >= logs.first_offset:
+        return None
+    return Finding(
+        file=LEADER_EPOCH_CHECKPOINT,
+        verdict=Verdict.BROKEN,
+        reason="first-logs-missing",
+        detail=f"it begins with epoch {first.epoch} at offset {first.start_offset}, and the logs at "
+        f"{logs.first_offset}: offsets {first.start_offset} to {logs.first_offset - 1} are in no log",
+        consequence="where a broker deletes logs from the start, it cuts this file there: these were lost. Consumers "
+        "that come to these offsets get OFFSET_OUT_OF_RANGE; a starting broker cuts the file, and nothing tells then",
+    )
 
 
 def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:

@@ -28,6 +28,8 @@ class PartitionStop:
 
     Attributes:
         failures: of the log dir as a whole.
+        begins_with_first_log: `log-start-offset-checkpoint` is there and does not name the partition. So no record was
+            deleted within its first log, and none of its logs is in a bucket (`LogManager.checkpointLogStartOffsets`).
     """
 
     clean_shutdown: bool
@@ -35,6 +37,7 @@ class PartitionStop:
     log_start_offset: int
     high_watermark: int
     failures: tuple[str, ...] = ()
+    begins_with_first_log: bool = False
 
     @property
     def known_end(self) -> int:
@@ -57,6 +60,7 @@ class LastStop:
         cleaner_offsets: up to where the cleaner has come, of partitions that it has cleaned.
         obstacles: what a node meets in this log dir as it starts, and that is no partition's log.
         notes: remarks for a person on the files that say so.
+        knows_log_starts: `log-start-offset-checkpoint` is there, and reads.
     """
 
     clean_shutdown: bool
@@ -66,6 +70,7 @@ class LastStop:
     obstacles: tuple[Obstacle, ...] = ()
     notes: tuple[str, ...] = ()
     cleaner_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    knows_log_starts: bool = False
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -83,6 +88,7 @@ class LastStop:
             self.log_start_offsets.get(partition, 0),
             self.high_watermarks.get(partition, 0),
             self.failures,
+            self.knows_log_starts and partition not in self.log_start_offsets,
         )
 
 
@@ -138,6 +144,9 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
         (*(each.failure for each in read if each.failure is not None), *obstacles),
         tuple(each.note for each in read if each.note is not None),
         cleaned.by_partition,
+        starts.failure is None
+        and starts.note is None
+        and (log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT).exists(),
     )
 
 
