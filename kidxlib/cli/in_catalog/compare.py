@@ -55,7 +55,7 @@ def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_j
     if request.allow_behind:
         raise UsageError(
             f"--allow-behind: not with --catalog and {request.b}, of which each segment is compared as a whole; "
-            "--inactive-only leaves out the last one of each partition"
+            "give --inactive-only to leave out the last one of each partition"
         )
     options = CopyOptions(
         copy=request.b,
