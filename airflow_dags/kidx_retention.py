@@ -19,7 +19,7 @@ from kidx_dags.spark_job import LINES, spark_job
 
 
 def _audited(asset: Asset) -> Callable[..., bool]:
-    """A schedule on the asset itself would be a plan an hour; so the DAG has a time of its own, and looks here."""
+    """A schedule on the asset itself would be a plan an audit; so the DAG has a time of its own, and looks here."""
 
     def audited(inlet_events: Any, dag_run: Any, ti: Any) -> bool:
         if dag_run.run_type == "manual":

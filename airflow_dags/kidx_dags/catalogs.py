@@ -33,6 +33,8 @@ class Catalog:
     settings: str = "conf/kidx.toml"
     build_schedule: str = "0 * * * *"
     build_options: list[str] = field(default_factory=list)
+    audit_schedule: str = "30 1 * * *"
+    audit_bytes: str = ""
     audit_options: list[str] = field(default_factory=list)
     compact_options: list[str] = field(default_factory=lambda: ["--trim"])
     retention_schedule: str = "30 3 * * *"

@@ -64,6 +64,11 @@ class Run:
         return {name: state for name, (state, _) in self.tasks.items()}
 
 
+def _audited(never: int) -> str:
+    """A command that ends as an audit does, which has not come to some partitions."""
+    return f"echo '{json.dumps({'job': 'verify_index', 'counts': {'partitions_never_audited': never}})}'"
+
+
 class Scenarios:
     """Catalogs, each with jobs that do what its scenario says, and the runs of their DAGs."""
 
@@ -162,7 +167,7 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     damaged = f"{kidx} build {root}/logs --index-dir {root}/other"
     unsound = f"{kidx} verify {SAMPLES} --index-dir {root}/indexes"
     plan = f"echo 'plan {PLAN}'; echo '│ default │ a table │'; echo 'policy default: 7 of 12 segments go'"
-    no_problems = {"build_index": "true", "verify_index": "true", "compact_index": "true"}
+    no_problems = {"build_index": "true", "verify_index": _audited(0), "compact_index": "true"}
     topics = 'topics = "plain-.* (old)"'
     scenarios.catalog("damaged", topics, **no_problems, build_index__1=damaged, build_index__2=damaged)
     scenarios.catalog("unsound", **{**no_problems, "verify_index": unsound})
@@ -172,19 +177,23 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     scenarios.catalog("slow", "retries = 0\ntimeout_hours = 0.0005", build_index=hangs)
     scenarios.catalog(
         "flaky",
-        topics,
+        f'{topics}\naudit_bytes = "500GB"',
         build_index="exit 1",
         build_index__3="true",
-        verify_index="true",
+        verify_index=_audited(0),
+        verify_index__1=_audited(2),
         compact_index="true",
         retention=plan,
     )
-    scenarios.run("not audited yet", "kidx_flaky_retention", scheduled=True)
-    for name in ("damaged", "unsound", "wrong", "dead", "slow", "flaky"):
+    for name in ("damaged", "wrong", "dead", "slow", "flaky"):
         scenarios.run(name, f"kidx_{name}_build", run_after=RUN_AFTER, run_conf={"topics": "plain-.* (old)"})
     for name in ("damaged still", "mended"):
         scenarios.run(name, "kidx_damaged_build")
-    scenarios.run("of one source", "kidx_damaged_build", run_conf={"sources": ["a=/logs/a"]})
+    scenarios.run("unsound", "kidx_unsound_audit")
+    scenarios.run("of one source", "kidx_damaged_audit", run_conf={"sources": ["a=/logs/a"]})
+    scenarios.run("in part", "kidx_flaky_audit", run_after=RUN_AFTER)
+    scenarios.run("not audited yet", "kidx_flaky_retention", scheduled=True)
+    scenarios.run("in full", "kidx_flaky_audit", run_conf={"audit_bytes": ""})
     scenarios.run("audited", "kidx_flaky_retention", scheduled=True, run_conf={"apply": True})
     scenarios.run("not audited again", "kidx_flaky_retention", scheduled=True)
     scenarios.run("planned by hand", "kidx_flaky_retention")
@@ -259,10 +268,11 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 def test_dags_load(loaded: Loaded) -> None:
-    """The project's own catalog: three DAGs, read without Spark or jobs, and as docs/airflow.md describes them."""
+    """The project's own catalog: four DAGs, read without Spark or jobs, and as docs/airflow.md describes them."""
     found = loaded.found
     assert found["import_errors"] == {}, loaded.log
     assert sorted(Path(file).name for file in found["files"]) == [
+        "kidx_audit.py",
         "kidx_build.py",
         "kidx_retention.py",
         "kidx_tables.py",
@@ -270,12 +280,14 @@ def test_dags_load(loaded: Loaded) -> None:
     assert found["forbidden"] == []
     dags = found["dags"]
     assert {name: dag["schedule"] for name, dag in dags.items()} == {
+        "kidx_sample_audit": "30 1 * * *",
         "kidx_sample_build": "0 * * * *",
         "kidx_sample_retention": "30 3 * * *",
         "kidx_sample_tables": "30 4 * * 0",
     }
     assert {name: [task["id"] for task in dag["tasks"]] for name, dag in dags.items()} == {
-        "kidx_sample_build": ["build", "audit", "audited_all", "compact", "report", "no_problems"],
+        "kidx_sample_audit": ["audit", "audited_all"],
+        "kidx_sample_build": ["build", "compact", "report", "no_problems"],
         "kidx_sample_retention": ["audited", "plan", "to_apply", "approve", "apply"],
         "kidx_sample_tables": ["maintain"],
     }
@@ -302,7 +314,7 @@ def test_dags_load(loaded: Loaded) -> None:
 def test_a_wrong_key_is_an_import_error(table: str, message: str, loaded: Loaded) -> None:
     """Of each file of DAGs, which names the file of catalogs."""
     errors = loaded.import_errors[table]
-    assert len(errors) == 3
+    assert len(errors) == 4
     assert all(f"FILE: {message}" in error for error in errors)
 
 
@@ -313,7 +325,7 @@ def test_a_job_is_submitted_as_its_run_asks(scenarios: Scenarios, ended: dict[st
     sources = "--source a=/logs/a --source b=s3a://logs/b --topics plain-.* (old)"
     options = {
         "build_index": f"{sources} --index-dir /indexes",
-        "verify_index": f"{sources} --index-dir /indexes",
+        "verify_index": f"{sources} --index-dir /indexes --max-bytes 500GB",
         "compact_index": "--topics plain-.* (old) --trim",
     }
     for job, expected in options.items():
@@ -337,15 +349,15 @@ def test_segments_with_problems_fail_the_task_once_and_are_named(scenarios: Scen
     """Exit code 3 of a build: no second try, all else is done, and the run fails at its end. The callback says what the
     page shows. So it goes at each run until the damage is mended.
     """
-    run, done = ended["damaged"], dict.fromkeys(("audit", "audited_all", "compact"), "success")
+    run = ended["damaged"]
     for name in ("damaged", "damaged still"):
         assert (ended[name].state, ended[name].states) == (
             "failed",
-            {"build": "failed", **done, "no_problems": "failed"},
+            {"build": "failed", "compact": "success", "no_problems": "failed"},
         )
         assert ended[name].tasks["build"][1] == 1
     assert (ended["mended"].state, set(ended["mended"].states.values())) == ("success", {"success"})
-    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "verify_index", "compact_index")] == [4] * 3
+    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "compact_index")] == [3, 3]
     (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("kidx_fleet_build.build of "))
     for of_page, of_test in (
         ("kidx_fleet", "kidx_damaged"),
@@ -363,39 +375,40 @@ def test_an_audit_that_finds_something_broken_does_not_update_the_asset(
     """Exit code 3 of an audit, which prints more after the lines that count than the provider keeps."""
     run = ended["unsound"]
     assert run.state == "failed"
-    assert run.states == {
-        "build": "success",
-        "audit": "failed",
-        "audited_all": "upstream_failed",
-        "compact": "success",
-        "no_problems": "failed",
-    }
+    assert run.states == {"audit": "failed", "audited_all": "upstream_failed"}
     assert len(scenarios.calls("unsound", "verify_index")) == 1 and run.events == []
     assert re.search(
-        r"kidx_unsound_build\.audit of \S+ failed: verify_index: some segments have problems\n"
+        r"kidx_unsound_audit\.audit of \S+ failed: verify_index: some segments have problems\n"
         r"  broken: plain-zstd-0 0 \.timeindex: wrong-largest-timestamp: ",
         run.log,
     ), run.log
 
 
-def test_an_audit_of_less_than_the_catalog_does_not_update_the_asset(ended: dict[str, Run]) -> None:
-    """Who waits for the asset would take the rest for audited, too."""
-    assert [each[2] for each in ended["mended"].events] == ["audited_all"]
-    run = ended["of one source"]
-    assert run.events == [] and run.state == "success"
-    assert {name for name, state in run.states.items() if state != "success"} == {"audited_all"}
-    assert "is not updated: this run audited by other sources than the catalog's table has" in run.log
+def test_an_audit_of_less_than_the_catalog_does_not_update_the_asset(
+    scenarios: Scenarios, ended: dict[str, Run]
+) -> None:
+    """Who waits for the asset would take the rest for audited, too: of a run of other sources, and of one with a budget
+    of bytes as long as there are partitions to which no audit has come.
+    """
+    for name, why in (
+        ("of one source", "this run audited by other sources than the catalog's table has"),
+        ("in part", "2 partitions were never audited; the next runs go on"),
+    ):
+        run = ended[name]
+        assert run.events == [] and run.state == "success"
+        assert run.states == {"audit": "success", "audited_all": "skipped"}
+        assert f"is not updated: {why}" in run.log
+    assert ended["in full"].events == [["kidx_flaky", "kidx_flaky_audit", "audited_all"]]
+    assert "--max-bytes" not in scenarios.calls("flaky", "verify_index")[1], (
+        "a run may be given another budget, or none"
+    )
 
 
 def test_wrong_options_are_not_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
     """And nothing after it runs: it has done nothing to go on from."""
     run = ended["wrong"]
-    assert len(scenarios.calls("wrong", "build_index")) == 1 and scenarios.calls("wrong", "verify_index") == []
-    assert run.states == {
-        "build": "failed",
-        **dict.fromkeys(("audit", "audited_all", "compact"), "skipped"),
-        "no_problems": "failed",
-    }
+    assert len(scenarios.calls("wrong", "build_index")) == 1 and scenarios.calls("wrong", "compact_index") == []
+    assert run.states == {"build": "failed", "compact": "skipped", "no_problems": "failed"}
     assert run.state == "failed" and "build: did not come to its end" in run.log
     assert re.search(
         rf"failed: build_index: options or inputs are wrong\n  error: {scenarios.root}/nowhere: ", run.log
@@ -403,16 +416,16 @@ def test_wrong_options_are_not_tried_again(scenarios: Scenarios, ended: dict[str
 
 
 def test_what_failed_otherwise_is_tried_again(scenarios: Scenarios, ended: dict[str, Run]) -> None:
-    """A job that is killed ends after three tries; one that gets well again goes on, and then the asset is updated."""
+    """A job that is killed ends after three tries; one that gets well again goes on."""
     dead = ended["dead"]
-    assert (dead.state, dead.states["build"], dead.states["audit"]) == ("failed", "failed", "skipped")
+    assert (dead.state, dead.states["build"], dead.states["compact"]) == ("failed", "failed", "skipped")
     assert len(scenarios.calls("dead", "build_index")) == 3
     assert re.search(
         r"kidx_dead_build\.build of \S+ failed: Cannot .*\. Error code is: -9\.\n.*\nno memory", dead.log
     ), dead.log
     flaky = ended["flaky"]
     assert flaky.state == "success" and flaky.tasks["build"] == ["success", 3]
-    assert flaky.events == [["kidx_flaky", "kidx_flaky_build", "audited_all"]]
+    assert flaky.events == [], "of what was only built nobody knows whether it is right"
     assert "failed: " not in flaky.log
 
 
@@ -493,12 +506,12 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
             "SELECT name, uri, source_dag_id, source_task_id FROM asset_event JOIN asset ON asset.id = asset_id"
         ).fetchall()
         pools = database.execute("SELECT slots FROM slot_pool WHERE pool = 'kidx_sample'").fetchall()
-        (run_after,) = database.execute("SELECT run_after FROM dag_run").fetchone()
+        run_after = dict(database.execute("SELECT dag_id, run_after FROM dag_run").fetchall())
     catalog = tmp_path / "var" / "airflow" / "catalog"
-    done = ("build", "audit", "audited_all", "compact", "report", "no_problems")
+    done = ("build", "compact", "report", "no_problems", "audit", "audited_all")
     assert tasks == dict.fromkeys(done, "success")
     assert "Kafka segments" in (tmp_path / "var" / "airflow" / "report.html").read_text()
-    assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_build", "audited_all")]
+    assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_audit", "audited_all")]
     assert pools == [(1,)]
     segments = rows(catalog, "SELECT status, interval_source FROM segments")
     assert [row["status"] for row in segments] == ["ok"] * 12
@@ -506,7 +519,8 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
     findings = rows(catalog, "SELECT verdict, audited_at FROM findings")
     assert sorted(row["verdict"] for row in findings) == ["identical"] * 26 + ["whole"] * 12
     (started_at,) = {row["started_at"] for row in rows(catalog, "SELECT started_at FROM builds")}
-    assert {row["audited_at"] for row in findings} == {started_at} == {as_utc(run_after)}
+    assert started_at == as_utc(run_after["kidx_sample_build"])
+    assert {row["audited_at"] for row in findings} == {as_utc(run_after["kidx_sample_audit"])}
 
 
 def as_utc(stored: str) -> datetime:
@@ -522,5 +536,5 @@ def test_a_dag_of_the_page_waits_for_the_catalog(tmp_path: Path) -> None:
     (directory / "catalogs.toml").write_text('[sample]\ncatalog = "/mnt/catalog"\nindex_dir = ""\n')
     in_airflow(tmp_path, tmp_path / "result.json", [], AIRFLOW__CORE__DAGS_FOLDER=str(directory))
     dags = json.loads((tmp_path / "result.json").read_text())["dags"]
-    (outlet,) = (task["outlets"] for task in dags["kidx_sample_build"]["tasks"] if task["outlets"])
+    (outlet,) = (task["outlets"] for task in dags["kidx_sample_audit"]["tasks"] if task["outlets"])
     assert dags["after_the_audit"]["waits_for"] == outlet
