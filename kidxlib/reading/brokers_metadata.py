@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
@@ -44,6 +44,6 @@ class BrokersMetadata:
             self._metadata[cluster_id] = None
             for log_dir in self.log_dirs:
                 if self.owner(log_dir).cluster_id == cluster_id and (log_dir / METADATA_DIRECTORY).exists():
-                    self._metadata[cluster_id] = read_cluster_metadata(log_dir / METADATA_DIRECTORY)
+                    self._metadata[cluster_id] = read_despite_damage(log_dir / METADATA_DIRECTORY)
                     break
         return self._metadata[cluster_id]

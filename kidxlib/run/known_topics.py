@@ -16,7 +16,7 @@ import click
 from kidxlib.build.source import Source
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
 from kidxlib.storage.java_properties import listed, parse_properties
@@ -398,10 +398,16 @@ class _Reader:
 
     def _read_metadata(self, directory: Location) -> ClusterMetadata | None:
         try:
-            return read_cluster_metadata(directory, self.high_watermark) if _is_directory(directory) else None
+            found = read_despite_damage(directory, self.high_watermark) if _is_directory(directory) else None
         except (ClusterMetadataError, OSError) as error:
             self.warnings.append(f"{describe_error(error)}; what it says of topics is not known")
             return None
+        if found is not None and found.left_out is not None:
+            self.warnings.append(
+                f"{directory / found.left_out}: no whole snapshot; the one before it and the log were read, which lead "
+                "to its end"
+            )
+        return found
 
     def of_sibling(self, own: MetaProperties) -> ClusterMetadata | None:
         """The metadata that another log dir of the cluster has, as `read_known_topics` chooses it."""

@@ -19,7 +19,7 @@ from kidxlib.audit.startup.topic_ids import is_of_kraft, obstacles_of_topic_ids
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
@@ -62,7 +62,7 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
     None where it cannot be read.
     """
     try:
-        return read_cluster_metadata(directory, _NO_LIMIT)
+        return read_despite_damage(directory, _NO_LIMIT)
     except (ClusterMetadataError, OSError):
         return None
 
@@ -71,7 +71,7 @@ def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> It
     yield from obstacles_of_meta_properties(log_dirs)
     yield from _two_metadata_logs(log_dirs)
     for log_dir in log_dirs:
-        is_read = metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY
+        is_read = metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY and not metadata.left_out
         yield from obstacles_of_raft(log_dir, metadata_is_read=is_read)
     for log_dir in log_dirs:
         yield from obstacles_in_log_dir(log_dir)

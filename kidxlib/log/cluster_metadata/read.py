@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kidxlib.errors import ClusterMetadataError
+from kidxlib.format import kraft_snapshots
+from kidxlib.format.kraft_snapshots import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, Image, is_wanted
 from kidxlib.log.cluster_metadata.replica import MetadataBatch, Replica, read_replica
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, files_in
 from kidxlib.text.times import show_time
 
 
@@ -43,6 +46,7 @@ class ClusterMetadata:
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
         at_end: what it says if all of the copy is committed; None where all is known to be.
+        left_out: the name of the latest snapshot, if that is damaged and was not read.
     """
 
     directory: Location
@@ -54,6 +58,7 @@ class ClusterMetadata:
     broker_configs: Mapping[str, Mapping[str, str]]
     log_dirs: Mapping[int, tuple[str, ...]]
     at_end: ClusterMetadata | None = None
+    left_out: str | None = None
 
     @property
     def to_end(self) -> ClusterMetadata:
@@ -75,7 +80,42 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
         ClusterMetadataError: the files are not what a node writes.
         OSError: one cannot be read.
     """
-    replica = read_replica(directory, is_wanted)
+    return _of_replica(directory, read_replica(directory, is_wanted), high_watermark)
+
+
+def read_despite_damage(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
+    """What `read_cluster_metadata` reads. A damaged latest snapshot is left out, if the one before it and the log lead
+    to its end: a node makes snapshots of what it has read in its log, and of what is committed (`SnapshotGenerator`,
+    `KafkaRaftClient.createSnapshot`).
+
+    Raises:
+        ClusterMetadataError, OSError: as `read_cluster_metadata`, of the files as they are.
+    """
+    try:
+        return read_cluster_metadata(directory, high_watermark)
+    except ClusterMetadataError:
+        latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files_in(directory))), default=None)
+        found = None if latest is None else _without(directory, latest, high_watermark)
+        if found is None:
+            raise
+        return found
+
+
+def _without(directory: Location, latest: SnapshotId, high_watermark: int | None) -> ClusterMetadata | None:
+    """What a copy says without its latest snapshot; None where that is less."""
+    left_out = kraft_snapshots.snapshot_file(latest)
+    try:
+        replica = read_replica(directory, is_wanted, left_out=left_out)
+    except (ClusterMetadataError, OSError):
+        return None
+    if replica.end_offset < latest.end_offset:
+        return None
+    found = _of_replica(directory, replica, max(high_watermark or 0, latest.end_offset))
+    at_end = found.at_end and replace(found.at_end, left_out=left_out)
+    return replace(found, left_out=left_out, at_end=at_end)
+
+
+def _of_replica(directory: Location, replica: Replica, high_watermark: int | None) -> ClusterMetadata:
     end = _committed(replica, high_watermark)
     committed = [batch for batch in replica.log if batch.last_offset < end]
     found = _metadata(directory, replica, committed)

@@ -67,7 +67,7 @@ class AcceptedFindings:
 
     @property
     def partitions(self) -> frozenset[PartitionKey]:
-        """Those of the findings."""
+        """The partitions whose findings are accepted."""
         return frozenset(each.damage.key[:3] for each in self.acceptances)
 
     def show(self) -> None:

@@ -13,12 +13,13 @@ from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.plan import Plan
 from kidxlib.build.skipped import unlistable_as_json
 from kidxlib.catalog.findings import FINDINGS
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AcceptedFindings
 from kidxlib.operations.audit.cataloged import looked_in
 from kidxlib.operations.audit.found import Found
 from kidxlib.operations.audit.request import AuditRequest
 from kidxlib.run.index_options import known_as_json, lines_of_known
-from kidxlib.storage.location import as_text
+from kidxlib.storage.location import Location, as_text
 from kidxlib.terminal.audit import exit_code as exit_code_of
 from kidxlib.terminal.audit import show_json, show_summary
 from kidxlib.terminal.console import print_line
@@ -89,12 +90,14 @@ def show_audit(
     accepted: AcceptedFindings,
     catalog: str | None,
     aside: Sequence[Aside],
+    without_metadata: Sequence[Location],
 ) -> None:
     """Print what was found, where, and where that is recorded.
 
     Args:
         catalog: where it is.
         aside: folders that Kafka moves, deletes or has set aside.
+        without_metadata: log dirs of which nobody knows the cluster's metadata.
     """
     audit_id = request.audit_id
     title = str(request.sources[0].path) if audit_id is None else f"audit {audit_id}"
@@ -103,6 +106,12 @@ def show_audit(
         size = decimal(sum(each.bytes for each in folders))
         print_line(f"{kind}: {counted(len(folders), 'folder')}, {size}, the largest {folders[0].path}: {BECOMES[kind]}")
     accepted.show()
+    if without_metadata:
+        more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
+        print_line(
+            f"not compared: {without_metadata[0]}{more}: no {METADATA_DIRECTORY} is known that can be read, so neither "
+            "topic ids and assignments of its folders nor which partitions it should have; --cluster-metadata names one"
+        )
     if audit_id is not None:
         print_line(f"source:  {as_line(request.sources)}")
     for line in lines_of_known(request.known_topics, plan):

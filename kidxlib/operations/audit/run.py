@@ -34,7 +34,8 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.known_topics import unnamed_log_dirs
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Location, as_text, location
+from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import note, warn_of_first
 from kidxlib.terminal.progress import begin_phase
@@ -146,11 +147,13 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         failures = unread.all_failures(accepted.partitions)
         summary.add_failures(failures)
         summary.coverage = planned.coverage(unread.earlier)
+        without = _without_metadata(request, plan)
         if as_json:
-            more = {"partitions_gone": planned.gone, **planned.coverage_as_json(failures, unread.earlier)}
+            more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}
+            more |= {**planned.coverage_as_json(failures, unread.earlier)}
             show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
         else:
-            show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place, planned.aside)
+            show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place, planned.aside, without)
     return RunResult(
         code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
         run_id=audit_id,
@@ -200,6 +203,13 @@ def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None)
         "has named: it is not known what is there; name all of log.dirs, or give --this-dir-alone"
         for node_id, others in unnamed_log_dirs(request.known_topics, log_dirs, at_hand)
     ]
+
+
+def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:
+    """The log dirs of brokers of whose cluster nobody knows the metadata."""
+    of_brokers = [source for source in request.sources if source.name in plan.log_dirs and source.remote is None]
+    known = request.known_topics.of_sources
+    return [each.path for each in of_brokers if each.name not in known and (each.path / META_PROPERTIES).exists()]
 
 
 def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _Planned:

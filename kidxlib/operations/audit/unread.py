@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import DAMAGE, SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GAP
-from kidxlib.audit.logs.log_end import below_checkpoints
 from kidxlib.audit.logs.missing import missing_at_end
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.rows import row_of_partition
+from kidxlib.audit.startup.last_stop import below_checkpoints
 from kidxlib.audit.startup.partition_files import failures_in_directory
 from kidxlib.audit.summary import LOSING, StartFailure
 from kidxlib.build.listed import partitions_of

@@ -26,7 +26,7 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
+from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.storage.checkpoints import Checkpoints, usable_checkpoints
 from kidxlib.storage.location import Location, as_text
@@ -277,7 +277,7 @@ def _absent(
 
 def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
     try:
-        return read_cluster_metadata(metadata.directory)
+        return read_despite_damage(metadata.directory)
     except (ClusterMetadataError, OSError):
         return metadata
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,3 +182,23 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
     assert_refused(run_here(kidx, "verify", a, a), "given twice; name each log dir once")
     (b / "meta.properties").write_text((a / "meta.properties").read_text())
     assert_refused(run_here(kidx, "verify", a, b), "one of the two is a copy; leave it out")
+
+
+def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_missing(tmp_path: Path) -> None:
+    """The snapshot keeps the node from starting, and what stands in the log still counts in the same run."""
+    put(tmp_path / "orders-0", 0, [Batch()])
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    values = [topic("orders", OTHER_ID), *(partition(OTHER_ID, number, [1], [_HERE]) for number in range(2))]
+    node = _put_metadata(tmp_path, values)
+    write_copy(Path(str(node)), {}, {(4, 0): snapshot(values, 0)[:-9]})
+    ended = run_here(kidx, "verify", tmp_path, "--json")
+    failures = "\n".join(row["failure"] or "" for row in ended.json["partitions"])
+    assert ended.code == 3 and "-0000000000.checkpoint: no whole snapshot" in failures
+    assert "there is no such directory, and the cluster's metadata as of offset 4" in failures
+    assert ended.json["without_metadata"] == []
+    shutil.rmtree(str(node))
+    told = [line for line in run_here(kidx, "verify", tmp_path).out.splitlines() if line.startswith("not compared: ")]
+    assert told == [
+        f"not compared: {tmp_path}: no __cluster_metadata-0 is known that can be read, so neither topic ids and "
+        "assignments of its folders nor which partitions it should have; --cluster-metadata names one"
+    ]

@@ -11,7 +11,7 @@ import pytest
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment
-from kidxlib.log.cluster_metadata.read import AsOf, read_cluster_metadata
+from kidxlib.log.cluster_metadata.read import AsOf, read_cluster_metadata, read_despite_damage
 from tests.support.cluster_metadata import (
     BROKER,
     change,
@@ -45,6 +45,30 @@ def test_what_is_committed_counts(tmp_path: Path) -> None:
         (tmp_path / "quorum-state").write_text(json.dumps({"currentVoters": [{"voterId": voter} for voter in voters]}))
         found = read_cluster_metadata(write_copy(tmp_path, {0: log}, of_snapshot), high_watermark)
         assert (found.topic_configs["t"], found.as_of, found.end_offset) == ({"retention.ms": value}, as_of, 5)
+
+
+def test_what_leads_to_the_end_of_a_damaged_snapshot_is_read_instead(tmp_path: Path) -> None:
+    """The log alone, or an older snapshot and the log; what ends before it says less, and what begins later nothing."""
+    values = [topic("t", _A), config("t", "retention.ms", "1")]
+    log = leader_change(0, [1, 2, 3]) + data(1, values, 20)
+    whole, torn = snapshot(values, 20), snapshot(values, 20)[:-9]
+    later = data(3, [config("t", "retention.ms", "2")], 30)
+    for name, logs, snapshots, value in (
+        ("log", {0: log + later}, {(3, 1): torn}, "1"),
+        ("older snapshot", {3: later}, {(3, 1): whole, (4, 1): torn}, "2"),
+        ("all are damaged", {3: later}, {(3, 1): torn, (4, 1): torn}, None),
+        ("ends before it", {0: log}, {(4, 1): torn}, None),
+    ):
+        copy = write_copy(tmp_path / name, logs, snapshots)
+        with pytest.raises(ClusterMetadataError, match="no whole snapshot"):
+            read_cluster_metadata(copy)
+        if value is None:
+            with pytest.raises(ClusterMetadataError, match="no whole snapshot"):
+                read_despite_damage(copy)
+        else:
+            found = read_despite_damage(copy)
+            assert found.topic_configs["t"] == {"retention.ms": value}, f"{name}: the damaged one ended what counts"
+            assert found.left_out == max(path.name for path in copy.glob("*.checkpoint"))
 
 
 @pytest.mark.parametrize("state", [None, '{"leaderId": 1, "data_version": 1}'])
