@@ -19,7 +19,7 @@ from kidxlib.reading.only_replica import OnlyReplicas
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.tail import Tail, has_times, tail_of
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.checkpoints import read_offset_checkpoint
+from kidxlib.storage.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kidxlib.storage.location import Location
 
 #: Says where the `.index` of a log is.
@@ -87,7 +87,7 @@ class ReadingEnds:
         known = self._known(directory.log_dir)
         partition = directory.topic_partition
         high_watermark = known.high_watermarks.get(partition)
-        log_start = known.log_starts.get(partition, 0)
+        log_start = _moved_start(directory.path, known.log_starts.get(partition, 0), logs)
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
             nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0)
@@ -177,6 +177,21 @@ def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
         return tail_of(logs, index_of, wanted)
     except (OSError, LogChangedError):
         return Tail(wanted.first_offset, is_whole=False)
+
+
+def _moved_start(directory: Location, log_start: int, logs: Sequence[ListedLog]) -> int:
+    """The log start of a partition, also where a broker has deleted logs since its checkpoint: it cuts leader epochs at
+    once, and writes the checkpoint once a minute.
+    """
+    first_base = logs[0].base_offset if logs else 0
+    if not 0 < log_start < first_base:
+        return log_start
+    try:
+        epochs = read_leader_epochs(directory)
+    except (CheckpointError, OSError):
+        return log_start
+    is_cut = epochs is not None and epochs.first is not None and epochs.first.start_offset >= first_base
+    return first_base if is_cut else log_start
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kidxlib.errors import UsageError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import count, read
 from kidxlib.reading.left_out import Why
@@ -90,9 +91,15 @@ def test_offsets_that_are_not_read(
 
 
 def test_what_lies_before_the_first_segment_is_elsewhere(tmp_path: Path) -> None:
-    """As of a topic with tiered storage."""
-    plan = _plan(_log_dir(tmp_path, (100,), log_start=40))
-    assert _told(plan) == [(Why.BEFORE_FIRST_SEGMENT, 40, 100, None, True)]
+    """As of a topic with tiered storage. Where leader epochs begin with the first segment, the broker has deleted what
+    was before, and was killed before it wrote down the log start.
+    """
+    log_dir = _log_dir(tmp_path, (100,), log_start=40)
+    epochs = log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT
+    for begins_at, is_elsewhere in ((None, True), (40, True), (100, False)):
+        if begins_at is not None:
+            epochs.write_text(f"0\n1\n0 {begins_at}\n")
+        assert _told(_plan(log_dir)) == ([(Why.BEFORE_FIRST_SEGMENT, 40, 100, None, True)] if is_elsewhere else [])
 
 
 def test_one_log_is_told_of_by_itself(tmp_path: Path) -> None:
