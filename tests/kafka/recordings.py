@@ -43,7 +43,7 @@ class Recordings:
             AssertionError: nothing was recorded for the case, or the broker did something else this time.
         """
         path = _DIRECTORY / f"{name}.json"
-        recorded: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        recorded = _recorded(path)
         if self.writes:
             recorded[case] = {
                 "kafka": kafka,
@@ -53,11 +53,30 @@ class Recordings:
             }
             _DIRECTORY.mkdir(exist_ok=True)
             path.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
-        assert case in recorded, f"{path}: nothing recorded for {case!r}; run the test with --exhaustive --record"
-        found = recorded[case]
+        found = _case(path, recorded, case)
         assert (found["kafka"], found["seed"]) == (kafka, seed), f"{path}: {case!r} is of another Kafka or seed"
         if self.starts_brokers and not self.writes:
             assert observe() == found["did"], (
                 f"{path}: {case!r}: Kafka {kafka} does something else since {found['date']}"
             )
         return found["did"]
+
+    def known(self, name: str, case: str) -> Any:
+        """What a broker did in a case by its recording, which another test compares with a broker.
+
+        Raises:
+            AssertionError: nothing was recorded for the case.
+        """
+        path = _DIRECTORY / f"{name}.json"
+        return _case(path, _recorded(path), case)["did"]
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    recorded: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return recorded
+
+
+def _case(path: Path, recorded: dict[str, Any], case: str) -> dict[str, Any]:
+    assert case in recorded, f"{path}: nothing recorded for {case!r}; run the test with --exhaustive --record"
+    found: dict[str, Any] = recorded[case]
+    return found

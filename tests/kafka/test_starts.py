@@ -109,7 +109,7 @@ def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> No
     `verify` names is one of its lines.
     """
     disk = _damaged(case, tmp_path)
-    did = recordings.of("starts", case, partial(_started, case, _NEWEST), kafka=_NEWEST, seed=0)
+    did = recordings.known("starts", case)
     result = CliRunner().invoke(
         kidx, ["recover", str(disk.a), str(disk.b), "--json", "--processes", "1"], standalone_mode=False
     )
@@ -171,7 +171,7 @@ _MENDED: Final[Mapping[str, Sequence[str]]] = {
 @pytest.mark.parametrize("case", _MENDED)
 def test_a_node_serves_all_of_a_mended_disk(case: str, recordings: Recordings, tmp_path: Path) -> None:
     """By itself it does not start on it, or not with all that is there."""
-    before = recordings.of("starts", case, partial(_started, case, _NEWEST), kafka=_NEWEST, seed=0)
+    before = recordings.known("starts", case)
     assert not before["serves"] or before["offline"] or before["offsets"]
 
     def start() -> Any:
