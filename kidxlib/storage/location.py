@@ -27,14 +27,22 @@ def as_location(path: str | os.PathLike[str]) -> Location:
 
 
 def files_in(directory: Location) -> dict[str, Location]:
-    """The regular files and objects right in a directory, by name.
+    """The regular files and objects right in a directory, by name. What cannot be looked at, as a symlink that leads to
+    itself, is none.
 
     Raises:
         OSError: it cannot be listed.
     """
     if isinstance(directory, ObjectPath):
         return {path.name: path for path in directory.iterdir() if path.listed is not None}
-    return {entry.name: Path(entry.path) for entry in os.scandir(directory) if entry.is_file()}
+    return {entry.name: Path(entry.path) for entry in os.scandir(directory) if _is_file(entry)}
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def entries_in(directory: Location) -> list[Location]:

@@ -170,7 +170,11 @@ def _epochs(
     """
     directory = log_dir.path / partition.directory
     path = directory / LEADER_EPOCH_CHECKPOINT
-    local = None if remote is None else local_log(directory, remote, log_dir.stop.of(partition))
+    try:
+        local = None if remote is None else local_log(directory, remote, log_dir.stop.of(partition))
+    except OSError as error:
+        yield Unmended(path, describe_error(error))
+        return
     what = _why_no_epochs(path)
     if what is None and remote is not None and local is not None:
         found = of_local_epochs(remote.segments, local)

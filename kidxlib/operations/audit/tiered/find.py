@@ -195,7 +195,12 @@ def of_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFi
     for source in request.log_dirs:
         try:
             _, tiered = with_remote_segments(reader, partitions_in(source, request.topics))
-            for each, key, finding in findings_on_local(tiered):
+            for each, on_local in findings_on_local(tiered):
+                if isinstance(on_local, OSError):
+                    not_compared = f"leader epochs in {each.directory} are not compared with remote segments"
+                    warn(f"{describe_error(on_local)}; {not_compared}")
+                    continue
+                key, finding = on_local
                 of = tiered[each].partition
                 path = str(each.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
                 found.append(RemoteFindingRow.found(of, key, finding, path))

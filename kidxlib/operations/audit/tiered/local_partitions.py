@@ -113,30 +113,31 @@ def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartitio
 
 def findings_on_local(
     tiered: Mapping[LocalPartition, TieredPartition],
-) -> Iterator[tuple[LocalPartition, RemoteSegmentKey, Finding]]:
+) -> Iterator[tuple[LocalPartition, tuple[RemoteSegmentKey, Finding] | OSError]]:
     """What leaders that start with these partitions do to remote segments, where that does them harm, and offsets that
-    neither side has; each with the first such segment.
-
-    Raises:
-        OSError: a directory cannot be listed.
+    neither side has; each with the first such segment. Of a directory that cannot be looked at, why.
     """
     stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in {each.log_dir for each in tiered}}
     for each, partition in tiered.items():
-        local = local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
+        try:
+            local = local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
+        except OSError as error:
+            yield each, error
+            continue
         for found in (of_local_epochs(partition.segments, local), of_local_start(partition.segments, local)):
             if found is not None:
-                yield each, *found
+                yield each, found
 
 
 def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] = ()) -> Iterator[str]:
     """Why no broker is to start with these log dirs: leaders would delete remote segments, or not find them. A line for
-    each `leader-epoch-checkpoint`. Warns of what could not be compared.
+    each `leader-epoch-checkpoint`, and for each directory that cannot be looked at. Warns of what is not compared.
 
     Args:
         absent: directories of partitions that a broker would make anew in these log dirs.
 
     Raises:
-        OSError: a directory cannot be listed.
+        OSError: a log dir cannot be listed.
     """
     sources = [Source(str(log_dir), log_dir) for log_dir in log_dirs]
     partitions = [each for source in sources for each in partitions_in(source, _ANY)]
@@ -147,14 +148,22 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] 
     ]
     tiered = tiered_partitions([source.path for source in sources], partitions, _ANY)
     warn_of_first(tiered.warnings)
-    for each, _, finding in findings_on_local(tiered.found):
+    for each, found in findings_on_local(tiered.found):
+        if isinstance(found, OSError):
+            yield f"{describe_error(found)}; it has remote segments, and what a leader does to these is not known"
+            continue
+        finding = found[1]
         if finding.file == LEADER_EPOCH_CHECKPOINT:
             path = each.directory / finding.file
             yield f"{path}: {finding.detail}: {finding.consequence}; write the epochs again first"
 
 
 def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
-    """What a broker finds of a partition, by the names and sizes of its files."""
+    """What a broker finds of a partition, by the names and sizes of its files.
+
+    Raises:
+        OSError: its directory cannot be looked at.
+    """
     try:
         files = files_in(directory)
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -23,6 +24,7 @@ from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.docs.pages import PROJECT
 from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.recover.plans import ENDS, LAST, NAME, PARTITION, planned, run_kidx, shown
 
@@ -164,6 +166,21 @@ def test_all_obstacles_are_named(log_dir: Path) -> None:
     assert code == ExitCode.USAGE
     for part in (LEADER_EPOCH_CHECKPOINT, "/lost: ", "copy.log", META_PROPERTIES, "not-mounted: no such directory"):
         assert any(part in refused for refused in plan["refused"]), part
+
+
+def test_a_tiered_partition_that_cannot_be_looked_at_is_refused_by_itself(tmp_path: Path) -> None:
+    """`payments-0` leads to itself; the others have a plan, an audit and a build."""
+    log_dir = Path(shutil.copytree(PROJECT / "samples" / "tiered" / "log-dir", tmp_path / "log-dir"))
+    (log_dir / "payments-0").symlink_to("payments-0")
+    code, plan = planned(log_dir)
+    path = f"{log_dir}/payments-0: Too many levels of symbolic links"
+    assert code == ExitCode.USAGE
+    assert f"{path}; it has remote segments, and what a leader does to these is not known" in plan["refused"]
+    assert any(f"{log_dir}/readings-1/{LEADER_EPOCH_CHECKPOINT}: it is missing" in each for each in plan["refused"])
+    for command in (["verify", str(log_dir)], ["build", str(log_dir), "--index-dir", str(tmp_path / "index")]):
+        ended = run_kidx(*command, "--json")
+        unlistable = {"directory": f"{log_dir}/payments-0", "reason": "Too many levels of symbolic links"}
+        assert (ended.return_value, json.loads(ended.stdout)["unlistable"]) == (ExitCode.PROBLEMS_FOUND, [unlistable])
 
 
 def test_a_log_dir_that_nobody_names(two: list[Path]) -> None:
