@@ -44,7 +44,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import SnapshotError
 from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
 from kidxlib.log.cluster_metadata.topic_configs import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
@@ -55,10 +55,6 @@ GAP: Final = "gap"
 #: The columns of `segments` that gaps are found by; the rows of segments that are absent may be among them.
 FACTS: Final = (*SEGMENT_KEY, "topic_id", "status", "next_offset", "records", "log_bytes")
 
-#: Topics that brokers make with `cleanup.policy=compact` (`GroupCoordinatorService.groupMetadataTopicConfigs`,
-#: `TransactionStateManager.transactionTopicConfigs`). `__share_group_state` (KIP-932) and `__remote_log_metadata` have
-#: `delete`, and a cluster's metadata is not cleaned.
-COMPACTED_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _COMPACT: Final = "compact"
 _RANGE: Final = re.compile(r"offsets ([0-9]+) to ([0-9]+) are in no log")
 _CLEANERS: Final = (segment_files.SWAP_SUFFIX, segment_files.CLEANED_SUFFIX, segment_files.DELETED_SUFFIX)

@@ -16,6 +16,10 @@ REMOTE_INDEX_CACHE = "remote-log-index-cache"
 METADATA_TOPIC = "__cluster_metadata"
 #: Topics that brokers keep for themselves (`Topic.INTERNAL_TOPICS`), and a controller's log, which no consumer reads.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC})
+#: Topics that brokers make with `cleanup.policy=compact` (`GroupCoordinatorService.groupMetadataTopicConfigs`,
+#: `TransactionStateManager.transactionTopicConfigs`). `__share_group_state` (KIP-932) and `__remote_log_metadata` have
+#: `delete`, and a cluster's metadata is not cleaned.
+COMPACTED_BY_BROKERS = frozenset({"__consumer_offsets", "__transaction_state"})
 PARTITION_MAX = 2**31 - 1
 TOPIC_LENGTH_MAX = 249
 

@@ -174,10 +174,10 @@ class _Asked:
     def records(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         return self.rows(self.plan().reads, schema)
 
-    def rows(self, reads: Iterable[SegmentRead], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def rows(self, reads: Sequence[SegmentRead], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         logs: list[LogRead] = []
         rows = rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append)
-        return _telling_gaps(rows, logs)
+        return _telling_gaps(rows, logs, reads)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ensure_isolation_means_something("batches", self.isolation)
@@ -215,12 +215,15 @@ class _Asked:
         return self.threads
 
 
-def _telling_gaps(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) -> Iterator[pa.RecordBatch]:
+def _telling_gaps(
+    rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead], reads: Sequence[SegmentRead]
+) -> Iterator[pa.RecordBatch]:
     """The rows, and then a warning of gaps between the logs that they came from.
 
     Args:
         logs: those that were read to their ends, once all rows were taken.
+        reads: that they were read for.
     """
     yield from rows
-    for line in lines_of(gaps_of(logs)):
+    for line in lines_of(gaps_of(logs, reads)):
         _log.warning("%s", line)

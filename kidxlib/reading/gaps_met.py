@@ -1,21 +1,34 @@
 """Gaps between logs that reading meets: offsets that are neither in a log nor in the one after it.
 
 The cleaner leaves such gaps, and a segment that was lost does. Logs of a topic that lack records within tell that the
-cleaner was there (`kidxlib.audit.gaps` has more evidence, and asks who knows the offsets). Here nothing is read for it.
+cleaner was there. Of a few offsets that were read they may not: so where there is a gap, the topic's policy by the
+cluster's metadata is asked, and the cleaner's checkpoint (`kidxlib.audit.gaps` has more evidence, and asks who knows
+the offsets).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kidxlib.errors import KidxError
+from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.layouts import MAGIC_V2
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
+from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, topic_config
+from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
+from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.storage.checkpoints import read_offset_checkpoint
+from kidxlib.storage.location import Location, location
+
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +65,18 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
     return bool((begins > before + 1)[is_v2].any() or is_cut.any())
 
 
-def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:
-    """The gaps that no compaction explains, as far as the logs that were read tell."""
+def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftOut]:
+    """The gaps that no compaction explains, as far as the logs that were read tell, and their log dirs.
+
+    Args:
+        reads: that the logs were read for.
+    """
     found = list(logs)
-    compacted = {log.topic for log in found if log.lacks_records}
+    compacted = COMPACTED_BY_BROKERS | {log.topic for log in found if log.lacks_records}
+    in_question = {log.topic for log in found if log.next_offset < log.end_offset} - compacted
+    if in_question:
+        log_dirs = {location(read.log_path).parent.parent for read in reads if read.topic in in_question}
+        compacted |= _compacted(in_question, sorted(log_dirs, key=str))
     return [
         LeftOut(
             partition=TopicPartition(log.topic, log.partition),
@@ -67,3 +88,26 @@ def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:
         for log in found
         if log.next_offset < log.end_offset and log.topic not in compacted
     ]
+
+
+def _compacted(topics: Collection[str], log_dirs: Collection[Location]) -> set[str]:
+    """The topics of which a log dir says that they are compacted."""
+    brokers = BrokersMetadata(log_dirs)
+    return {topic for topic in topics if any(_is_compacted(topic, log_dir, brokers) for log_dir in log_dirs)}
+
+
+def _is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bool:
+    """Whether a topic has the policy; where that is not known, whether the cleaner has cleaned it: its checkpoint has
+    no other (`LogCleanerManager.updateCheckpoints`).
+    """
+    with contextlib.suppress(OSError, KidxError):  # a log dir of which nothing is known says nothing
+        owner = brokers.owner(log_dir)
+        metadata = None if owner.cluster_id is None else brokers.of_cluster(owner.cluster_id)
+        if metadata is not None and topic in metadata.to_end.topics:
+            policy = topic_config(metadata.to_end, BrokerSettings(owner.node_id, None), topic, _POLICY)
+            if policy is not None:
+                return _COMPACT in {word.strip() for word in policy.value.split(",")}
+    with contextlib.suppress(OSError, KidxError):
+        cleaned = read_offset_checkpoint(log_dir / CLEANER_CHECKPOINT) or {}
+        return any(partition.topic == topic and offset > 0 for partition, offset in cleaned.items())
+    return False

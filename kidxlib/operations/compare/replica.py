@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kidxlib.audit.gaps import COMPACTED_BY_BROKERS
 from kidxlib.build.bins import pack
 from kidxlib.catalog.results.compare import COMPARED_REPLICAS, BatchRangeRow, ReplicaRangeRow
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
+from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.known import KnownOfPlaces
 from kidxlib.operations.compare.log_dir_files import origin

@@ -88,13 +88,14 @@ def run_export(request: ExportRequest, threads: int) -> Exported:
 
 def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
     ended = {(each.topic, each.partition): each.why for part in reversed(parts) for each in part.ended}
+    logs = [log for part in parts for log in part.logs]
     return Exported(
         rows=sum(part.rows for part in parts),
         segments=_segments_in(plan.units),
         log_bytes=sum(map(_bytes_of, plan.units)),
         damage=tuple(line for part in parts for line in part.damage),
         failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
-        left_out=(*plan.left_out, *gaps_of(log for part in parts for log in part.logs)),
+        left_out=(*plan.left_out, *gaps_of(logs, (read for unit in plan.units for read in unit))),
     )
 
 

@@ -15,15 +15,27 @@ from typing import Any
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, offset_checkpoint
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.read import count, read
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.left_out import Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.records.record import Record
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
-from tests.support.cluster_metadata import change, data, leader_change, partition, snapshot, topic, topic_id, write_copy
+from tests.support.cluster_metadata import (
+    change,
+    config,
+    data,
+    leader_change,
+    partition,
+    snapshot,
+    topic,
+    topic_id,
+    write_copy,
+)
 from tests.support.logs import encoded
 
 _ID = topic_id("a")
@@ -240,6 +252,27 @@ def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFix
     content = first.read_bytes()
     first.write_bytes(content[: len(content) // 5] + content[2 * (len(content) // 5) :])
     assert read(log_dir).read_all().num_rows == 140 and not caplog.records
+
+
+@pytest.mark.parametrize("known_by", ["policy", "policy without compact", "cleaner", "the name"])
+def test_a_short_read_of_a_compacted_topic_tells_of_no_gap(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, known_by: str
+) -> None:
+    """The records that are read lack none; but the topic's policy, or the cleaner's checkpoint, is known."""
+    log_dir = _log_dir(tmp_path, (0, 50, 100))
+    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).unlink()
+    cleaned = {TopicPartition("t", 0): 100} if known_by != "policy" else {TopicPartition("u", 0): 100}
+    (log_dir / CLEANER_CHECKPOINT).write_bytes(offset_checkpoint(cleaned))
+    if known_by == "the name":
+        (log_dir / "t-0").rename(log_dir / "__consumer_offsets-0")
+    elif known_by != "cleaner":
+        (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        policy = config("t", "cleanup.policy", "compact, delete" if known_by == "policy" else "delete")
+        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [topic("t", _ID), policy])})
+    topics = "__consumer_offsets" if known_by == "the name" else ".*"
+    assert read(log_dir, topics=topics, offsets=(45, 105)).read_all().num_rows == 10
+    told = [record.message for record in caplog.records if "in no log" in record.message]
+    assert len(told) == (known_by == "policy without compact"), told
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told_and_ends_nothing(tmp_path: Path) -> None:
