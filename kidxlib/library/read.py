@@ -124,7 +124,10 @@ def count(
     asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
     reads = asked.plan().reads
     if times is None:
-        return count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use)
+        logs: list[LogRead] = []
+        counted = count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use, on_end=logs.append)
+        _warn_of_gaps(logs, reads)
+        return counted
     found = asked.rows([read for read in reads if read.records is None], pa.schema([CONSUMED.field("offset")]))
     return sum(read.records or 0 for read in reads) + sum(rows.num_rows for rows in found)
 
@@ -181,7 +184,9 @@ class _Asked:
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ensure_isolation_means_something("batches", self.isolation)
-        return batch_rows_of(self.plan().reads, schema, self.taker, goes_on=self.goes_on)
+        reads, logs = self.plan().reads, list[LogRead]()
+        rows = batch_rows_of(reads, schema, self.taker, goes_on=self.goes_on, on_end=logs.append)
+        return _telling_gaps(rows, logs, reads)
 
     @property
     def goes_on(self) -> bool:
@@ -225,5 +230,9 @@ def _telling_gaps(
         reads: that they were read for.
     """
     yield from rows
+    _warn_of_gaps(logs, reads)
+
+
+def _warn_of_gaps(logs: Sequence[LogRead], reads: Sequence[SegmentRead]) -> None:
     for line in lines_of(gaps_of(logs, reads)):
         _log.warning("%s", line)

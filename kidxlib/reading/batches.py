@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.decode import Decoder, is_seen
-from kidxlib.reading.gaps_met import TakeLog
+from kidxlib.reading.gaps_met import TakeLog, known_end_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.arrow.batches import batch_rows
@@ -52,7 +52,14 @@ def batch_rows_of(
                 yield batch_rows(read.base_offset, item.rows, schema, (read.topic, read.partition))
 
 
-def count_of(reads: Iterable[SegmentRead], on_damage: TakeDamage, *, goes_on: bool, threads: int) -> int:
+def count_of(
+    reads: Iterable[SegmentRead],
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    threads: int,
+    on_end: TakeLog | None = None,
+) -> int:
     """How many records `rows_of` would give: of reads that say it themselves what they say; of others from headers
     alone, checksums are not looked at. Only batches at the ends of what is wanted are read, and those whose headers do
     not tell: compressed ones of magic 0 and 1.
@@ -60,24 +67,27 @@ def count_of(reads: Iterable[SegmentRead], on_damage: TakeDamage, *, goes_on: bo
     Args:
         on_damage, goes_on: as of `batch_rows_of`.
         threads: that read segments.
+        on_end: is told, by any of them, of each log that is counted to its end.
 
     Raises:
         LogChangedError, OSError: as `rows_of`.
     """
     count = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-count") as pool:
-        for counted, damaged in pool.map(partial(_count, goes_on=goes_on), reads):
+        for counted, damaged in pool.map(partial(_count, goes_on=goes_on, on_end=on_end), reads):
             count += counted
             for damage in damaged:
                 on_damage(damage)
     return count
 
 
-def _count(read: SegmentRead, *, goes_on: bool) -> tuple[int, list[Damage]]:
+def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple[int, list[Damage]]:
     """How many records of a segment are wanted, and damage in it."""
     if read.records is not None:
+        if on_end is not None and (known := known_end_of(read)) is not None:
+            on_end(known)
         return read.records, []
-    options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False)
+    options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False, on_end=on_end)
     decoder = Decoder(pa.schema([CONSUMED.field("offset")]))
     count, damaged = 0, list[Damage]()
     for item in items_of(read, options):

@@ -65,6 +65,21 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
     return bool((begins > before + 1)[is_v2].any() or is_cut.any())
 
 
+def known_end_of(read: SegmentRead) -> LogRead | None:
+    """A log of which a catalog tells the records, as one that was read; None where no catalog tells where it ends."""
+    if read.records is None or read.next_offset is None:
+        return None
+    end_offset = read.next_offset if read.end_offset is None else max(read.end_offset, read.next_offset)
+    goes_on = read.next_offset <= read.wanted.last_offset
+    return LogRead(
+        topic=read.topic,
+        partition=read.partition,
+        next_offset=read.next_offset,
+        end_offset=end_offset if goes_on else read.next_offset,
+        lacks_records=read.records < read.next_offset - read.base_offset,
+    )
+
+
 def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftOut]:
     """The gaps that no compaction explains, as far as the logs that were read tell, and their log dirs.
 

@@ -428,6 +428,7 @@ class _Planner:
                     must_reach=partition.must_reach if stop.offset is None else None,
                     aborted=aborted,
                     records=records,
+                    next_offset=None if facts is None or records is None else facts.row.next_offset,
                 )
             )
 

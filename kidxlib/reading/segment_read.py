@@ -26,7 +26,8 @@ class SegmentRead:
         wanted: the records that are asked for, none of which lies beyond the end of what consumers see.
         must_reach: the log has to go on to this offset, as a checkpoint says; None where nobody says it.
         aborted: transactions whose records are left out.
-        records: how many there are to read, where a catalog tells; None where nobody knows it.
+        records, next_offset: how many there are to read, and the offset behind the log's last batch, where a catalog
+            tells; None where nobody knows it.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class SegmentRead:
     must_reach: int | None
     aborted: AbortedRanges
     records: int | None = None
+    next_offset: int | None = None
 
     @property
     def log_bytes(self) -> int:

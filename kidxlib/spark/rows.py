@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -9,9 +10,13 @@ import pyarrow as pa
 
 from kidxlib.reading.batches import batch_rows_of
 from kidxlib.reading.damage import TakeDamage
+from kidxlib.reading.gaps_met import LogRead, gaps_of
+from kidxlib.reading.left_out import lines_of
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.spark.columns import as_spark_has_them, columns_read
+
+_log: Final = logging.getLogger(__name__)
 
 #: Spark takes fewer rows at once slower: 1,000 cost it half as much again.
 _ROWS_MIN: Final = 10_000
@@ -49,7 +54,13 @@ def tasks_of(reads: Iterable[_R]) -> list[tuple[_R, ...]]:
 
 
 def task_rows(
-    reads: Sequence[SegmentRead], mode: str, schema: pa.Schema, on_damage: TakeDamage, *, goes_on: bool
+    reads: Sequence[SegmentRead],
+    mode: str,
+    schema: pa.Schema,
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    tells_gaps: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task.
 
@@ -57,18 +68,21 @@ def task_rows(
         mode: see `kidxlib.read`.
         schema: what Spark expects.
         on_damage, goes_on: as of `rows_of`.
+        tells_gaps: warn by `logging` of gaps behind logs that the task has read to their ends.
 
     Raises:
         UsageError: Spark's type has no such time.
         LogChangedError, OSError: as `rows_of`.
     """
-    columns = columns_read(mode, schema.names)
+    columns, logs = columns_read(mode, schema.names), list[LogRead]()
     if mode == "batches":
-        found = batch_rows_of(reads, columns, on_damage, goes_on=goes_on)
+        found = batch_rows_of(reads, columns, on_damage, goes_on=goes_on, on_end=logs.append)
     else:
-        found = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1)
+        found = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
     for rows in _put_together(found):
         yield as_spark_has_them(rows, schema)
+    for line in lines_of(gaps_of(logs, reads)) if tells_gaps else ():
+        _log.warning("%s", line)
 
 
 def _put_together(found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,9 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -24,6 +24,7 @@ from kidxlib.reading.left_out import Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.records.record import Record
+from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from tests.support.cluster_metadata import (
     change,
@@ -37,6 +38,7 @@ from tests.support.cluster_metadata import (
     write_copy,
 )
 from tests.support.logs import encoded
+from tests.support.spark.jobs import kidx_build_here
 
 _ID = topic_id("a")
 _DIRECTORY = topic_id("b")
@@ -57,10 +59,11 @@ def _log_dir(place: Path, bases: tuple[int, ...] = (0, 100), /, **checkpoints: i
     return place
 
 
-def _plan(*places: Path, **options: Any) -> ReadPlan:
+def _plan(*places: Path, catalog: Path | None = None, **options: Any) -> ReadPlan:
     asked: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
     asked |= {"index_dir": None, "to_log_end": None, **options}
-    return plan_reads(read_request(places, topics=re.compile(".*"), **asked), goes_on=False)
+    tables = None if catalog is None else existing_tables("catalog", str(catalog))
+    return plan_reads(read_request(places, topics=re.compile(".*"), **asked), goes_on=False, catalog=tables)
 
 
 def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]:
@@ -273,6 +276,31 @@ def test_a_short_read_of_a_compacted_topic_tells_of_no_gap(
     assert read(log_dir, topics=topics, offsets=(45, 105)).read_all().num_rows == 10
     told = [record.message for record in caplog.records if "in no log" in record.message]
     assert len(told) == (known_by == "policy without compact"), told
+
+
+def _count_with_catalog(log_dir: Path) -> int:
+    """No log is opened: the catalog tells where they end."""
+    catalog = log_dir.parent / "catalog"
+    kidx_build_here(log_dir, "--index-dir", log_dir.parent / "index", "--catalog", catalog)
+    assert all(read.records is not None for read in _plan(log_dir, catalog=catalog).reads)
+    return count(log_dir, catalog=catalog)
+
+
+#: Each gives how many records it has met.
+_WAYS: Final[Mapping[str, Callable[[Path], int]]] = {
+    "count": count,
+    "count, with a catalog": _count_with_catalog,
+    "batches": lambda log_dir: 10 * read(log_dir, mode="batches").read_all().num_rows,
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_each_way_of_reading_tells_a_gap(way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log_dir = _log_dir(tmp_path / "logs", (0, 50, 100))
+    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).unlink()
+    assert _WAYS[way](log_dir) == 150
+    [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said.startswith("in no log: 50 offsets of 1 partition between two logs: t-0 50 to 99 (")
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told_and_ends_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -52,6 +53,17 @@ def test_small_batches_of_logs_are_put_together(tmp_path: Path) -> None:
     _log(tmp_path, 9_000, *(_one(offset, b"") for offset in range(9_000, 25_000)))
     sizes = _sizes(tmp_path)
     assert sum(rows for rows, _ in sizes) == 25_000 and all(rows >= 10_000 for rows, _ in sizes[:-1])
+
+
+@pytest.mark.parametrize("mode", ["records", "batches"])
+def test_a_task_tells_a_gap_between_logs(mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _log(tmp_path, 0, _one(0, b""))
+    _log(tmp_path, 5, _one(5, b""))
+    schema = to_arrow_schema(source_schema(mode, include_headers=False), timezone="UTC")
+    assert sum(rows.num_rows for rows in task_rows(_reads(tmp_path), mode, schema, fail_on, goes_on=False)) == 2
+    assert [record.message.split(" (")[0] for record in caplog.records] == [
+        "in no log: 4 offsets of 1 partition between two logs: topic-0 1 to 4"
+    ]
 
 
 def test_large_records_come_a_few_at_once(tmp_path: Path) -> None:
