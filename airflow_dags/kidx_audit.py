@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, Param, chain
+from airflow.sdk import DAG, Param, TriggerRule, chain
 from airflow.sdk.exceptions import AirflowSkipException
 
-from kidx_dags.catalog_dag import catalog_dag, index_dir_options, options_param, source_options, source_params
+from kidx_dags.build_job import build_job, build_params, index_dir_options, source_options
+from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.spark_job import LINES, spark_job
+from kidx_dags.spark_job import LINES, fails_on_problems, spark_job
 
 
 def _never_audited(lines: list[str]) -> int | None:
@@ -45,7 +46,7 @@ def _audited_all(catalog: Catalog) -> Callable[..., None]:
 def _params(catalog: Catalog) -> dict[str, Param]:
     """What a run may be given; by default what the catalog's table says."""
     return {
-        **source_params(catalog),
+        **build_params(catalog),
         "audit_bytes": Param(
             catalog.audit_bytes,
             type="string",
@@ -59,10 +60,12 @@ def _doc(catalog: Catalog) -> str:
     return f"""
         Audits the logs and index files of the catalog `{catalog.at_home(catalog.catalog)}`.
 
+        - **build** indexes what a broker has written since the last run: else the audit would find no index of it.
         - **audit** checks logs, and every index against its log: all of them, or those of at most `audit_bytes` whose
           last audit is the oldest.
         - **audited_all** updates the asset `{catalog.asset.name}` if no problems are known, and each partition was
           audited at some time. A run that was given other `sources`, `topics` or `audit_options` does not update it.
+        - **no_problems** fails unless both jobs found no problems.
 
         A task that ends with `ProblemsFoundError` has done its work and found problems; its log names them. So does
         each later run until the damage is mended or accepted. See docs/airflow.md.
@@ -81,13 +84,20 @@ def audit_dag(catalog: Catalog) -> DAG:
                 *context["params"]["audit_options"],
             ],
             task_id="audit",
+            after="build",
         )
         audited_all = PythonOperator(
             task_id="audited_all",
             python_callable=_audited_all(catalog),
             outlets=[catalog.asset],  # of what was only built nobody knows yet whether it is right
         )
-        chain(audit, audited_all)
+        no_problems = PythonOperator(
+            task_id="no_problems",
+            python_callable=fails_on_problems(["build", "audit"]),
+            trigger_rule=TriggerRule.ALL_DONE,  # the last task decides what becomes of a run
+            retries=0,
+        )
+        chain(build_job(catalog), audit, audited_all, no_problems)
     return dag
 
 

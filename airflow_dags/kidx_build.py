@@ -5,18 +5,15 @@ from __future__ import annotations
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
-from kidx_dags.catalog_dag import catalog_dag, index_dir_options, options_param, source_options, source_params
+from kidx_dags.build_job import build_job, build_params
+from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
 from kidx_dags.spark_job import SparkJob, fails_on_problems, spark_job
 
 
 def _params(catalog: Catalog) -> dict[str, Param]:
     """What a run may be given; by default what the catalog's table says."""
-    return {
-        **source_params(catalog),
-        "build_options": options_param("build_index", catalog.build_options),
-        "compact_options": options_param("compact_index", catalog.compact_options),
-    }
+    return {**build_params(catalog), "compact_options": options_param("compact_index", catalog.compact_options)}
 
 
 def _doc(catalog: Catalog) -> str:
@@ -33,16 +30,6 @@ def _doc(catalog: Catalog) -> str:
         all the same. The run fails at its end, and so does each later run until the damage is mended or accepted. See
         docs/airflow.md.
     """
-
-
-def _build(catalog: Catalog) -> SparkJob:
-    index_dir = index_dir_options(catalog) or ["--in-place"]
-    return spark_job(
-        catalog,
-        "build_index",
-        lambda context: [*source_options(context["params"]), *index_dir, *context["params"]["build_options"]],
-        task_id="build",
-    )
 
 
 def _compact(catalog: Catalog) -> SparkJob:
@@ -67,7 +54,7 @@ def _report(catalog: Catalog) -> SparkJob:
 
 def build_dag(catalog: Catalog) -> DAG:
     with catalog_dag(catalog, "build", catalog.build_schedule, params=_params(catalog), doc=_doc(catalog)) as dag:
-        build, compact = _build(catalog), _compact(catalog)
+        build, compact = build_job(catalog), _compact(catalog)
         no_problems = PythonOperator(
             task_id="no_problems",
             python_callable=fails_on_problems(["build", "compact"]),

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from inspect import cleandoc
-from typing import Any, Final
+from typing import Final
 
 import pendulum
 from airflow.sdk import DAG, Context, Param
@@ -52,30 +52,6 @@ def catalog_dag(catalog: Catalog, what: str, schedule: str, params: Mapping[str,
 def options_param(job: str, default: list[str]) -> Param:
     """More options of a job, a word each."""
     return Param(default, type="array", items={"type": "string"}, description=f"More options of {job}, a word a line.")
-
-
-def source_params(catalog: Catalog) -> dict[str, Param]:
-    """The logs that a run is about; by default those of the catalog's table."""
-    return {
-        "sources": Param(
-            catalog.sources,
-            type="array",
-            items={"type": "string"},
-            description="[NAME=]DIR of each source, one a line; at least one.",
-        ),
-        "topics": Param(catalog.topics, type="string", description="Only topics whose full name matches."),
-    }
-
-
-def source_options(params: Mapping[str, Any]) -> list[str]:
-    """The options of a job that say which logs."""
-    named = [word for source in params["sources"] for word in ("--source", source)]
-    return [*named, "--topics", params["topics"]]
-
-
-def index_dir_options(catalog: Catalog) -> list[str]:
-    """The options of a job that say where index files are; none of those beside the logs."""
-    return ["--index-dir", catalog.at_home(catalog.index_dir)] if catalog.index_dir else []
 
 
 def say_what_failed(context: Context) -> None:

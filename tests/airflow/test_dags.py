@@ -178,8 +178,9 @@ def ended(scenarios: Scenarios) -> dict[str, Run]:
     scenarios.catalog(
         "flaky",
         f'{topics}\naudit_bytes = "500GB"',
-        build_index="exit 1",
-        build_index__3="true",
+        build_index="true",
+        build_index__1="exit 1",
+        build_index__2="exit 1",
         verify_index=_audited(0),
         verify_index__1=_audited(2),
         compact_index="true",
@@ -286,7 +287,7 @@ def test_dags_load(loaded: Loaded) -> None:
         "kidx_sample_tables": "30 4 * * 0",
     }
     assert {name: [task["id"] for task in dag["tasks"]] for name, dag in dags.items()} == {
-        "kidx_sample_audit": ["audit", "audited_all"],
+        "kidx_sample_audit": ["build", "audit", "audited_all", "no_problems"],
         "kidx_sample_build": ["build", "compact", "report", "no_problems"],
         "kidx_sample_retention": ["audited", "plan", "to_apply", "approve", "apply"],
         "kidx_sample_tables": ["maintain"],
@@ -357,7 +358,7 @@ def test_segments_with_problems_fail_the_task_once_and_are_named(scenarios: Scen
         )
         assert ended[name].tasks["build"][1] == 1
     assert (ended["mended"].state, set(ended["mended"].states.values())) == ("success", {"success"})
-    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "compact_index")] == [3, 3]
+    assert [len(scenarios.calls("damaged", job)) for job in ("build_index", "compact_index")] == [4, 3]
     (shown,) = (block.text for block in blocks(PAGE) if block.text.startswith("kidx_fleet_build.build of "))
     for of_page, of_test in (
         ("kidx_fleet", "kidx_damaged"),
@@ -375,7 +376,12 @@ def test_an_audit_that_finds_something_broken_does_not_update_the_asset(
     """Exit code 3 of an audit, which prints more after the lines that count than the provider keeps."""
     run = ended["unsound"]
     assert run.state == "failed"
-    assert run.states == {"audit": "failed", "audited_all": "upstream_failed"}
+    assert run.states == {
+        "build": "success",
+        "audit": "failed",
+        "audited_all": "upstream_failed",
+        "no_problems": "failed",
+    }
     assert len(scenarios.calls("unsound", "verify_index")) == 1 and run.events == []
     assert re.search(
         r"kidx_unsound_audit\.audit of \S+ failed: verify_index: some segments have problems\n"
@@ -396,7 +402,7 @@ def test_an_audit_of_less_than_the_catalog_does_not_update_the_asset(
     ):
         run = ended[name]
         assert run.events == [] and run.state == "success"
-        assert run.states == {"audit": "success", "audited_all": "skipped"}
+        assert {name for name, state in run.states.items() if state != "success"} == {"audited_all"}
         assert f"is not updated: {why}" in run.log
     assert ended["in full"].events == [["kidx_flaky", "kidx_flaky_audit", "audited_all"]]
     assert "--max-bytes" not in scenarios.calls("flaky", "verify_index")[1], (
@@ -508,7 +514,7 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
         pools = database.execute("SELECT slots FROM slot_pool WHERE pool = 'kidx_sample'").fetchall()
         run_after = dict(database.execute("SELECT dag_id, run_after FROM dag_run").fetchall())
     catalog = tmp_path / "var" / "airflow" / "catalog"
-    done = ("build", "compact", "report", "no_problems", "audit", "audited_all")
+    done = ("build", "compact", "report", "audit", "audited_all", "no_problems")
     assert tasks == dict.fromkeys(done, "success")
     assert "Kafka segments" in (tmp_path / "var" / "airflow" / "report.html").read_text()
     assert events == [("kidx_sample", catalog.as_uri(), "kidx_sample_audit", "audited_all")]
@@ -518,8 +524,8 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
     assert [row["interval_source"] for row in segments].count("compaction") == 7
     findings = rows(catalog, "SELECT verdict, audited_at FROM findings")
     assert sorted(row["verdict"] for row in findings) == ["identical"] * 26 + ["whole"] * 12
-    (started_at,) = {row["started_at"] for row in rows(catalog, "SELECT started_at FROM builds")}
-    assert started_at == as_utc(run_after["kidx_sample_build"])
+    started_at = {row["started_at"] for row in rows(catalog, "SELECT started_at FROM builds")}
+    assert started_at == {as_utc(each) for each in run_after.values()}
     assert {row["audited_at"] for row in findings} == {as_utc(run_after["kidx_sample_audit"])}
 
 
