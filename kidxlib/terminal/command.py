@@ -50,7 +50,6 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.addLevelName(logging.WARNING, "warning")  # as all others are told
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
-    command.context_settings.setdefault("help_option_names", ["-h", "--help"])
     compiling.tell_with(lambda: note("compiling kidx's loops for this processor, once; this takes half a minute …"))
     if arguments is not None:
         sys.exit(_exit_code(command, program, arguments))
@@ -65,7 +64,9 @@ def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | 
             given = sys.argv[1:] if arguments is None else arguments
             ensure_no_empty_values(command, given)
             ensure_no_option_twice(command, given)
-            code = int(command.main(arguments, program, standalone_mode=False) or ExitCode.OK)
+            # The command itself stays as it is: its help is asked for in other ways, too.
+            result = command.main(arguments, program, standalone_mode=False, help_option_names=["-h", "--help"])
+            code = int(result or ExitCode.OK)
             sys.stdout.flush()
         except click.ClickException as error:
             code = _say(wrong_usage(error), ExitCode.USAGE)

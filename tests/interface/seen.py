@@ -4,6 +4,7 @@ tests.interface.seen` writes it into `frozen`, where the history shows what a re
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import tempfile
@@ -50,6 +51,8 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _help(command: click.Command, name: str) -> str:
+    command = copy.copy(command)
+    command._help_option = None  # click keeps the one with the names that whoever ran the command first has given it
     return CliRunner().invoke(command, ["--help"], prog_name=name, terminal_width=_WIDTH).output
 
 
