@@ -166,9 +166,10 @@ def _print_compacted(gaps: FoundGaps) -> None:
 
 
 def _show_start(summary: AuditSummary) -> None:
+    left_out = f"; not looked at: {summary.not_simulated:,}" if summary.not_simulated else ""
     print_table(
         f"a broker's next start (partitions after a clean stop: {summary.starts[True]:,}, after an unclean one: "
-        f"{summary.starts[False]:,})",
+        f"{summary.starts[False]:,}{left_out})",
         ("it would", "segments", "bytes", "bytes read", "bytes lost", "whole records lost"),
         [
             (action.value, *(getattr(counts, name) for name in ActionCounts.__dataclass_fields__))

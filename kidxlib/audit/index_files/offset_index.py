@@ -18,6 +18,11 @@ from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
 
 
+def rebuilt_from(log_bytes: int) -> str:
+    """What comes of an `.index` that is missing beside a log of so many bytes."""
+    return f"a broker that starts rebuilds the segment's indexes, from all {log_bytes:,} bytes of its log"
+
+
 def audit_offset_index(
     log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: Bytes | None, *, active: bool
 ) -> Finding:
@@ -34,9 +39,7 @@ def audit_offset_index(
     """
     say = FindingBuilder(segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index)
     if content is None or say.is_identical:
-        return say.missing_or_identical(
-            f"a broker that starts rebuilds the segment's indexes, from all {log.size:,} bytes of its log"
-        )
+        return say.missing_or_identical(rebuilt_from(log.size))
     index = OffsetIndex.from_bytes(content, base_offset)
     if (refused := say.refused(index)) is not None:
         return refused

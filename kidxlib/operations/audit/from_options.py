@@ -85,21 +85,24 @@ def audit_request(options: AuditOptions) -> AuditRequest:
             shutdown=options.shutdown,
             list_safe=options.list_safe,
             alone=options.alone,
-            max_bytes=_max_bytes(options.max_bytes, context),
+            max_bytes=_max_bytes(options, context),
         ),
     )
 
 
-def _max_bytes(max_bytes: int | None, context: RunContext) -> int | None:
+def _max_bytes(options: AuditOptions, context: RunContext) -> int | None:
     """The budget, where it is one.
 
     Raises:
-        UsageError: it is none, or there is no catalog.
+        UsageError: it is none, there is no catalog, or all segments are asked for.
     """
+    max_bytes = options.max_bytes
     if max_bytes == 0:
         raise UsageError("--max-bytes 0: no log would be read; expected a SIZE above 0")
     if max_bytes is not None and not context.has_catalog:
         raise UsageError(
             "--max-bytes: only for an audit with a catalog, which says what was audited when; name it with --catalog"
         )
+    if max_bytes is not None and options.require_tiering:
+        raise UsageError("--max-bytes and --require-tiering: give one of them; a part says nothing of other segments")
     return max_bytes

@@ -146,7 +146,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         summary.failures |= dict.fromkeys(_not_named(request, plan, catalog))
         failures = unread.all_failures(accepted.partitions)
         summary.add_failures(failures)
-        summary.coverage = planned.coverage(unread.earlier)
+        summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
         without = _without_metadata(request, plan)
         if as_json:
             more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.finding import DAMAGE, SegmentFinding, Verdict
+from kidxlib.audit.finding import DAMAGE, Finding, SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GAP
-from kidxlib.audit.logs.missing import missing_at_end
+from kidxlib.audit.index_files.offset_index import rebuilt_from
+from kidxlib.audit.logs.missing import MISSING, missing_at_end
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.rows import row_of_partition
 from kidxlib.audit.startup.last_stop import below_checkpoints
@@ -23,7 +24,7 @@ from kidxlib.audit.summary import LOSING, StartFailure
 from kidxlib.build.listed import partitions_of
 from kidxlib.build.listing import offset_indexes
 from kidxlib.build.plan import Plan
-from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
@@ -33,7 +34,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.accept.damage import VERSION_NAMES, version_now
 from kidxlib.operations.audit.budget import LISTED_VERSION, same_versions
 from kidxlib.operations.damage.last_findings import last_findings
-from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in
 from kidxlib.tables.protocol import Tables
 
@@ -79,36 +80,86 @@ def look_at_unread(
     """
     if not audits:
         return Unread()
-    facts = _facts(tables, plan, audits, sources)
+    known = _Known.of(tables, plan, audits, sources)
+    facts = known.facts
     earlier, losing = _earlier(tables, audits, sources, fail_on)
-    now = [*_ends(facts, audits)]
+    now = [*_ends(facts, audits), *_without_index(known, audits)]
     paths = {row.path for row in now}
     earlier = [row for row in earlier if row.path not in paths]
     return Unread(facts, [*now, *earlier], len(earlier), [*_failures(audits.values())], losing)
 
 
-def _facts(
-    tables: Tables, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str]
-) -> pa.Table:
-    is_unread = np.array([partition.key in audits for partition in plan.partitions], np.bool_)
-    listed = plan.segments.filter(pa.array(is_unread[partitions_of(plan.segments)]))
-    keys = plan.keys(listed)
-    names = {*FACTS, *LISTED_VERSION}
-    topics = sorted({topic for _, topic, _ in audits})
-    known = tables.read(SEGMENTS, sorted(names), [Among("source", tuple(sources)), Among("topic", topics)])
-    absent = pa.array([status.value for status in ABSENT])
-    known = known.filter(pc.invert(pc.is_in(known["status"], value_set=absent)))
-    at = positions_in(keys, known, SEGMENT_KEY).copy()
-    at[~same_versions(listed, LISTED_VERSION, known, LISTED_VERSION, at)] = -1
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    beside = known.take(places)
-    ids = [partition.topic_id for partition in plan.partitions]
-    columns: dict[str, Any] = {name: keys[name] for name in SEGMENT_KEY}
-    columns["topic_id"] = pa.array([ids[number] for number in partitions_of(listed).tolist()], pa.string())
-    columns["status"] = pc.coalesce(beside["status"], pa.scalar(Status.UNREADABLE.value))
-    columns |= {name: beside[name] for name in ("next_offset", "records")} | {"log_bytes": listed["log_bytes"]}
-    schema = SEGMENTS.schema(FACTS)
-    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the catalog knows of the segments that are left out.
+
+    Attributes:
+        segments: their keys and sizes, as they were listed.
+        topic_ids: of their partitions, as they are now.
+        rows: the catalog's beside each, of nulls where a log is not as it was.
+    """
+
+    segments: pa.Table
+    topic_ids: Sequence[str | None]
+    rows: pa.Table
+
+    @classmethod
+    def of(
+        cls, tables: Tables, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str]
+    ) -> Self:
+        is_unread = np.array([partition.key in audits for partition in plan.partitions], np.bool_)
+        listed = plan.segments.filter(pa.array(is_unread[partitions_of(plan.segments)]))
+        keys = plan.keys(listed)
+        names = {*FACTS, *LISTED_VERSION, "offset_index_bytes", "index_directory"}
+        topics = sorted({topic for _, topic, _ in audits})
+        known = tables.read(SEGMENTS, sorted(names), [Among("source", tuple(sources)), Among("topic", topics), PRESENT])
+        at = positions_in(keys, known, SEGMENT_KEY).copy()
+        at[~same_versions(listed, LISTED_VERSION, known, LISTED_VERSION, at)] = -1
+        places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+        ids = [partition.topic_id for partition in plan.partitions]
+        return cls(
+            keys.append_column("log_bytes", listed["log_bytes"]),
+            [ids[number] for number in partitions_of(listed).tolist()],
+            known.take(places),
+        )
+
+    @property
+    def facts(self) -> pa.Table:
+        """`FACTS` of the segments."""
+        columns: dict[str, Any] = {name: self.segments[name] for name in (*SEGMENT_KEY, "log_bytes")}
+        columns["topic_id"] = pa.array(self.topic_ids, pa.string())
+        columns["status"] = pc.coalesce(self.rows["status"], pa.scalar(Status.UNREADABLE.value))
+        columns |= {name: self.rows[name] for name in ("next_offset", "records")}
+        schema = SEGMENTS.schema(FACTS)
+        return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+    def indexed(self) -> Iterator[tuple[PartitionKey, str, int, int]]:
+        """The segments that have an index: the partition, the index's directory, base offset and bytes of the log."""
+        is_indexed = self.rows["offset_index_bytes"].is_valid()
+        segments = self.segments.filter(is_indexed)
+        directories: Any = self.rows["index_directory"].filter(is_indexed).to_pylist()
+        for row, directory in zip(segments.to_pylist(), directories, strict=True):
+            yield (row["source"], row["topic"], row["partition"]), directory, row["base_offset"], row["log_bytes"]
+
+
+def _without_index(known: _Known, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:
+    """The findings on indexes that a build has made, and that are not there any more."""
+    there: dict[PartitionKey, set[int]] = {}
+    for key, directory, base_offset, log_bytes in known.indexed():
+        audit = audits[key]
+        if directory != str(audit.index_directory):
+            continue  # it is looked for elsewhere
+        if key not in there:
+            there[key] = offset_indexes(audit.index_directory)
+        log = audit.directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
+        if base_offset not in there[key] and log.exists():
+            missing = Finding(
+                file=segment_files.OFFSET_INDEX_SUFFIX,
+                verdict=Verdict.BROKEN,
+                reason=MISSING,
+                consequence=rebuilt_from(log_bytes),
+            )
+            yield row_of_partition(key[0], audit, SegmentFinding(base_offset, missing))
 
 
 def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:

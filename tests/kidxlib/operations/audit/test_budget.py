@@ -105,11 +105,14 @@ def test_what_is_left_out_stands_beside_the_result(archive: _Audited, tmp_path: 
     audit = ("--source", archive.log_dir, "--catalog", archive.catalog)
     assert_refused(run_here(kidx, "verify", archive.log_dir, "--max-bytes", "1"), "--max-bytes: only for an audit with")
     assert_refused(run_here(kidx, "verify", *audit, "--max-bytes", "0"), "--max-bytes 0: no log would be read;")
+    tiering = run_here(kidx, "verify", *audit, "--max-bytes", "1", "--require-tiering")
+    assert_refused(tiering, "--max-bytes and --require-tiering: give one of them; a part says nothing")
     copy = ("--copy", "s3://bucket/copy", "--catalog", archive.catalog, "--max-bytes", "1")
     assert_refused(run_here(kidx, "verify", *copy), "--copy reads no log: leave out --max-bytes")
     metrics, line = tmp_path / "kidx.prom", tmp_path / "line.json"
     shown = archive.verify("--max-bytes", 1, "--metrics-file", metrics, "--json-line", line).out
     [said] = [each for each in shown.splitlines() if each.startswith("read: ")]
+    assert "(partitions after a clean stop: 0, after an unclean one: 2; not looked at: 4)" in shown
     left = json.loads(line.read_text())["counts"]
     assert said.startswith("read: 2 logs, ") and (
         "; unchanged since they were last read in full: 2 logs; not audited this time: 4 partitions, " in said
@@ -151,6 +154,7 @@ _LACKS: Final[tuple[tuple[tuple[str, ...], dict[str, str], str], ...]] = (
         {},
         "broken: a-0: gap: offsets 3 to 3 are in no log (1 offset)",
     ),
+    ((f"index/a-0/{0:020d}.index",), {}, "broken: a-0 0 .index: missing: no such file"),
     ((f"kafka-logs/a-0/{4:020d}.log",), {}, "broken: a-0 4 .log: missing: its .index is there, its log is not"),
     (
         (),
