@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.finding import DAMAGE, Finding, SegmentFinding, Verdict
+from kidxlib.audit.finding import ALSO, DAMAGE, Finding, SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, GAP
 from kidxlib.audit.index_files.offset_index import rebuilt_from
 from kidxlib.audit.logs.missing import MISSING, missing_at_end
 from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.rows import row_of_partition
-from kidxlib.audit.startup.last_stop import below_checkpoints
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS, below_checkpoints
 from kidxlib.audit.startup.partition_files import failures_in_directory
 from kidxlib.audit.summary import LOSING, StartFailure
 from kidxlib.build.listed import partitions_of
@@ -86,6 +86,14 @@ def look_at_unread(
     now = [*_ends(facts, audits), *_without_index(known, audits)]
     paths = {row.path for row in now}
     earlier = [row for row in earlier if row.path not in paths]
+    # Where a log ends is compared with the checkpoints each time: they may say something else by now.
+    mended = [row for row in earlier if row.reason in BELOW_CHECKPOINTS and ALSO not in (row.detail or "")]
+    ended = known.ended if mended else ()
+    mended = [row for row in mended if row.partition_key in ended]
+    earlier = [row for row in earlier if row not in mended]
+    damaged = {row.partition_key for row in (*now, *earlier) if row.file == segment_files.LOG_SUFFIX}
+    for key in {row.partition_key for row in mended} - damaged:
+        losing.pop(key, None)
     return Unread(facts, [*now, *earlier], len(earlier), [*_failures(audits.values())], losing)
 
 
@@ -132,6 +140,15 @@ class _Known:
         columns |= {name: self.rows[name] for name in ("next_offset", "records")}
         schema = SEGMENTS.schema(FACTS)
         return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+    @property
+    def ended(self) -> frozenset[PartitionKey]:
+        """The partitions of which it is known where the last log ends."""
+        ends = {
+            (row["source"], row["topic"], row["partition"]): row["next_offset"]
+            for row in self.facts.select([*PARTITION_KEY, "next_offset"]).to_pylist()
+        }
+        return frozenset(key for key, end in ends.items() if end is not None)
 
     def indexed(self) -> Iterator[tuple[PartitionKey, str, int, int]]:
         """The segments that have an index: the partition, the index's directory, base offset and bytes of the log."""

@@ -212,3 +212,8 @@ def test_damage_that_an_earlier_audit_found_counts_until_it_is_mended(archive: _
     assert "accepted: 1 finding, not counted above" in archive.verify("--max-bytes", 1).out
     index.write_bytes(sound)
     assert "of earlier audits" not in archive.verify("--max-bytes", 1).out
+    checkpoint = archive.log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT
+    checkpoint.write_text("0\n1\nc 0 9\n")
+    archive.verify("--topics", "c", code=3)
+    checkpoint.unlink()
+    assert "of earlier audits" not in archive.verify("--max-bytes", 1).out, "what a checkpoint says is read each time"
