@@ -156,6 +156,7 @@ def _log_epochs(
         log_starts=tuple(sorted({start for start in (task.last_stop.log_start_offset, left, *snapshots) if start > 0})),
         log_end_offset=max(ends, default=0),
         remote=frozenset() if task.tiered is None else epochs_in(task.tiered.segments),
+        lost_log_starts=task.last_stop.lost_log_starts,
         first_offset=_first_offset(task, logs),
     )
 

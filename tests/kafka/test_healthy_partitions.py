@@ -290,3 +290,19 @@ def test_leader_epochs_betray_first_logs_that_are_lost(kafka: Kafka, scratch: Pa
         path.unlink()
     found = _said(scratch, clean=True)[1].get(name, set())
     assert found == ({("leader-epoch-checkpoint", "first-logs-missing")} if checkpoint == "0\n0\n" else set())
+
+
+def test_a_lost_log_start_brings_deleted_records_back(kafka: Kafka, scratch: Path) -> None:
+    """After a clean stop its checkpoint has it, unless the file was lost. Kafka then begins at the first segment."""
+    directory = scratch / "test-0"
+    directory.mkdir()
+    with kafka.opened_log(directory, settings=_SETTINGS) as log:
+        _deleted_records(Live(kafka, log, directory))
+        start = log.logStartOffset()
+    (scratch / LOG_START_OFFSET_CHECKPOINT).write_text(f"0\n1\ntest 0 {start}\n")
+    name = next(iter(_HEALTHY))
+    assert name not in _said(scratch, clean=True)[1]
+    (scratch / LOG_START_OFFSET_CHECKPOINT).unlink()
+    assert _said(scratch, clean=True)[1] == {name: {("leader-epoch-checkpoint", "log-start-lost")}}
+    with kafka.opened_log(directory, settings=_SETTINGS) as log:
+        assert log.logStartOffset() < start

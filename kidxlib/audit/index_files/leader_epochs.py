@@ -28,6 +28,7 @@ class LogEpochs:
         log_end_offset: where the logs end: epochs that begin there are forgotten when the log is loaded
             (`truncateFromEnd`).
         remote: those of remote segments.
+        lost_log_starts: the broker stopped cleanly, and its checkpoint of log starts is not there.
         first_offset: where the logs begin; None where logs before the first one may be in a bucket, or nobody knows.
     """
 
@@ -37,6 +38,7 @@ class LogEpochs:
     log_starts: tuple[int, ...] = ()
     log_end_offset: int = _NO_END
     remote: frozenset[int] = frozenset()
+    lost_log_starts: bool = False
     first_offset: int | None = None
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
@@ -132,13 +134,25 @@ def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
     finding = _compared(found, expected, logs)
     if finding.verdict is Verdict.BROKEN:
         return None
+    detail = f"it begins with epoch {first.epoch} at {first.start_offset}, amid the epoch's batches"
+    if logs.lost_log_starts:
+        return replace(
+            finding,
+            verdict=Verdict.BROKEN,
+            reason="log-start-lost",
+            detail=detail,
+            consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and "
+            f"{LOG_START_OFFSET_CHECKPOINT} is missing, though the broker stopped cleanly: a broker that starts serves "
+            "the records before it again",
+        )
     return replace(
         finding,
         verdict=Verdict.SAFE,
         reason="later-log-start",
-        detail=f"it begins with epoch {first.epoch} at {first.start_offset}, amid the epoch's batches",
+        detail=detail,
         consequence=f"the log start had come to {first.start_offset}, as by DeleteRecords, and all below was "
-        f"committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before",
+        f"committed; a broker writes {LOG_START_OFFSET_CHECKPOINT} once a minute, and was killed before, at this stop "
+        "or an earlier one: it serves the records before it again",
     )
 
 

@@ -30,6 +30,8 @@ class PartitionStop:
         failures: of the log dir as a whole.
         begins_with_first_log: `log-start-offset-checkpoint` is there and does not name the partition. So no record was
             deleted within its first log, and none of its logs is in a bucket (`LogManager.checkpointLogStartOffsets`).
+        lost_log_starts: that file is missing, though the broker stopped cleanly, which writes it in any case
+            (`LogManager.shutdown`).
     """
 
     clean_shutdown: bool
@@ -38,6 +40,7 @@ class PartitionStop:
     high_watermark: int
     failures: tuple[str, ...] = ()
     begins_with_first_log: bool = False
+    lost_log_starts: bool = False
 
     @property
     def known_end(self) -> int:
@@ -89,6 +92,7 @@ class LastStop:
             self.high_watermarks.get(partition, 0),
             self.failures,
             self.knows_log_starts and partition not in self.log_start_offsets,
+            self.clean_shutdown and not self.knows_log_starts,
         )
 
 

@@ -72,7 +72,7 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
     if not refusals and not plan.drops:
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
         how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads the rest"
-        yield f"the broker drops nothing: {looked_at}{how}"
+        yield f"the broker drops nothing of what is there: {looked_at}{how}; kidx verify finds what is missing"
     if refusals and all(each.recovers for each in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
