@@ -13,6 +13,7 @@ from kidxlib.errors import SnapshotError
 from kidxlib.format import layouts as formats
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import SNAPSHOT_SUFFIX
+from kidxlib.text.counted import counted
 
 _NO_OFFSET: Final = -1
 #: A producer of which nothing is known.
@@ -103,7 +104,7 @@ def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
     if forgotten:
         return (
             "expired-producers",
-            f"{forgotten} producers are not in it, or newer, as a broker forgets them after a day",
+            f"{counted(forgotten, 'producer')} not in it, or newer there: a broker forgets producers after a day",
         )
     if is_longer:
         return "earlier-producers", "it knows producers of before what is left of the log"
