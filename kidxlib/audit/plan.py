@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -12,7 +12,7 @@ from kidxlib.audit.startup.absent import absent_in, by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.build.plan import Plan
-from kidxlib.build.source import PartitionDirectory
+from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.errors import UsageError
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import PartitionKey
@@ -49,6 +49,7 @@ class PartitionAudit:
 
 def partition_audits(
     plan: Plan,
+    sources: Iterable[Source],
     options_for: Callable[[PartitionDirectory], OptionsOfTopic],
     *,
     clean_shutdown: bool | None,
@@ -59,6 +60,7 @@ def partition_audits(
     """What to audit in a plan's partitions after their segments were read, and warnings for a person.
 
     Args:
+        sources: of the plan. A log dir without any segment counts, too: another one may know what it should have.
         options_for: as for `find_segments`.
         clean_shutdown: of their log dirs; None reads it from each log dir.
         topics: as for `find_segments`: of these, partitions that a log dir's checkpoints or the metadata name are
@@ -68,8 +70,10 @@ def partition_audits(
     Raises:
         UsageError: as `_remote_directories`.
     """
-    log_dirs, remote = {partition.directory.log_dir for partition in plan.partitions}, _remote_directories(plan)
-    stops = _last_stops(plan, log_dirs - remote, clean_shutdown, metadata)
+    remote = _remote_directories(plan)
+    whole = {each.path: each for each in sources if each.name in plan.log_dirs and each.remote is None}
+    log_dirs = {*whole, *(partition.directory.log_dir for partition in plan.partitions)}
+    stops = _last_stops(plan, log_dirs - remote, whole, clean_shutdown, metadata)
     # What is copied ends with a whole batch.
     stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
     audits = {
@@ -86,14 +90,9 @@ def partition_audits(
         if partition.key not in plan.unlistable
     }
     if topics is not None:
-        at_hand = {
-            partition.directory.log_dir: partition.directory.source
-            for partition in plan.partitions
-            if partition.directory.source.name in plan.log_dirs and partition.directory.remote is None
-        }
-        known = {log_dir: metadata.get(source.name) for log_dir, source in at_hand.items()}
-        for absent in absent_in({log_dir: stops[log_dir] for log_dir in at_hand}, known):
-            source, partition = at_hand[absent.log_dir], absent.partition
+        known = {log_dir: metadata.get(source.name) for log_dir, source in whole.items()}
+        for absent in absent_in({log_dir: stops[log_dir] for log_dir in whole}, known):
+            source, partition = whole[absent.log_dir], absent.partition
             if topics.fullmatch(partition.topic):
                 of_directory = PartitionDirectory(source, partition, absent.directory)
                 audits[source.name, partition.topic, partition.partition] = PartitionAudit(
@@ -109,22 +108,28 @@ def partition_audits(
 
 
 def _last_stops(
-    plan: Plan, log_dirs: Collection[Location], clean_shutdown: bool | None, metadata: Mapping[str, ClusterMetadata]
+    plan: Plan,
+    log_dirs: Collection[Location],
+    whole: Mapping[Location, Source],
+    clean_shutdown: bool | None,
+    metadata: Mapping[str, ClusterMetadata],
 ) -> dict[Location, LastStop]:
-    """How the brokers of log dirs stopped. Those of one node are looked at together."""
-    listed, folders, said = set[Location](), defaultdict[Location, list[Location]](list), dict[Location, str]()
+    """How the brokers of log dirs stopped. Those of one node are looked at together.
+
+    Args:
+        whole: the log dirs of which all was listed.
+    """
+    folders = defaultdict[Location, list[Location]](list)
+    said = {log_dir: source.name for log_dir, source in whole.items()}
     for partition in plan.partitions:
-        log_dir, name = partition.directory.log_dir, partition.directory.source.name
-        folders[log_dir].append(partition.directory.path)
-        said.setdefault(log_dir, name)
-        if name in plan.log_dirs:
-            listed.add(log_dir)
+        folders[partition.directory.log_dir].append(partition.directory.path)
+        said.setdefault(partition.directory.log_dir, partition.directory.source.name)
     # With what may not be committed yet: the node has folders of that, too.
     read = {name: each.to_end for name, each in metadata.items()}
     stops: dict[Location, LastStop] = {}
-    for of_node in by_node(sorted(set(log_dirs) & listed, key=str)):
+    for of_node in by_node(sorted(set(log_dirs) & whole.keys(), key=str)):
         stops |= last_stops(of_node, clean_shutdown, read.get(said[of_node[0]]))
-    for log_dir in set(log_dirs) - listed:
+    for log_dir in set(log_dirs) - whole.keys():
         stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
     return stops
 

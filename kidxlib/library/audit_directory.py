@@ -121,6 +121,7 @@ def audit_directory(
     metadata = read_to_end(log_dir / METADATA_DIRECTORY)
     audits, notes = partition_audits(
         plan,
+        (source,),
         lambda _: OptionsOfTopic(like),
         clean_shutdown=clean_shutdown,
         tiering=tiering,

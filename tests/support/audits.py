@@ -73,7 +73,12 @@ def _found(
     if meanwhile is not None:
         meanwhile()
     audits, _ = partition_audits(
-        plan, lambda _: OptionsOfTopic(like), clean_shutdown=clean_shutdown, tiering=tiering, topics=parse_topics(".*")
+        plan,
+        sources,
+        lambda _: OptionsOfTopic(like),
+        clean_shutdown=clean_shutdown,
+        tiering=tiering,
+        topics=parse_topics(".*"),
     )
     with open_local_once(1) as backend:
         yield find(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)

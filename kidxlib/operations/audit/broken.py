@@ -23,7 +23,7 @@ def broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFil
     Raises:
         Interrupted: the run is; nothing is reported.
     """
-    audits, _ = partition_audits(plan, request.options_for, clean_shutdown=None, tiering=False)
+    audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
     files = JudgedFile.of_arrow(found.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))]))
     broken = broken_files(files)

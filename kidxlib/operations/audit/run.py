@@ -229,6 +229,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     how = request.how
     audits, notes = partition_audits(
         plan,
+        request.sources,
         request.options_for,
         clean_shutdown=how.clean_shutdown,
         tiering=how.tiering,

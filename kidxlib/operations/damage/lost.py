@@ -189,9 +189,7 @@ class OfLogDirs:
             if each.directory.remote is None and each.directory.log_dir in stops
         }
         whole = {
-            source.path: source.name
-            for source in sources
-            if source.name in plan.log_dirs and source.path in stops and source.name not in plan.empty
+            source.path: source.name for source in sources if source.name in plan.log_dirs and source.path in stops
         }
         known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
         absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)

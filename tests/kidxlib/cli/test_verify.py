@@ -689,10 +689,9 @@ def test_a_log_that_was_begun_and_indexed_during_an_audit_is_not_missing(sound: 
     """The broker rolls a segment once the directory is listed, and a build indexes it before its partition's turn."""
     shutil.copytree(golden.SAMPLES / _DIRECTORY, tmp_path / _DIRECTORY)
     options, target = RecoverOptions(), Target(index_dir=sound, by_source=False)
-    plan = find_segments(
-        [source_at(str(tmp_path), "it")], parse_topics(".*"), target, lambda _: OptionsOfTopic(options)
-    )
-    audits, _ = partition_audits(plan, lambda _: OptionsOfTopic(options), clean_shutdown=None, tiering=False)
+    sources = [source_at(str(tmp_path), "it")]
+    plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(options))
+    audits, _ = partition_audits(plan, sources, lambda _: OptionsOfTopic(options), clean_shutdown=None, tiering=False)
     listed = [audit_segment(task, True, deep=False, clean_shutdown=False) for task in plan.scan_tasks()[:-1]]
     [audit] = audits.values()
     found = audit_partition(audit, map(SegmentForPartition.of, listed))

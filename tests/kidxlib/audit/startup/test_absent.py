@@ -179,6 +179,8 @@ def test_verify_of_one_of_two_log_dirs_is_not_well(tmp_path: Path) -> None:
         other in failures(a) and other not in failures(a, "--this-dir-alone") and "more log dir" not in failures(a, b)
     )
     assert f"{b}/orders-2: no segment is there" in failures(a, b) and "orders-2" not in failures(a)
+    shutil.rmtree(b / "orders-1")  # a new disk in the place of the old one, of which nothing is left
+    assert all(f"{b}/orders-{number}: no segment is there" in failures(a, b) for number in (1, 2))
     assert_refused(run_here(kidx, "verify", a, a), "given twice; name each log dir once")
     (b / "meta.properties").write_text((a / "meta.properties").read_text())
     assert_refused(run_here(kidx, "verify", a, b), "one of the two is a copy; leave it out")

@@ -91,6 +91,12 @@ def test_the_metadata_names_partitions_too(log_dir: Path) -> None:
     assert _lost(built) == (3, [(3, 0)], [])
     [found] = built.json["damage"]["partitions_missing"]
     assert found["detail"].startswith("no such directory, and the cluster's metadata as of offset 7")
+    replaced = log_dir.parent / "replaced"  # a new disk: nothing is left of the old one
+    replaced.mkdir()
+    (replaced / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={there}\n")
+    sources = ("--source", f"a={log_dir}", "--source", f"b={replaced}", "--catalog", log_dir.parent / "both")
+    of_both = _kidx("build", *sources, "--index-dir", log_dir.parent / "of-both", "--json")
+    assert _lost(of_both) == (3, [(3, 0), (4, 0)], [])
 
 
 def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
