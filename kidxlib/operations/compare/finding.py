@@ -11,7 +11,8 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 
 
 class Kind(StrEnum):
-    """What is found, in the order in which it is shown. A is the original, B what is compared with it.
+    """What is found, in the order in which it is shown: what is said of logs before what is said of other files. A is
+    the original, B what is compared with it.
 
     Attributes:
         MISSING: B lacks a partition.
@@ -20,11 +21,11 @@ class Kind(StrEnum):
         NO_COPY: what stands in B leads back to A, so that damage hits both.
         NOT_COMPARABLE: nobody knows, as one side is damaged or cannot be read.
         OTHER_ORIGIN: B is of another cluster, broker, log dir or topic.
-        FILE_MISSING: B lacks a file beside the logs.
-        FILE_DIFFERS: B has another one.
         NEITHER: both sides lack something that should be there.
         BEHIND: B ends earlier.
-        FILE_BEHIND: a checkpoint of B says less, as one of an earlier moment does.
+        FILE_MISSING: B lacks a file beside the logs.
+        FILE_DIFFERS: B has another one.
+        FILE_BEHIND: a file of B ends earlier or says less, as one of an earlier moment does.
         CLEANED: each broker has compacted its own log there.
         NOT_COMPARED: nothing that a copy has to have.
         REWRITTEN: files that a broker writes anew, as the bytes of an active segment's index.
@@ -37,10 +38,10 @@ class Kind(StrEnum):
     NO_COPY = "no-copy"
     NOT_COMPARABLE = "not-comparable"
     OTHER_ORIGIN = "other-origin"
-    FILE_MISSING = "file-missing"
-    FILE_DIFFERS = "file-differs"
     NEITHER = "neither"
     BEHIND = "behind"
+    FILE_MISSING = "file-missing"
+    FILE_DIFFERS = "file-differs"
     FILE_BEHIND = "file-behind"
     CLEANED = "cleaned"
     NOT_COMPARED = "not-compared"

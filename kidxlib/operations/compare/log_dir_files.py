@@ -18,6 +18,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.topic_partition import TopicPartition, loaded_as
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import Place
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.small_files import small_file
@@ -56,6 +57,26 @@ def log_dir_files(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator
             yield from _of_checkpoint(name, one.checkpoints[name], other, topics)
         elif name == kraft_snapshots.BOOTSTRAP_FILE and len(has) == len(copied) == 1:
             yield from _of_content(name, has[0], copied[0])
+    yield from _clean_shutdown(one, other)
+
+
+def _clean_shutdown(one: Place, other: Place) -> Iterator[Finding]:
+    """Where B says of more or of fewer log dirs than A that their broker was stopped cleanly. A broker that starts
+    recovers no log of a log dir that has the file, and removes it (`LogManager.loadLogs`).
+    """
+    has, copied = (len(place.files.get(CLEAN_SHUTDOWN_FILE, ())) for place in (one, other))
+    many = max(len(one.log_dirs), len(other.log_dirs)) > 1
+    if copied > has:
+        whose = f"B has it in {counted(copied, 'log dir')}, A in {has}" if many else "B has it, and A has not"
+        detail = (
+            f"{whose}: a broker that starts on B skips recovery; remove it, unless the broker of B had stopped cleanly "
+            "when it was copied"
+        )
+        yield Finding(kind=Kind.FILE_DIFFERS, file=CLEAN_SHUTDOWN_FILE, detail=detail)
+    elif has > copied:
+        whose = f"A has it in {counted(has, 'log dir')}, B in {copied}" if many else "A has it, and B has not"
+        detail = f"{whose}: a broker that starts on B recovers the logs, and loses no whole batch by that"
+        yield Finding(kind=Kind.FILE_MISSING, file=CLEAN_SHUTDOWN_FILE, detail=detail)
 
 
 def _of_content(name: str, ours: Location, theirs: Location) -> Iterator[Finding]:

@@ -127,8 +127,14 @@ class Place:
         )
 
 
-def list_place(text: str) -> Place:
+def list_place(text: str, *, is_copy: bool = False) -> Place:
     """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
+
+    Of several log dirs, one may hold no partition, as a disk that a broker has got lately does.
+
+    Args:
+        is_copy: what it lacks is a finding: such a log dir need not even have a `meta.properties`. Of an original it
+            must: an empty directory is a disk that is not mounted.
 
     Raises:
         UsageError: a directory is not there or cannot be listed, or is no log dir; one is named twice; they are of
@@ -140,13 +146,16 @@ def list_place(text: str) -> Place:
     directories: dict[str, ListedDirectory] = {}
     twice: dict[str, tuple[str, str]] = {}
     others: list[str] = []
+    without: list[Location] = []
     for root in roots:
-        found = 0
-        for entry in _entries(root, others):
-            found += 1
+        entries = list(_entries(root, others))
+        for entry in entries:
             if (known := directories.setdefault(entry.name, entry)) is not entry:
                 twice[entry.name] = (str(known.path), str(entry.path))
-        if not found:
+        if not entries:
+            without.append(root)
+    for root in without:
+        if not directories or not (is_copy or (root / META_PROPERTIES).exists()):
             raise UsageError(
                 f"{root}: no partition directory, and nothing was compared; expected a Kafka log dir, or a partition's "
                 "directory that holds segments"

@@ -50,7 +50,7 @@ def run_sources(request: CompareRequest, tables: TablesToRead, *, as_json: bool)
 
 
 def _places(request: CompareRequest) -> tuple[Place, Place]:
-    one, other = list_place(request.a), list_place(request.b)
+    one, other = list_place(request.a), list_place(request.b, is_copy=True)
     ensure_two_places(one, other)
     if one.is_partition and other.is_partition and set(one.directories) != set(other.directories):
         raise UsageError(

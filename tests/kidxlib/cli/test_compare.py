@@ -213,6 +213,10 @@ def _of_both(plant: Callable[[Sides], None]) -> Callable[[Sides], None]:
     return plant_twice
 
 
+def _stopped_cleanly(sides: Sides) -> None:
+    (sides.b / ".kafka_cleanshutdown").write_text("{}")
+
+
 #: By name: how it is planted, and the kind by which it is found. Each ends with 3.
 LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
     "a partition": (lambda sides: shutil.rmtree(sides.b / _ORDERS), "missing"),
@@ -286,6 +290,11 @@ LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
         lambda sides: sides.log(84).with_suffix(".index").write_bytes(_old_index(sides) + bytes(8) + b"\1"),
         "file-differs",
     ),
+    "what says that its broker recovers": (_stopped_cleanly, "file-differs"),
+    "what says that its broker need not recover": (
+        lambda sides: _stopped_cleanly(Sides(sides.b, sides.a)),
+        "file-missing",
+    ),
     "a leader epoch": (
         lambda sides: (sides.b / _ORDERS / "leader-epoch-checkpoint").write_text("0\n0\n"),
         "file-differs",
@@ -321,7 +330,7 @@ HARMLESS: Final[dict[str, tuple[Callable[[Sides], Any], set[str]]]] = {
         lambda sides: shutil.copytree(sides.a / _PLAIN, sides.a / f"x-0.{'0' * 32}-delete"),
         {"not-compared"},
     ),
-    "a clean shutdown": (lambda sides: (sides.a / ".kafka_cleanshutdown").write_text("{}"), set()),
+    "a clean shutdown": (_of_both(_stopped_cleanly), set()),
     "lost+found": (lambda sides: (sides.a / "lost+found").mkdir(), {"not-compared"}),
     "a file of the cleaner": (
         lambda sides: shutil.copy(sides.log(84), sides.log(84).with_suffix(".log.swap")),
@@ -391,6 +400,15 @@ def test_the_log_dirs_of_a_broker_are_one_side(sides: Sides) -> None:
     (second / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=e\n")
     options = ("--as", "replica")
     assert sides.compared(*options, b=f"{sides.b},{second}")[0] == 0
+    empty = sides.b.parent / "empty"  # a log dir whose copy has failed leaves out its partitions, and no other's
+    empty.mkdir()
+    for also, kinds in ((second, {"other-origin"}), (empty, {"missing"})):
+        code, compared = sides.compared(b=f"{sides.b},{also}")
+        assert (code, {each["kind"] for each in compared["findings"]}) == (3, kinds)
+    with pytest.raises(UsageError, match="no partition directory, and nothing was compared"):
+        sides.compared(*options, a=f"{sides.a},{empty}")
+    shutil.copy(second / "meta.properties", empty)
+    assert sides.compared(*options, a=f"{sides.a},{empty}", b=f"{sides.b},{second}")[0] == 0
     assert {each["kind"] for each in sides.compared(*options)[1]["findings"]} == {"missing"}
     assert sides.compared(*options, a=str(sides.a / _PLAIN), b=str(second))[0] == 0
     (second / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=d\n")
