@@ -56,6 +56,9 @@ class FilePairRow(Row):
     name: str = column("of the file")
     verdict: str = column("what is said of it")
     detail: str = column("why")
+    same_to_offset: int | None = column(
+        "of leader epochs and aborted transactions: what both say of offsets below it is the same; null: not looked for"
+    )
 
 
 #: What is compared of a copy.

@@ -9,8 +9,16 @@ from typing import Final
 from kidxlib.catalog.results.compare import FilePairRow, LogPairRow
 from kidxlib.format import kraft_snapshots
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, parse_segment_file, parse_snapshot, segment_file
-from kidxlib.operations.compare.file_pair import FileVerdict
+from kidxlib.format.segment_files import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    parse_snapshot,
+    segment_file,
+)
+from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.operations.compare.file_pair import FileVerdict, first_abort
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import ListedDirectory
 from kidxlib.storage.log_dir import PARTITION_METADATA
@@ -18,6 +26,9 @@ from kidxlib.text.counted import counted
 
 #: A file of KRaft's in which a node writes whom it votes for.
 QUORUM_STATE: Final = "quorum-state"
+#: A node that starts makes the index files of all of its segments anew (`KafkaRaftLog.createLog`: the recovery point is
+#: 0, and no shutdown is clean).
+_CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
 #: So many zeros are told from bytes that happen to be zero.
 _ZEROS: Final = 512
 
@@ -292,8 +303,7 @@ class PartitionFindings:
                 log = segment_file(parsed[0], LOG_SUFFIX)
                 if log in logs and log not in has_log:
                     continue
-            offset = _snapshot_offset(name)
-            if offset is not None and self._other_end is not None and offset > self._other_end:
+            if self._is_snapshot_beyond(name) or (suffix == TRANSACTION_INDEX_SUFFIX and self._aborts_beyond(name)):
                 continue  # of the end that B has not
             found.setdefault(suffix, []).append(name)
         return found
@@ -320,19 +330,46 @@ class PartitionFindings:
             return Kind.REWRITTEN
         if row.name == PARTITION_METADATA and self._is_other_topic:
             return None
-        grows = verdict in (FileVerdict.SHORTER, FileVerdict.LONGER)
-        if parsed is not None and parsed[1] in INDEX_SUFFIXES and grows and parsed[0] == self._last_one:
-            return None if self._is_of_other_end(parsed[0]) else Kind.REWRITTEN
-        if row.name == LEADER_EPOCH_CHECKPOINT and grows:
-            if verdict is FileVerdict.LONGER:
+        if parsed is not None and parsed[1] in INDEX_SUFFIXES:
+            return self._kind_of_index(row, verdict, *parsed)
+        if row.name == LEADER_EPOCH_CHECKPOINT and row.same_to_offset is not None:
+            if verdict is FileVerdict.LONGER and row.same_to_offset >= (self._one_end or 0):
                 return Kind.ONLY_IN_B
-            return None if self._behind else Kind.FILE_DIFFERS
+            if verdict is not FileVerdict.LONGER and row.same_to_offset >= (self._other_end or 0):
+                return Kind.FILE_BEHIND
         return Kind.FILE_DIFFERS
 
-    def _is_of_other_end(self, base_offset: int) -> bool:
-        return any(
-            row.base_offset == base_offset and (extent := _Extent.of(row)).one != extent.other for row in self._logs
-        )
+    def _kind_of_index(self, row: FilePairRow, verdict: FileVerdict, base_offset: int, suffix: str) -> Kind | None:
+        """What an index file that is not the same means; None where the log says it already."""
+        if self._name == _CLUSTER_METADATA:
+            return Kind.REWRITTEN
+        if verdict is FileVerdict.DIFFERS:
+            return Kind.FILE_DIFFERS
+        if verdict is FileVerdict.SHORTER and self._behind and base_offset == self._last_other:
+            is_of_end = suffix != TRANSACTION_INDEX_SUFFIX or (row.same_to_offset or 0) >= (self._other_end or 0)
+            return Kind.FILE_BEHIND if is_of_end else Kind.FILE_DIFFERS
+        extents = [_Extent.of(log) for log in self._logs if log.base_offset == base_offset]
+        longer = any(each.one > each.other for each in extents), any(each.other > each.one for each in extents)
+        if longer[0 if verdict is FileVerdict.SHORTER else 1]:
+            return None
+        return Kind.REWRITTEN if base_offset == self._last_one and not any(longer) else Kind.FILE_DIFFERS
+
+    def _is_snapshot_beyond(self, name: str) -> bool:
+        """Whether it is a snapshot that A got after B was copied."""
+        offset = _snapshot_offset(name)
+        if offset is None or self._other_end is None:
+            return False
+        return offset > self._other_end or (bool(self._behind) and offset == self._other_end)
+
+    def _aborts_beyond(self, name: str) -> bool:
+        """Whether all that a transaction index of A says is of offsets that B has not: it is made with its first
+        transaction.
+        """
+        try:
+            first = first_abort(self._compared.one.path / name)
+        except OSError:
+            return False
+        return bool(self._behind) and first is not None and first >= (self._other_end or 0)
 
     def _finding(
         self,

@@ -14,7 +14,12 @@ from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format import layouts as formats
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.leader_epochs import EpochEntry
-from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_segment_file
+from kidxlib.format.segment_files import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+)
 from kidxlib.operations.compare.byte_comparison import PairedLog
 from kidxlib.storage.checkpoints import parse_epoch_entries
 from kidxlib.storage.location import Location, location
@@ -70,20 +75,47 @@ def compared_files(pairs: FilePairs) -> list[FilePairRow]:
     found = []
     for name in pairs.names:
         try:
-            verdict, detail = _compared(location(pairs.one) / name, location(pairs.other) / name)
+            verdict, detail, same_to = _compared(location(pairs.one) / name, location(pairs.other) / name)
         except (OSError, KidxError) as error:
-            verdict, detail = FileVerdict.UNREADABLE, describe_error(error)
+            verdict, detail, same_to = FileVerdict.UNREADABLE, describe_error(error), None
         if verdict is not FileVerdict.SAME:
-            found.append(FilePairRow(directory=pairs.directory, name=name, verdict=verdict.value, detail=detail))
+            found.append(
+                FilePairRow(
+                    directory=pairs.directory,
+                    name=name,
+                    verdict=verdict.value,
+                    detail=detail,
+                    same_to_offset=same_to,
+                )
+            )
     return found
 
 
-def _compared(one: Location, other: Location) -> tuple[FileVerdict, str]:
+def first_abort(transaction_index: Location, position: int = 0) -> int | None:
+    """The lowest last offset of the aborted transactions from a byte of the index on; None where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    content = small_file(transaction_index)[position:]
+    entries = np.frombuffer(content, formats.ABORTED_TRANSACTION, len(content) // formats.ABORTED_TRANSACTION.itemsize)
+    return int(entries["last_offset"].min()) if len(entries) else None
+
+
+def _compared(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
+    """How the files compare, and up to which offset they say the same; None where that was not looked for."""
     parsed = parse_segment_file(one.name)
-    if parsed is not None and (entry_bytes := _ENTRIES.get(parsed[1])) is not None:
-        return _of_contents(_without_room(one, entry_bytes), _without_room(other, entry_bytes))
     if one.name == LEADER_EPOCH_CHECKPOINT:
         return _of_epochs(one, other)
+    if parsed is not None and (entry_bytes := _ENTRIES.get(parsed[1])) is not None:
+        verdict, detail = _of_contents(_without_room(one, entry_bytes), _without_room(other, entry_bytes))
+        return verdict, detail, None
+    verdict, detail = _of_bytes(one, other)
+    is_shorter = verdict is FileVerdict.SHORTER and parsed is not None and parsed[1] == TRANSACTION_INDEX_SUFFIX
+    return verdict, detail, first_abort(one, len(small_file(other))) if is_shorter else None
+
+
+def _of_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
     with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
         paired = PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
         paired.compare_rest()
@@ -114,21 +146,37 @@ def _verdict(one_bytes: int, other_bytes: int, first: int, count: int) -> tuple[
     return verdict, f"{other_bytes:,} bytes of {one_bytes:,}"
 
 
-def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str]:
+def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
     contents = small_file(one), small_file(other)
     if contents[0] == contents[1]:
-        return FileVerdict.SAME, ""
+        return FileVerdict.SAME, "", None
     try:
         entries, others = (
             parse_epoch_entries(content, str(path)) for content, path in zip(contents, (one, other), strict=True)
         )
     except CheckpointError as error:
-        return FileVerdict.DIFFERS, str(error)
+        return FileVerdict.DIFFERS, str(error), None
+    if entries:
+        others = _from(others, entries[0].start_offset)
     shared = min(len(entries), len(others))
-    if entries[:shared] != others[:shared]:
-        return FileVerdict.DIFFERS, f"other leader epochs: {_epochs(others)}, expected {_epochs(entries)}"
+    same = next((at for at in range(shared) if entries[at] != others[at]), shared)
+    differing = [each[same].start_offset for each in (entries, others) if len(each) > same]
+    if not differing:
+        return FileVerdict.SAME, "", None
+    if same < shared:
+        detail = f"other leader epochs: {_epochs(others)}, expected {_epochs(entries)}"
+        return FileVerdict.DIFFERS, detail, min(differing)
     verdict = FileVerdict.SHORTER if len(others) < len(entries) else FileVerdict.LONGER
-    return verdict, f"{counted(len(others), 'leader epoch')} of {len(entries):,}"
+    return verdict, f"{counted(len(others), 'leader epoch')} of {len(entries):,}", min(differing)
+
+
+def _from(entries: Sequence[EpochEntry], start: int) -> list[EpochEntry]:
+    """The entries as a broker leaves them that deletes what is below an offset
+    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`).
+    """
+    below = [each for each in entries if each.start_offset <= start]
+    above = [each for each in entries if each.start_offset > start]
+    return [EpochEntry(below[-1].epoch, start), *above] if below else above
 
 
 def _epochs(entries: Sequence[EpochEntry]) -> str:

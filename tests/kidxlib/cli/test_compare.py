@@ -364,6 +364,83 @@ def test_what_behind_allows(sides: Sides) -> None:
     assert sides.compared("--allow-behind")[0] == 3
 
 
+def _last_index_is_behind(sides: Sides) -> None:
+    """B as it was before the last batches: A has gone on with an epoch, an index, and a snapshot."""
+    log = sides.log(5891)
+    _cut(log, len(_last_batch(sides)))
+    end = _offset_of_last_batch(Sides(sides.b, sides.a))
+    for suffix, entry in ((".index", 8), (".timeindex", 12)):
+        _cut(log.with_suffix(suffix), entry)
+    for side, epoch in ((sides.a, 4), (sides.b, 2)):
+        (side / _ORDERS / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n{epoch} {end}\n")
+
+
+def _offset_of_last_batch(sides: Sides) -> int:
+    (offset,) = struct.unpack_from(">q", _last_batch(sides))
+    return int(offset)
+
+
+def _new_segment(sides: Sides) -> None:
+    """A has rolled where B ends, and has a snapshot, and of its first transaction there an index."""
+    _last_index_is_behind(sides)
+    end = _offset_of_last_batch(Sides(sides.b, sides.a))
+    log = sides.a / _ORDERS / segment_file(5891, ".log")
+    shutil.copy(next((sides.a / _ORDERS).glob("*.snapshot")), sides.a / _ORDERS / segment_file(end, ".snapshot"))
+    (sides.a / _ORDERS / segment_file(end, ".log")).write_bytes(_last_batch(Sides(sides.b, sides.a)))
+    os.truncate(log, sides.log(5891).stat().st_size)
+    log.with_suffix(".txnindex").write_bytes(struct.pack(">hqqqq", 0, 1, end, end, end))
+    sides.log(5891).with_suffix(".txnindex").unlink(missing_ok=True)
+
+
+def _log_start_moved(sides: Sides) -> None:
+    _last_index_is_behind(sides)
+    path = sides.a / _ORDERS / "leader-epoch-checkpoint"
+    path.write_text(path.read_text().replace("0 0\n", "0 3500\n"))
+
+
+#: What an older copy may have otherwise: how it comes about, and what is wrong none the less.
+OLDER: Final[dict[str, tuple[Callable[[Sides], Any], Callable[[Sides], Any]]]] = {
+    "files of the last log": (
+        _last_index_is_behind,
+        lambda sides: _flip(sides.log(5891).with_suffix(".index"), 3),
+    ),
+    "files at the end": (
+        _new_segment,
+        lambda sides: (sides.b / _ORDERS / "leader-epoch-checkpoint").write_text("0\n1\n1 0\n"),
+    ),
+    "an aborted transaction before the end": (
+        _new_segment,
+        lambda sides: (sides.a / _ORDERS / segment_file(5891, ".txnindex")).write_bytes(
+            struct.pack(">hqqqq", 0, 1, 5891, 5892, 5892)
+        ),
+    ),
+    "a log start that A has moved": (
+        _log_start_moved,
+        lambda sides: (sides.b / _ORDERS / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n"),
+    ),
+    "epochs at the end of a partition without a difference": (
+        lambda sides: (
+            (sides.b / _PLAIN / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 20000\n")
+            and (sides.a / _PLAIN / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 20000\n")
+        ),
+        lambda sides: (sides.b / _PLAIN / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 19999\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_files_of_an_older_copy_end_earlier(name: str, sides: Sides) -> None:
+    older, wrong = OLDER[name]
+    older(sides)
+    code, compared = sides.compared("--allow-behind")
+    kinds = [each["kind"] for each in compared["findings"]]
+    assert code == 0 and not {"file-differs", "file-missing"} & {*kinds}, compared["findings"]
+    verdicts = {each["directory"]: each["verdict"] for each in compared["partitions"]}
+    assert "behind" not in kinds or verdicts[_ORDERS] == "behind"
+    wrong(sides)
+    assert sides.compared("--allow-behind")[0] == 3
+
+
 def test_what_a_broker_writes_meanwhile_is_counted_and_not_judged(sides: Sides) -> None:
     """A log that is longer than when it was listed, and one that is shorter."""
     logs = [sides.a / _ORDERS / segment_file(5891, ".log"), sides.log(5891)]
