@@ -7,8 +7,9 @@ it too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,23 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
         )
     skipped.merge(passed_over)
     return sorted(partitions, key=lambda directory: directory.topic_partition)
+
+
+def list_distinct_partitions(sources: Iterable[Source]) -> list[PartitionDirectory]:
+    """The partitions of log dirs of one broker, in order.
+
+    Raises:
+        UsageError: as `list_partitions`, or a partition is in two sources.
+    """
+    found = [each for source in sources for each in list_partitions(source, Skipped())]
+    found.sort(key=lambda each: each.topic_partition)
+    for one, other in pairwise(found):
+        if one.topic_partition == other.topic_partition:
+            raise UsageError(
+                f"{one.topic_partition.directory} is in {one.source.path} and in {other.source.path}; expected log "
+                "dirs of one broker, which has each partition once; give one of the two"
+            )
+    return found
 
 
 def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[FoundSegment]:

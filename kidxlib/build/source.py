@@ -10,7 +10,13 @@ from pathlib import Path
 from kidxlib.build.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
-from kidxlib.format.topic_partition import INTERNAL_TOPICS, TOPIC_LENGTH_MAX, TopicPartition, is_name
+from kidxlib.format.topic_partition import (
+    INTERNAL_TOPICS,
+    TOPIC_LENGTH_MAX,
+    TopicPartition,
+    is_name,
+    parse_partition_directory,
+)
 from kidxlib.storage.file_version import FileVersion
 from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.store.s3 import is_object
@@ -27,6 +33,11 @@ class Source:
     name: str
     path: Location
     remote: RemoteBucket | None = field(default=None, compare=False)
+
+    @property
+    def log_dir(self) -> Location:
+        """The log dir that it is, or that it is in."""
+        return self.path if parse_partition_directory(self.path.name) is None else self.path.parent
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
-from kidxlib.build.listing import list_partitions
+from kidxlib.build.listing import list_distinct_partitions
 from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
@@ -21,9 +20,11 @@ from kidxlib.lookup.columns import TIMESTAMP
 from kidxlib.lookup.known_partitions import no_such_partition
 from kidxlib.lookup.remote_log import remote_log
 from kidxlib.lookup.seeker import Seeker
+from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.one_question import Answer, answer_of, result_of
 from kidxlib.operations.seek.options import seek_options
 from kidxlib.operations.seek.request import Question, seek_request
+from kidxlib.run.known_topics import ensure_distinct
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.storage.checkpoints import read_offset_checkpoint
@@ -45,7 +46,7 @@ _OF_CATALOGS: Final = {
 
 
 @click.command(context_settings={"max_content_width": 110})
-@click.argument("directory", metavar="[DIR]", required=False)
+@click.argument("directories", metavar="[DIR…]", nargs=-1)
 @click.option("--index-dir", metavar="DIR", help="The directory of the index files of DIR. [default: beside the logs]")
 @shared_options.layout
 @shared_options.tiered_metadata
@@ -56,21 +57,21 @@ _OF_CATALOGS: Final = {
 def seek(
     context: click.Context,
     /,
-    directory: str | None,
+    directories: tuple[str, ...],
     catalog: str | None,
     index_dir: str | None,
     layout: str | None,
     tiered_metadata: tuple[str, ...],
     **options: Any,
 ) -> RunResult:
-    """Say which batch holds an offset, and which record is the first of a time, as a broker would: in DIR, a Kafka log
-    dir, one partition's directory or a bucket of tiered storage, or in a catalog.
+    """Say which batch holds an offset, and which record is the first of a time, as a broker would: in DIR…, the
+    log dirs of a Kafka broker, one partition's directory or a bucket of tiered storage, or in a catalog.
 
     Exit codes: 0 answered; 2 wrong options or inputs, nothing done; 3 answered, but files are not as they should be,
-    which notes say; 1 failed.
+    which notes say, or partitions are missing, which warnings say; 1 failed.
     """
-    if (directory is None) == (catalog is None):
-        raise UsageError(f"{_one_of(directory)}: a log dir, or --catalog DIR")
+    if (not directories) == (catalog is None):
+        raise UsageError(f"{_one_of(catalog)}: a log dir, or --catalog DIR")
     if catalog is not None:
         if index_dir is not None:
             raise UsageError("--index-dir: the catalog knows where its indexes are; leave the option out")
@@ -83,37 +84,49 @@ def seek(
     for parameter, option in _OF_CATALOGS.items():
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{option}: only for a catalog; name it with --catalog DIR")
-    assert directory is not None
-    as_json = options.pop("as_json")
     del options["settings_file"], options["processes"]
-    source = source_at(directory, remote=RemoteOptions(layout, tiered_metadata))
-    partitions = {found.topic_partition: found for found in list_partitions(source, Skipped())}
-    if [found.path for found in partitions.values()] == [source.path]:  # the directory's name says which it is
+    sources = [source_at(each, remote=RemoteOptions(layout, tiered_metadata)) for each in directories]
+    return _seek_in(sources, index_dir, **options)
+
+
+def _seek_in(sources: Sequence[Source], index_dir: str | None, *, as_json: bool, **options: Any) -> RunResult:
+    """Answer what log dirs of a broker, or partitions' directories, are asked."""
+    ensure_distinct(sources)
+    partitions = {found.topic_partition: found for found in list_distinct_partitions(sources)}
+    # The directory's name says which it is.
+    if [found.path for found in partitions.values()] == [source.path for source in sources] and len(sources) == 1:
         for name, value in asdict(*partitions).items():
             options[name] = value if options[name] is None else options[name]
     question = seek_request(**options).question
     assert question is not None
     chosen = [each for each in partitions if question.means(each.topic, each.partition)]
+    log_dirs = [source.path for source in sources]
+    others = NotAsked()
+    if question.is_wide or not chosen:
+        others = find_not_asked(question, log_dirs, [source.log_dir for source in sources], list(partitions))
     if not chosen:
-        raise UsageError(f"{source.path}: {_why_none(question, partitions)}")
+        raise UsageError(f"{', '.join(map(str, log_dirs))}: {_why_none(question, partitions, others)}")
     asked = [replace(question, topic=each.topic, partition=each.partition) for each in chosen]
     answers = [
-        _answer_in(source, partitions[each], one, index_dir, is_wide=question.is_wide)
+        _answer_in(partitions[each], one, index_dir, is_wide=question.is_wide)
         for each, one in zip(chosen, asked, strict=True)
     ]
-    show_answers(answers, as_json, question.asked, is_wide=question.is_wide)
-    return result_of(answers)
+    show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
+    others.show()
+    return result_of(answers, lacks=others.is_problem)
 
 
-def _why_none(question: Question, partitions: Iterable[TopicPartition]) -> str:
+def _why_none(question: Question, partitions: Iterable[TopicPartition], others: NotAsked) -> str:
     if question.topic is None:
         return "no partition in it; expected directories named <topic>-<partition>"
-    return no_such_partition(TopicPartition(question.topic, question.partition or 0), partitions)
+    wanted = TopicPartition(question.topic, question.partition or 0)
+    if (where := others.why_not_in(wanted)) is not None:
+        return where
+    name_all = "; another log dir of its broker may have it: name all" if others.without_metadata else ""
+    return no_such_partition(wanted, partitions) + name_all
 
 
-def _answer_in(
-    source: Source, found: PartitionDirectory, question: Question, index_dir: str | None, *, is_wide: bool
-) -> Answer:
+def _answer_in(found: PartitionDirectory, question: Question, index_dir: str | None, *, is_wide: bool) -> Answer:
     """The answer of one partition; of many, one that cannot be asked has that for its answer."""
     wanted = found.topic_partition
     log_start = (read_offset_checkpoint(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
@@ -131,7 +144,7 @@ def _answer_in(
         if not is_wide:
             raise UsageError(f"{describe_error(error)}; nothing was answered") from error
         seeker = describe_error(error)
-    return answer_of(seeker, question, source.name, high_watermark)
+    return answer_of(seeker, question, found.source.name, high_watermark)
 
 
 def _one_of(given: object) -> str:

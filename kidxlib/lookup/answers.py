@@ -46,6 +46,11 @@ class Answers:
         """The timestamps of the records that were found."""
         return self._columns["timestamp"][rows]
 
+    def is_first_batch(self, rows: _Rows) -> NDArray[np.bool_]:
+        """Which of the rows have the first batch of a segment for their answer."""
+        is_first: NDArray[np.bool_] = self._filled["position"][rows] & (self._columns["position"][rows] == 0)
+        return is_first
+
     def batches(self, rows: _Rows, segment: int, position: _Long, base_offset: _Long, leader_epoch: _Long) -> None:
         """Set the batches in which the answers are; leader epoch −1 means none."""
         self.found[rows] = True

@@ -9,7 +9,7 @@ from kidxlib.errors import describe_error
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
-from kidxlib.lookup.remarks import FILE_ERRORS, log_name, remark_on_end, why_end_is_missing
+from kidxlib.lookup.remarks import FILE_ERRORS, log_name, remark_on_end, remark_on_gap, why_end_is_missing
 from kidxlib.lookup.row_groups import Longs, groups
 from kidxlib.records import header_walk
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, walk
@@ -25,8 +25,11 @@ def answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answe
     inside = _inside(log, targets, answers)
     floors = np.maximum(np.searchsorted(base_offsets, targets[inside], "right") - 1, 0)
     for floor, rows in groups(floors, inside):
-        for segment in log.segments[floor:]:
-            rows = _answer_in(segment, rows, targets, answers)
+        for number in range(floor, len(log.segments)):
+            asked = rows
+            rows = _answer_in(log.segments[number], asked, targets, answers)
+            if number > floor:
+                remark_on_gap(log, number, asked[answers.found[asked]], answers)
             if not len(rows):
                 break
         answers.note(rows, "no batch of the log reaches it")

@@ -10,7 +10,17 @@ from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.largest_timestamps import LargestTimestamps
-from kidxlib.lookup.remarks import FILE_ERRORS, MARKER, log_name, remark_on_end, why_end_is_missing, why_not_in
+from kidxlib.lookup.remarks import (
+    FILE_ERRORS,
+    MARKER,
+    NO_RECORDS,
+    is_empty,
+    log_name,
+    remark_on_end,
+    remark_on_gap,
+    why_end_is_missing,
+    why_not_in,
+)
 from kidxlib.lookup.row_groups import Longs, groups
 from kidxlib.records import header_walk, reader
 from kidxlib.records.columns import records_in
@@ -27,7 +37,11 @@ def answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets
     """
     for number, asked in groups(largest.first_segments(targets[rows]), rows):
         if number < len(largest.known):
-            _answer_in(log.segments[number], log.log_start_offset, asked, targets, answers)
+            _answer_in(log, number, asked, targets, answers)
+            remark_on_gap(log, number, asked[answers.is_first_batch(asked)], answers)
+        elif is_empty(log):
+            answers.note(asked, NO_RECORDS)
+            remark_on_end(log, asked, answers)
         else:
             answers.note(asked, f"all records are older, the latest is of {show_ms(largest.known[-1])}")
             remark_on_end(log, asked, answers)
@@ -36,12 +50,9 @@ def answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets
                 answers.unsure(asked, f"not searched: {reason}")
 
 
-def _answer_in(segment: LogSegment, since: int, rows: Longs, targets: Longs, answers: Answers) -> None:
-    """Answer from the one segment in which a broker looks.
-
-    Args:
-        since: the offset from which on records count.
-    """
+def _answer_in(log: Log, number: int, rows: Longs, targets: Longs, answers: Answers) -> None:
+    """Answer from the one segment in which a broker looks, by its number."""
+    segment, since = log.segments[number], log.log_start_offset
     try:
         known_older = segment.time_index.lookup_many(targets[rows])["offset"]
         positions = segment.offset_index.lookup_many(np.maximum(known_older, since))["position"]
@@ -55,7 +66,7 @@ def _answer_in(segment: LogSegment, since: int, rows: Longs, targets: Longs, ans
             _answer_by_hand(segment, since, row, int(targets[row]), answers)
         missed = rows[answers.is_open(rows)]
         if len(missed):
-            answers.note(missed, why_not_in(segment, since))
+            answers.note(missed, NO_RECORDS if is_empty(log) else why_not_in(segment, since))
             answers.unsure(missed, why_end_is_missing(segment))
         answers.file_error(rows, segment.note)
     except FILE_ERRORS as error:

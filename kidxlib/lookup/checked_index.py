@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import BrokenSegmentError, CorruptIndexError, describe_error
 from kidxlib.index.mapped_file import map_file
 from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.preallocated import filled_bytes
 from kidxlib.index.time import TimeIndex
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -101,8 +102,18 @@ class CheckedIndexReader:
         return np.frombuffer(recovered.offset_index if self._kind is OffsetIndex else recovered.time_index, np.uint8)
 
     def _checked(self) -> NDArray[np.uint8]:
-        content = map_file(self._path)
+        whole = map_file(self._path)
+        content = self._entries_of(whole)
         self._kind.from_bytes(content, self._base_offset, name=self._path).sanity_check()
-        if self._expected_bytes not in (None, len(content)):
-            raise CorruptIndexError(f"{self._path}: {len(content)} bytes, expected {self._expected_bytes}")
+        if self._expected_bytes not in (None, len(whole), len(content)):
+            raise CorruptIndexError(f"{self._path}: {len(whole)} bytes, expected {self._expected_bytes}")
         return content
+
+    def _entries_of(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Without the room that a broker keeps after the entries of a segment that it writes to. The file of any other
+        ends with an entry, so that its last bytes tell enough.
+        """
+        size = self._kind.entry_bytes
+        if len(content) % size or content[-size:].any():
+            return content
+        return content[: filled_bytes(content, size)]

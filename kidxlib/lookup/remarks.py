@@ -40,6 +40,7 @@ def why_not_in(segment: LogSegment, since: int) -> str:
     return f"{log_name(segment)} has no such record from offset {since} on, and a broker looks no further"
 
 
+NO_RECORDS: Final = "no records"
 #: What is found of a transaction's end is no record that consumers get.
 MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
 FAR: Final = "more than an hour after the time that was asked for"
@@ -87,6 +88,39 @@ def _last_timestamp(log: Log) -> int | None:
 
 def _batches(segment: LogSegment, position: int) -> Iterator[BatchTable]:
     return BatchWalk(segment.log, position, Wanted(), whole=False).tables()
+
+
+def is_empty(log: Log) -> bool:
+    """Whether no segment of a log has a byte; not where that cannot be seen, which others say."""
+    try:
+        return all(segment.size == 0 for segment in log.segments)
+    except FILE_ERRORS:
+        return False
+    finally:
+        for segment in log.segments:
+            segment.release()
+
+
+def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
+    """Add a remark where offsets between a segment and the one before it are in no log.
+
+    Args:
+        number: of the segment.
+        rows: those whose answer is the first batch of it.
+    """
+    if number == 0 or not len(rows):
+        return
+    before, base_offset = log.segments[number - 1], log.segments[number].base_offset
+    try:
+        with answers.counting(rows, before):
+            end = before.next_offset()
+    except FILE_ERRORS:
+        return  # whoever looks for something in it says why
+    finally:
+        before.release()
+    if end < base_offset:
+        which = f"offset {end} is" if end + 1 == base_offset else f"offsets {end} to {base_offset - 1} are"
+        answers.note(rows, f"{which} in no log: unless the topic is compacted, a segment is missing")
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:

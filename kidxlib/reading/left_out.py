@@ -39,6 +39,8 @@ class LeftOut:
         end_offset: before which they end; None for no end.
         edge: the high watermark, the last stable offset, the log start or the log end that they lie beyond.
         records: how many records they have; None where nobody has counted them.
+        directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
+            None where that does not say it.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
 
@@ -48,6 +50,7 @@ class LeftOut:
     end_offset: int | None
     edge: int
     records: int | None = None
+    directory_id: str | None = None
     is_problem: bool = True
 
     @property

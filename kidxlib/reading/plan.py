@@ -298,7 +298,8 @@ class _Planner:
 
     def look_for(self, there: Collection[TopicPartition]) -> None:
         """Note which partitions are asked for that have no directory, of those that the cluster's metadata has."""
-        self._left_out += absent_partitions(self._request, self._ends.brokers, there)
+        whole = {source.path for source in self._request.sources}
+        self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there)
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out

@@ -6,15 +6,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from numbers import Integral
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from kidxlib.build.listing import list_partitions
+from kidxlib.build.listing import list_distinct_partitions
 from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
@@ -84,26 +82,15 @@ class ReadRequest:
     @property
     def log_dirs(self) -> list[Location]:
         """The log dirs that the sources are, or are in."""
-        return [
-            source.path if parse_partition_directory(source.path.name) is None else source.path.parent
-            for source in self.sources
-        ]
+        return [source.log_dir for source in self.sources]
 
     def partitions(self) -> list[PartitionDirectory]:
         """The partitions of the sources, in order.
 
         Raises:
-            UsageError: as `list_partitions`, or a partition is in two sources.
+            UsageError: as `list_distinct_partitions`.
         """
-        found = [each for source in self.sources for each in list_partitions(source, Skipped())]
-        found.sort(key=lambda each: each.topic_partition)
-        for one, other in pairwise(found):
-            if one.topic_partition == other.topic_partition:
-                raise UsageError(
-                    f"{one.topic_partition.directory} is in {one.source.path} and in {other.source.path}; expected log "
-                    "dirs of one broker, which has each partition once; give one of the two"
-                )
-        return found
+        return list_distinct_partitions(self.sources)
 
     def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
         """The offsets that are asked for of a partition that is read."""

@@ -15,7 +15,6 @@ import click
 
 from kidxlib.build.source import Source
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
-from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
@@ -218,7 +217,7 @@ def read_known_topics(
     """
     static = None if options.server_properties is None else _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
-    log_dirs = {source.name: _log_dir(source) for source in sources}
+    log_dirs = {source.name: source.log_dir for source in sources}
     reader = _Reader(options.metadata_high_watermark, list(log_dirs.values()), recorded)
     given = None if options.cluster_metadata is None else _given(options.cluster_metadata)
     found: dict[str, TopicsOfSource] = {}
@@ -241,10 +240,6 @@ def read_known_topics(
     return known
 
 
-def _log_dir(source: Source) -> Location:
-    return source.path if parse_partition_directory(source.path.name) is None else source.path.parent
-
-
 def ensure_distinct(sources: Sequence[Source]) -> None:
     """Refuse a directory that is given twice, and two copies of one log dir.
 
@@ -257,7 +252,7 @@ def ensure_distinct(sources: Sequence[Source]) -> None:
     found = []
     for source in sources:
         with contextlib.suppress(CheckpointError, OSError):
-            found.append((_log_dir(source), read_meta_properties(_log_dir(source))))
+            found.append((source.log_dir, read_meta_properties(source.log_dir)))
     ensure_no_copies(found)
 
 
@@ -272,7 +267,7 @@ def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterabl
         of_source = known.of_sources.get(source.name)
         if of_source is None or (static := of_source.broker.server_properties) is None:
             continue
-        log_dir, file = _log_dir(source), f"--server-properties {options.server_properties}"
+        log_dir, file = source.log_dir, f"--server-properties {options.server_properties}"
         if of_source.broker.node_id is None:
             raise UsageError(
                 f"{file}: nothing is deleted by it, as {log_dir / META_PROPERTIES} names no node; if that is the log "
@@ -324,7 +319,7 @@ def unnamed_log_dirs(
     ids = set()
     for each in at_hand:
         with contextlib.suppress(CheckpointError, OSError):
-            ids.add(read_meta_properties(_log_dir(each)).directory_id)
+            ids.add(read_meta_properties(each.log_dir).directory_id)
     found: dict[tuple[int, tuple[str, ...]], None] = {}
     for source in sources:
         of_source = known.of_sources.get(source.name)
@@ -416,7 +411,7 @@ class _Reader:
         copies = self._copies(own, self.log_dirs)
         if not any(is_of_node for is_of_node, _, _ in copies):
             if self._recorded_log_dirs is None:
-                self._recorded_log_dirs = [_log_dir(source) for source in self.recorded()]
+                self._recorded_log_dirs = [source.log_dir for source in self.recorded()]
             copies += self._copies(own, self._recorded_log_dirs)
         return max(copies, key=lambda copy: copy[:2])[2] if copies else None
 

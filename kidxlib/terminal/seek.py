@@ -20,16 +20,23 @@ from kidxlib.text.times import show_ms, show_time
 
 
 def show_answers(
-    answers: Sequence[Mapping[str, Any]], as_json: bool, asked: str | None = None, *, is_wide: bool = False
+    answers: Sequence[Mapping[str, Any]],
+    as_json: bool,
+    asked: str | None = None,
+    *,
+    is_wide: bool = False,
+    left_out: Sequence[Mapping[str, Any]] = (),
 ) -> ExitCode:
     """Print answers, which have `RESULT_COLUMNS` and `file_error`, on standard output; what the command ends with.
 
     Args:
         asked: the time as the user typed it; None where an offset was asked for.
         is_wide: it was asked of many partitions: each has a line.
+        left_out: partitions that it means and that nobody asked, for programs.
     """
     if as_json:
-        print_json({"answers": [{column: answer[column] for column in RESULT_COLUMNS} for answer in answers]})
+        shown = [{column: answer[column] for column in RESULT_COLUMNS} for answer in answers]
+        print_json({"answers": shown, "left_out": list(left_out)})
     elif is_wide:
         for answer in answers:
             print_line(_line(answer, with_source=len({each["source"] for each in answers}) > 1))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kidxlib.operations.seek.one_question import answers_of_catalog, result_of
+from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, result_of
 from kidxlib.operations.seek.request import seek_request
 from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
 from kidxlib.run.context import RunContext
@@ -40,9 +40,12 @@ def seek_in_catalog(
     question = request.question
     if question is not None and request.output is None and request.consumer_group_csv is None:
         # Who asks one thing does not wait for what many questions import.
-        answers = answers_of_catalog(DeltaTables(path), question, request.source)
-        show_answers(answers, as_json, question.asked, is_wide=question.is_wide)
-        return result_of(answers)
+        tables = DeltaTables(path)
+        answers = answers_of_catalog(tables, question, request.source)
+        others = not_asked_of(tables, question, request.source, answers)
+        show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
+        others.show()
+        return result_of(answers, lacks=others.is_problem)
     from kidxlib.operations.local import open_local
     from kidxlib.operations.seek.run import run_seek
 

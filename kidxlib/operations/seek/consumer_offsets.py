@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.errors import KidxError, UsageError, describe_error
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.columns import OFFSET
 from kidxlib.terminal.console import warn
 
@@ -63,8 +65,14 @@ def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
     return pc.if_else(answers["answered"], offsets, pa.scalar(None, pa.int64()))
 
 
-def write_consumer_offsets(path: Path, answers: pa.Table, held: pa.Table) -> None:
-    """Write the offsets that are known, a line for each partition, and warn of the others.
+def write_consumer_offsets(
+    path: Path, answers: pa.Table, held: pa.Table, not_asked: Sequence[TopicPartition] = ()
+) -> bool:
+    """Write the offsets that are known, a line for each partition, and warn of the others; whether there are none. A
+    consumer group would be reset in part.
+
+    Args:
+        not_asked: partitions of the same topics that nobody could ask.
 
     Raises:
         KidxError: the file cannot be written.
@@ -81,5 +89,16 @@ def write_consumer_offsets(path: Path, answers: pa.Table, held: pa.Table) -> Non
     left_out = rows.filter(~known)
     if left_out.num_rows:
         named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, NAMED_ON_SCREEN).to_pylist()]
-        more = f" and {left_out.num_rows - len(named)} more" if left_out.num_rows > len(named) else ""
-        warn(f"{path}: without {', '.join(named)}{more}, whose offsets are not known")
+        warn(f"{path}: without {_few(named, left_out.num_rows)}, whose offsets are not known")
+    if not_asked:
+        named = [each.directory for each in not_asked[:NAMED_ON_SCREEN]]
+        warn(
+            f"{path}: without {_few(named, len(not_asked))}, which no source that was asked has: a consumer group "
+            "would be reset in part"
+        )
+    return not (left_out.num_rows or not_asked)
+
+
+def _few(named: Sequence[str], count: int) -> str:
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{', '.join(named)}{more}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,11 @@ from kidxlib.lookup.columns import OFFSET
 from kidxlib.lookup.known_partitions import not_cataloged
 from kidxlib.lookup.partition import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all
+from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.request import Question
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
+from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.exit_codes import ExitCode
 
@@ -52,6 +56,17 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     return answers
 
 
+def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:
+    """Partitions that a question means and that no source has, as far as sources that are on this machine know."""
+    if not question.is_wide:
+        return NotAsked()
+    paths = {name: location(path) for name, path in source_paths(tables).items()}
+    here = {name: path for name, path in paths.items() if isinstance(path, Path)}
+    there = {TopicPartition(answer["topic"], answer["partition"]) for answer in answers}
+    log_dirs = [path for name, path in here.items() if source in (None, name)]
+    return find_not_asked(question, log_dirs, here.values(), there)
+
+
 def _why_none(tables: Tables, question: Question, source: str | None) -> str:
     known = tables.read(PARTITIONS, PARTITIONS.key).to_pylist()
     if question.topic is not None:
@@ -76,10 +91,14 @@ def answer_of(seeker: Seeker | str, question: Question, source: str, high_waterm
     return {**asked, "target": question.target, "source": source, **answer}
 
 
-def result_of(answers: list[Answer]) -> RunResult:
-    """How a run ended that gave these answers."""
+def result_of(answers: list[Answer], *, lacks: bool = False) -> RunResult:
+    """How a run ended that gave these answers.
+
+    Args:
+        lacks: partitions are missing that ought to have been asked.
+    """
     return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if any(answer["file_error"] for answer in answers) else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if lacks or any(answer["file_error"] for answer in answers) else ExitCode.OK,
         counts={
             "answers": len(answers),
             "found": sum(answer["found"] for answer in answers),

@@ -34,10 +34,14 @@ def count_answers(staged: Staged) -> dict[str, int]:
     }
 
 
-def result_of(counts: Mapping[str, int]) -> RunResult:
-    """How the run ended."""
+def result_of(counts: Mapping[str, int], *, lacks: bool) -> RunResult:
+    """How the run ended.
+
+    Args:
+        lacks: consumers are told where to go on in a part of the partitions alone.
+    """
     return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if counts["file_error"] else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if lacks or counts["file_error"] else ExitCode.OK,
         counts={name: counts[name] for name in _COUNTED},
         bytes=counts["bytes_read"],
     )

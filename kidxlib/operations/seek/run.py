@@ -23,7 +23,7 @@ from kidxlib.operations.seek.catalog_rows import (
 from kidxlib.operations.seek.consumer_offsets import ensure_unambiguous, write_consumer_offsets
 from kidxlib.operations.seek.elsewhere import Elsewhere, is_elsewhere, not_reached
 from kidxlib.operations.seek.key_ranges import ASKED, asked_partitions, in_order, key_ranges
-from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, result_of
+from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, not_asked_of, result_of
 from kidxlib.operations.seek.output import ensure_new, write_answers
 from kidxlib.operations.seek.questions import of_blocks, one_table, read_questions
 from kidxlib.operations.seek.report import count_answers, show_counts
@@ -99,16 +99,20 @@ def _answer_one(
 ) -> RunResult:
     tables = backend.catalog.tables
     answers = answers_of_catalog(tables, question, request.source)
+    others = not_asked_of(tables, question, request.source, answers)
+    lacks = others.is_problem
     if request.output is not None or request.consumer_group_csv is not None:
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
         if request.consumer_group_csv is not None:
             asked = _asked_of(answers)
             held = held_partitions(tables, asked, request.source)
             ensure_unambiguous(asked, held)
-            write_consumer_offsets(request.consumer_group_csv, rows, held)
+            is_whole = write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
+            lacks = lacks or not is_whole
         _write(request, backend, elsewhere, iter(rows.to_batches()))
-    show_answers(answers, as_json, question.asked, is_wide=question.is_wide)
-    return result_of(answers)
+    show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
+    others.show()
+    return result_of(answers, lacks=lacks)
 
 
 def _asked_of(answers: Sequence[Answer]) -> pa.Table:
@@ -142,11 +146,12 @@ def _answer_many(
     staged = _answered(questions, held, unknown, backend)
     begin_phase("writing the answers")
     counts = count_answers(staged)
+    is_whole = True
     if request.consumer_group_csv is not None:
-        write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
+        is_whole = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
     _write(request, backend, elsewhere, staged.batches(KIND))
     show_counts(request, counts, unknown, round(time.monotonic() - start, 3), as_json=as_json)
-    return result_of_counts(counts)
+    return result_of_counts(counts, lacks=not is_whole)
 
 
 def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Staged:

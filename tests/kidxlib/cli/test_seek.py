@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +13,17 @@ import pytest
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.cli.build import build
 from kidxlib.cli.seek import seek
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
 from kidxlib.lookup.remarks import MARKER
+from kidxlib.records.record import Record
 from tests.conftest import Say
 from tests.support.catalog import append_rows
-from tests.support.logs import golden
+from tests.support.cluster_metadata import change, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.logs import encoded, golden
 from tests.support.seeks import check_offset, check_timestamp, some_offsets, some_timestamps
-from tests.support.spark.jobs import Ended, run_here
+from tests.support.spark.jobs import Ended, kidx_build_here, run_here
 
 #: A log start offset that a broker's checkpoint file names, amid a batch.
 _LOG_START = 1000
@@ -162,6 +167,135 @@ def test_a_catalog_that_cannot_be_read_is_one_line(spoil: Callable[[Path], None]
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1), ended
     assert ended.err.startswith(f"error: {tmp_path}/partitions: cannot be read: "), ended.err
     assert "\\x1b" not in ended.err and "<unknown>" not in ended.err, ended.err
+
+
+def _two_log_dirs(place: Path) -> tuple[Path, Path]:
+    """The log dirs of a broker: `a` with t-0, t-2 and the cluster's metadata, `b` with t-1; each has offsets 0 to 9."""
+    ids = {name: topic_id(name) for name in "abt"}
+    for name, numbers in (("a", (0, 2)), ("b", (1,))):
+        for number in numbers:
+            _partition(place / name / f"t-{number}", 0)
+        (place / name / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={ids[name]}\n")
+    registration = {
+        "brokerId": 1,
+        "incarnationId": ids["t"],
+        "brokerEpoch": 1,
+        "endPoints": [],
+        "features": [],
+        "rack": None,
+        "isMigratingZkBroker": False,
+        "fenced": False,
+        "inControlledShutdown": False,
+        "logDirs": [ids["a"], ids["b"]],
+    }
+    values = [
+        topic("t", ids["t"]),
+        *(partition(ids["t"], number, [1], [ids[name]]) for number, name in enumerate("aba")),
+        change("RegisterBrokerRecord", 3, **registration),
+    ]
+    write_copy(place / "a" / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    return place / "a", place / "b"
+
+
+def _partition(directory: Path, *bases: int) -> Path:
+    """Segments with these base offsets, each of ten records in one batch, whose times are their offsets in seconds."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for base in bases:
+        records = [Record(offset, 1_000 * offset, b"k", b"v") for offset in range(base, base + 10)]
+        (directory / segment_file(base, LOG_SUFFIX)).write_bytes(encoded.batch_v2(records))
+        (directory / segment_file(base, OFFSET_INDEX_SUFFIX)).touch()
+        entry = struct.pack(">qi", 1_000 * (base + 9), 9)
+        (directory / segment_file(base, TIME_INDEX_SUFFIX)).write_bytes(entry)
+    return directory
+
+
+def test_partitions_that_are_in_other_log_dirs_are_told(tmp_path: Path) -> None:
+    """Of those that nobody named: a topic is not answered in part as if that were all of it."""
+    a, b = _two_log_dirs(tmp_path)
+    asked = ("--topic", "t", "--timestamp", "3000")
+    ended = run_here(seek, a, *asked)
+    assert (ended.code, ended.out.count("\n")) == (0, 2)
+    assert ended.err == "in other log dirs of the broker: 1 partition: t-1; name all log dirs to read them\n"
+    left_out = [{"topic": "t", "partition": 1, "why": "other-log-dir"}]
+    assert run_here(seek, a, *asked, "--json").json["left_out"] == left_out
+    ended = run_here(seek, b, *asked)  # which has no metadata
+    assert ended.code == 0 and ended.err.startswith(f"{b}: no __cluster_metadata-0 in it, so that another log dir")
+    both = run_here(seek, a, b, *asked)
+    shown = [line.split()[:3] for line in both.out.splitlines()]
+    assert shown == [[str(place), f"t-{number}", "3"] for number, place in enumerate((a, b, a))]
+    assert (both.code, both.err) == (0, "")
+    for place, number, why in (
+        (a, 1, f"by the cluster's metadata it is in another log dir of the broker (directory.id {topic_id('b')})"),
+        (b, 0, "another log dir of its broker may have it: name all"),
+    ):
+        ended = run_here(seek, place, "--topic", "t", "--partition", str(number), "--offset", "0")
+        assert ended.code == 2 and why in ended.err, ended
+    shutil.copytree(b / "t-1", a / "t-1")
+    ended = run_here(seek, a, b, *asked)
+    assert ended.code == 2 and f"t-1 is in {a} and in {b}" in ended.err
+    shutil.rmtree(a / "t-1"), shutil.rmtree(a / "t-2")
+    ended = run_here(seek, a, b, *asked)
+    assert ended.code == 3 and "no directory of 1 partition" in ended.err
+
+
+def test_a_consumer_group_is_not_reset_in_part_without_a_word(tmp_path: Path) -> None:
+    """Where a catalog lacks a log dir of the broker, by the metadata or by the numbers of the topic's partitions."""
+    a, b = _two_log_dirs(tmp_path)
+    catalog, offsets = tmp_path / "catalog", tmp_path / "offsets.csv"
+    asked = ("--catalog", catalog, "--topic", "t", "--timestamp", "3000")
+    for source in (f"a={a}", f"b={b}"):
+        built = kidx_build_here("--source", source, "--catalog", catalog, "--index-dir", tmp_path / "index")
+        assert built.code == 0, built
+        if source.startswith("a"):
+            ended = run_here(seek, *asked)
+            assert ended.code == 0 and "in other log dirs of the broker: 1 partition: t-1" in ended.err
+        for only, lacks in ((), "a" * source.startswith("a") and "t-1"), (("--source", "a"), "t-1"):
+            ended = run_here(seek, *asked, *only, "--consumer-group-csv", offsets)
+            assert ended.code == (3 if lacks else 0), ended
+            assert (f"{offsets}: without {lacks}, which no source that was asked has" in ended.err) == bool(lacks)
+            assert len(offsets.read_text().splitlines()) == (2 if lacks else 3)
+            offsets.unlink()
+    shutil.rmtree(a / METADATA_DIRECTORY)
+    ended = run_here(seek, *asked, "--source", "b", "--consumer-group-csv", offsets)
+    assert ended.code == 3 and f"{offsets}: without t-0, which" in ended.err
+
+
+def test_a_partition_without_records_has_none(tmp_path: Path) -> None:
+    """Whatever the time of its file is."""
+    log = _partition(tmp_path / "logs" / "t-0", 0) / segment_file(0, LOG_SUFFIX)
+    log.write_bytes(b"")
+    assert kidx_build_here("--source", f"s={tmp_path / 'logs'}", "--catalog", tmp_path / "catalog").code == 0
+    for place in ((tmp_path / "logs",), ("--catalog", tmp_path / "catalog")):
+        for time in ("1", "2030-01-01T00:00Z"):
+            ended = run_here(seek, *place, "--topic", "t", "--timestamp", time)
+            assert (ended.code, ended.out) == (0, "t-0  not found  (no records)\n")
+
+
+def test_a_gap_before_the_answer_is_told(tmp_path: Path) -> None:
+    """A fetch goes on after it; whoever looks for an offset or a time in it is told that its segment is missing."""
+    place = _partition(tmp_path / "t-0", 0, 10, 30)
+    gap = "offsets 20 to 29 are in no log: unless the topic is compacted, a segment is missing"
+    for option, value, expected in (
+        ("--offset", "25", gap),
+        ("--offset", "30", None),
+        ("--offset", "10", None),
+        ("--timestamp", "25000", gap),
+        ("--timestamp", "15000", None),
+    ):
+        [answer] = _answers(run_here(seek, place, option, value, "--json"))
+        assert (answer["found"], answer["note"]) == (True, expected), (option, value)
+
+
+def test_the_room_after_the_entries_of_an_index_is_no_damage(tmp_path: Path) -> None:
+    """A broker that did not stop in order leaves the files of its last segments as long as they may become."""
+    shutil.copytree(golden.SAMPLES / "txn-mixed-0", tmp_path / "txn-mixed-0")
+    assert run_here(build, tmp_path, "--in-place").code == 0
+    asked = ("--topic", "txn-mixed", "--timestamp", "2026-11-21T01:32:20.485Z", "--json")
+    whole = _answers(run_here(seek, tmp_path, *asked))
+    for index in (tmp_path / "txn-mixed-0").glob("*index"):
+        with index.open("ab") as file:
+            file.write(bytes(8 * 12 * 1000))
+    assert _answers(run_here(seek, tmp_path, *asked)) == whole
 
 
 def _indexed(log_dir: Path) -> Log:

@@ -1,0 +1,112 @@
+"""Partitions that a question means and that nobody asked, as they are in none of the places that were named."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kidxlib.errors import KidxError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.seek.request import Question
+from kidxlib.reading.absent import absent_partitions
+from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.reading.left_out import LeftOut, lines_of
+from kidxlib.storage.location import Location
+from kidxlib.terminal.console import note, warn
+
+#: `version` in the `meta.properties` of a node with KRaft: one of its log dirs has the metadata.
+_KRAFT: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class NotAsked:
+    """What a question means besides the partitions that were asked.
+
+    Attributes:
+        left_out: partitions that the cluster's metadata gives to the brokers of the log dirs.
+        without_metadata: log dirs of which nobody can tell what else their brokers have.
+        of_topics: all partitions that are known to be of the topics, whichever broker has them, and were not asked.
+    """
+
+    left_out: Sequence[LeftOut] = ()
+    without_metadata: Sequence[Location] = ()
+    of_topics: Sequence[TopicPartition] = ()
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a log dir that was asked ought to have one."""
+        return any(each.is_problem for each in self.left_out)
+
+    def show(self) -> None:
+        """Say it, a line for each kind."""
+        for line in lines_of(each for each in self.left_out if not each.is_problem):
+            note(line)
+        for log_dir in self.without_metadata:
+            note(
+                f"{log_dir}: no {METADATA_DIRECTORY} in it, so that another log dir of its broker has that, and "
+                "perhaps partitions that are asked for; name all log dirs"
+            )
+        for line in lines_of(each for each in self.left_out if each.is_problem):
+            warn(line)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            {"topic": each.partition.topic, "partition": each.partition.partition, "why": each.why}
+            for each in self.left_out
+        ]
+
+    def why_not_in(self, partition: TopicPartition) -> str | None:
+        """Where a partition is that was asked for; None where nobody says it."""
+        for each in self.left_out:
+            if each.partition == partition and not each.is_problem:
+                name = "" if each.directory_id is None else f" (directory.id {each.directory_id})"
+                return (
+                    f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
+                    f"the broker{name}: name that one"
+                )
+        return None
+
+
+def find_not_asked(
+    question: Question, log_dirs: Collection[Location], at_hand: Iterable[Location], there: Collection[TopicPartition]
+) -> NotAsked:
+    """Look for partitions that a question means in what log dirs know of their brokers.
+
+    Args:
+        log_dirs: those that were asked as a whole.
+        at_hand: all that may have the cluster's metadata.
+        there: partitions that were asked, or that have a directory.
+    """
+
+    def means(partition: TopicPartition) -> bool:
+        return question.means(partition.topic, partition.partition)
+
+    brokers = BrokersMetadata([*log_dirs, *at_hand])
+    known, without_metadata = [], []
+    for log_dir in log_dirs:
+        with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
+            owner = brokers.owner(log_dir)
+            if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
+                known.append(metadata.to_end)
+            elif owner.cluster_id is not None and owner.version == _KRAFT:
+                without_metadata.append(log_dir)
+    asked = set(there)
+    of_topics = {each for each in _of_topics(known, there) if means(each)} - asked
+    left_out = absent_partitions(log_dirs, means, brokers, asked)
+    return NotAsked(left_out, without_metadata, sorted(of_topics))
+
+
+def _of_topics(known: Iterable[ClusterMetadata], there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    """Partitions that there are by the metadata, and by the numbers of others: a topic's begin at 0 and lack none."""
+    for metadata in known:
+        yield from metadata.assignments
+    last: defaultdict[str, int] = defaultdict(int)
+    for each in there:
+        last[each.topic] = max(last[each.topic], each.partition)
+    for topic, number in last.items():
+        yield from (TopicPartition(topic, below) for below in range(number))
