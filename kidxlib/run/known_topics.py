@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from pathlib import Path
@@ -329,6 +329,32 @@ def unnamed_log_dirs(
         if others:
             found[node_id, tuple(others)] = None
     return list(found)
+
+
+def without_metadata_log(
+    sources: Iterable[Source], at_hand: Iterable[Source]
+) -> list[tuple[int | None, list[Location]]]:
+    """The nodes with KRaft of sources, each with its log dirs, none of which has the log of the cluster's metadata. A
+    node has it in one of its own log dirs, or in `metadata.log.dir`.
+
+    Args:
+        at_hand: all log dirs that somebody has named, the sources among them.
+    """
+    having = {node for node, log_dir in _kraft_nodes(at_hand) if _is_directory(log_dir / METADATA_DIRECTORY)}
+    found: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
+    for node, log_dir in _kraft_nodes(sources):
+        if node not in having:
+            found[node].append(log_dir)
+    return [(node_id, log_dirs) for (_, node_id), log_dirs in found.items()]
+
+
+def _kraft_nodes(sources: Iterable[Source]) -> Iterator[tuple[tuple[str | None, int | None], Location]]:
+    """Whose log dir each source is, by cluster and node."""
+    for source in sources:
+        with contextlib.suppress(CheckpointError, OSError):
+            found = read_meta_properties(source.log_dir)
+            if found.is_kraft:
+                yield (found.cluster_id, found.node_id), source.log_dir
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:

@@ -58,6 +58,11 @@ class MetaProperties:
     directory_id: str | None = None
     version: str | None = None
 
+    @property
+    def is_kraft(self) -> bool:
+        """Whether the node runs with KRaft, as far as the file says it."""
+        return self.version == "1"
+
 
 def read_meta_properties(log_dir: Location) -> MetaProperties:
     """Whose log dir it is.

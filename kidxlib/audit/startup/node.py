@@ -25,6 +25,11 @@ from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
 
 _NO_LIMIT: Final = 2**63 - 1
+#: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
+STARTS_WITHOUT_METADATA: Final = (
+    "a quorum's only voter that starts without it has an empty cluster, and sets all partitions aside (-stray); any "
+    "other node fetches it anew"
+)
 
 
 def obstacles_of_node(

@@ -54,6 +54,7 @@ def audit_request(
             known, partition, interval_bytes=interval_bytes, max_index_bytes=None
         ),
         known_topics=known,
+        cluster_metadata=metadata.cluster_metadata,
         how=HowToAudit.of(**how),
         is_once=True,
     )

@@ -78,6 +78,7 @@ def audit_request(options: AuditOptions) -> AuditRequest:
         interval_bytes=interval_bytes,
         options_for=lambda partition: recover_options(settings, known, partition, interval_bytes),
         known_topics=known,
+        cluster_metadata=options.metadata.cluster_metadata,
         how=HowToAudit.of(
             deep_iteration=options.deep_iteration,
             fail_on=options.fail_on,

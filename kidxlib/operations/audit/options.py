@@ -76,7 +76,7 @@ _OPTIONS: Final = (
         "--this-dir-alone",
         "alone",
         is_flag=True,
-        help="Do not exit 3 for other log dirs of the broker that the cluster's metadata names and nobody has given.",
+        help="Do not exit 3 for other log dirs of the broker that nobody has given, or a lost __cluster_metadata-0.",
     ),
     click.option(
         "--shutdown",

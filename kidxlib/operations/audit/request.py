@@ -73,6 +73,7 @@ class AuditRequest:
         interval_bytes: None where no option was given.
         options_for: what a partition's indexes should be like, where the catalog does not say.
         known_topics: what the sources' clusters say of topics.
+        cluster_metadata: the copy that somebody has named; None where the sources' own are read.
         is_once: of one directory, by which it is called, and not by an id.
     """
 
@@ -83,6 +84,7 @@ class AuditRequest:
     interval_bytes: int | None
     options_for: OptionsFor
     known_topics: KnownTopics = field(default_factory=KnownTopics)
+    cluster_metadata: str | None = None
     how: HowToAudit
     is_once: bool = False
 

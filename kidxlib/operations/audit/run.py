@@ -10,6 +10,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.plan import PartitionAudit, partition_audits
 from kidxlib.audit.startup.aside import Aside, folders_aside
+from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.audit.summary import StartFailure
 from kidxlib.build.discover import find_segments
 from kidxlib.build.plan import Plan
@@ -18,6 +19,7 @@ from kidxlib.build.tasks import ScanTask
 from kidxlib.build.vanished import NOT_ASKED, without_directory
 from kidxlib.engine.protocol import Engine
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AuditedCatalog
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, beyond_budget
 from kidxlib.operations.audit.cataloged import as_cataloged
@@ -31,13 +33,13 @@ from kidxlib.operations.audit.tiered.local_partitions import LocalPartition, tie
 from kidxlib.operations.audit.unread import Unread, look_at_unread
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.known_topics import unnamed_log_dirs
+from kidxlib.run.known_topics import unnamed_log_dirs, without_metadata_log
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
 from kidxlib.storage.location import Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.console import note, warn_of_first
+from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
 
@@ -143,13 +145,15 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
         summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
         summary.many_sources = len(request.sources) > 1
-        summary.failures |= dict.fromkeys(_not_named(request, plan, catalog))
+        of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog)]
+        summary.failures |= dict.fromkeys(of_nodes)
         failures = unread.all_failures(accepted.partitions)
         summary.add_failures(failures)
         summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
         without = _without_metadata(request, plan)
         if as_json:
             more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}
+            more["node_failures"] = of_nodes
             more |= {**planned.coverage_as_json(failures, unread.earlier)}
             show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
         else:
@@ -195,14 +199,41 @@ def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None)
     """The log dirs of the sources' brokers that nobody has named: what is lost there, no audit of these shows."""
     if request.how.alone:
         return []
-    recorded = {} if catalog is None else source_paths(catalog.tables)
-    at_hand = [*request.sources, *(Source(name, location(path)) for name, path in recorded.items())]
-    log_dirs = [source for source in request.sources if source.name in plan.log_dirs]
+    log_dirs, at_hand = _log_dirs(request, plan, catalog)
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
         "has named: it is not known what is there; name all of log.dirs, or give --this-dir-alone"
         for node_id, others in unnamed_log_dirs(request.known_topics, log_dirs, at_hand)
     ]
+
+
+def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
+    """The nodes of which no log dir has the cluster's metadata, so that nobody knows what a start does. Warns of them
+    where somebody has said where the metadata is, or that the log dir is to be judged alone.
+    """
+    found = []
+    for node_id, log_dirs in without_metadata_log(*_log_dirs(request, plan, catalog)):
+        where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
+        if request.cluster_metadata is not None:
+            warn(
+                f"{where}: {request.cluster_metadata} has to be in metadata.log.dir, or in the first of log.dirs, when "
+                f"the node starts; {STARTS_WITHOUT_METADATA}"
+            )
+        elif request.how.alone:
+            warn(f"{where}: {STARTS_WITHOUT_METADATA}")
+        else:
+            found.append(
+                f"{where}: another one is not named, metadata.log.dir names another directory (name it, too), or it is "
+                f"lost: {STARTS_WITHOUT_METADATA}; restore it before any start, or give --this-dir-alone"
+            )
+    return found
+
+
+def _log_dirs(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> tuple[list[Source], list[Source]]:
+    """The sources that are log dirs; and all sources, with those of the catalog."""
+    recorded = {} if catalog is None else source_paths(catalog.tables)
+    at_hand = [*request.sources, *(Source(name, location(path)) for name, path in recorded.items())]
+    return [each for each in request.sources if each.name in plan.log_dirs and each.remote is None], at_hand
 
 
 def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.last_stop import PartitionStop
+from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import add_segments, find_partitions
 from kidxlib.build.listed import numbers_in
@@ -27,7 +28,7 @@ from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan_work import ForecastTask, forecasts_of
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.options.sources import parse_topics
@@ -82,6 +83,7 @@ class RecoveryPlan:
         obstacles: why it cannot be applied, besides what is found in partitions.
         unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
+        without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
         absent: partitions whose directories are not there.
         cuts: logs are cut where the broker would cut them; else that is left to it.
         accepts_loss: partitions of which the broker drops records are left to it.
@@ -103,6 +105,7 @@ class RecoveryPlan:
     obstacles: Sequence[Obstacle]
     unknown: Sequence[str]
     not_named: Sequence[str]
+    without_metadata: Sequence[str]
     absent: Sequence[AbsentPartition]
     seconds: float
 
@@ -118,14 +121,14 @@ class RecoveryPlan:
     @property
     def drops(self) -> bool:
         """Whether something goes as the broker starts, or is missing."""
-        return bool(self.dropped or self.noted or self.absent) or any(map(self.is_left, self.forecasts))
+        return bool(self.dropped or self.absent) or any(each.is_empty or self.is_left(each) for each in self.forecasts)
 
     @property
     def noted(self) -> list[str]:
-        """What else becomes of partitions, of which nothing is known to be lost."""
+        """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
         empty = [f"{each.directory}: {each.stop.why_empty}" for each in self.forecasts if each.is_empty]
         absent = [each.text for each in self.absent if not each.stop.known_end or self.leaves_losses]
-        return [*empty, *absent]
+        return [*empty, *absent, *self.without_metadata]
 
     @property
     def start_bytes(self) -> int:
@@ -216,6 +219,7 @@ def recovery_plan(
         PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
         for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
     ]
+    refused = [] if goes_alone else [*_without_metadata(broker, known)]
     return RecoveryPlan(
         broker=broker,
         level=level,
@@ -225,9 +229,10 @@ def recovery_plan(
         everything=everything,
         untrusted=untrusted,
         log_dirs=planned,
-        obstacles=[*broker.obstacles, *([] if goes_alone else _without_metadata(broker, known))],
+        obstacles=[*broker.obstacles, *refused],
         unknown=_unknown(broker, known),
         not_named=known.other_log_dirs(broker.node_id, [each.meta.directory_id for each in broker.log_dirs]),
+        without_metadata=[] if refused else _starts_without_metadata(broker),
         absent=list(_absent(broker, known)),
         seconds=time.monotonic() - start,
     )
@@ -288,6 +293,15 @@ def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obs
             f"{why}: it is not known which others the broker has, and what it drops there. Name all of log.dirs; or "
             "--cluster-metadata, or --this-dir-alone if they are lost"
         )
+
+
+def _starts_without_metadata(broker: StoppedBroker) -> list[str]:
+    sources = list(map(source_of, broker.log_dirs))
+    return [
+        f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir when the "
+        f"node starts: {STARTS_WITHOUT_METADATA}"
+        for node_id, _ in without_metadata_log(sources, sources)
+    ]
 
 
 def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:

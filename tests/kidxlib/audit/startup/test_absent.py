@@ -204,3 +204,32 @@ def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_mis
         f"not compared: {tmp_path}: no __cluster_metadata-0 is known that can be read, so neither topic ids and "
         "assignments of its folders nor which partitions it should have; --cluster-metadata names one"
     ]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, version: int) -> None:
+    """Nothing else in its log dirs may be wrong, and the only voter of a quorum sets all of it aside. ZooKeeper's has
+    none.
+    """
+    a, b, node = tmp_path / "a", tmp_path / "b", tmp_path / "node"
+    for log_dir, directory_id, name in ((a, _HERE, "orders-0"), (b, _THERE, "orders-1")):
+        put(log_dir / name, 0, [Batch()])
+        node_id = "node.id" if version else "broker.id"
+        properties = f"version={version}\n{node_id}=1\ncluster.id=c\ndirectory.id={directory_id}\n"
+        (log_dir / "meta.properties").write_text(properties)
+        (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+        assert run_here(kidx, "build", log_dir, "--in-place").code == 0
+    assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE))]
+    of_node = of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE])
+    _put_metadata(node, [of_node, topic("orders", OTHER_ID), *assigned])
+    lacks = f"{a}, {b}: node 1 has __cluster_metadata-0 in none of these log dirs: "
+
+    def told(*options: str | Path) -> tuple[int, bool, bool]:
+        ended = run_here(kidx, "verify", a, b, *options)
+        return ended.code, f"fail: {lacks}" in ended.out, f"warning: {lacks}" in ended.err
+
+    assert told() == ((3, True, False) if version else (0, False, False))
+    assert told("--this-dir-alone") == told("--cluster-metadata", node) == (0, False, version == 1)
+    assert len(run_here(kidx, "verify", a, b, "--json").json["node_failures"]) == version
+    shutil.copytree(node / METADATA_DIRECTORY, b / METADATA_DIRECTORY)
+    assert told()[1:] == (False, False)

@@ -62,7 +62,7 @@ def test_leader_epochs_are_those_of_the_log(
     assert code == 0 and plan["applied"] and path.read_bytes() == before, plan
     assert ((kept / _EPOCHS).read_bytes() if kept.exists() else None) == content
     assert planned(log_dir, "--mend", "--keep", kept, "--apply")[1]["mended"] == []
-    assert run_kidx("verify", log_dir).return_value == 0
+    assert run_kidx("verify", log_dir, "--this-dir-alone").return_value == 0
 
 
 def test_recovery_points_after_a_full_read(log_dir: Path, kept: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_topic_id_needs_somebody_who_confirms_it(two: list[Path], kept: Path) 
     assert planned(*two, *mend, "--accept-topic-id", "other")[0] == ExitCode.USAGE and not path.exists()
     code, plan = planned(*two, *mend, "--accept-topic-id", "append-time")
     assert code == 0 and path.read_bytes().split() == before.split(), plan
-    assert run_kidx("verify", two[1]).return_value == 0
+    assert run_kidx("verify", two[1], "--this-dir-alone").return_value == 0
 
 
 def _end_early(replica: Path) -> None:

@@ -191,6 +191,10 @@ def test_a_log_dir_that_nobody_names(two: list[Path]) -> None:
         assert code == ExitCode.USAGE and "broker 1 has 1 more log dir (directory.id yyy" in plan["refused"][0]
         code, plan = planned(two[1], *options)
         assert code == ExitCode.USAGE and f"none of the log dirs has {METADATA_DIRECTORY}" in plan["refused"][0]
+    for options in (("--this-dir-alone",), ("--cluster-metadata", two[0])):
+        code, plan = planned(two[1], *options)
+        noted = any("sets all partitions aside" in each for each in plan["noted"])
+        assert noted and (code == 0 or "1 more log dir" in plan["refused"][0]), plan
     assert planned(two[0], "--this-dir-alone", "--apply")[0] == planned(two[1], "--this-dir-alone")[0] == 0
     for log_dir in two:
         assert planned(log_dir, "--this-dir-alone", "--level", "marker")[0] == ExitCode.USAGE
@@ -266,7 +270,7 @@ def test_no_producer_snapshot_after_a_clean_stop(log_dir: Path) -> None:
     what, command = refused.rsplit(": kidx ", 1)
     assert what.endswith("make it from the log")
     assert run_kidx(*shlex.split(command)).return_value == ExitCode.OK
-    assert planned(log_dir)[0] == run_kidx("verify", log_dir).return_value == ExitCode.OK
+    assert planned(log_dir)[0] == run_kidx("verify", log_dir, "--this-dir-alone").return_value == ExitCode.OK
 
 
 def test_no_producer_snapshot_of_a_log_that_begins_later(log_dir: Path) -> None:
@@ -275,4 +279,4 @@ def test_no_producer_snapshot_of_a_log_that_begins_later(log_dir: Path) -> None:
         path.unlink()
     assert "remove .kafka_cleanshutdown in all log dirs" in _without_snapshots(log_dir)
     (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
-    assert planned(log_dir, "--apply")[0] == run_kidx("verify", log_dir).return_value == ExitCode.OK
+    assert planned(log_dir, "--apply")[0] == run_kidx("verify", log_dir, "--this-dir-alone").return_value == ExitCode.OK
