@@ -56,11 +56,16 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataOptions:
-    """The options as they were given; None where they were not."""
+    """The options as they were given; None where they were not.
+
+    Attributes:
+        same_broker: somebody has said that the server.properties is of the sources' broker.
+    """
 
     cluster_metadata: str | None = None
     server_properties: Path | None = None
     metadata_high_watermark: int | None = None
+    same_broker: bool = False
 
 
 def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -103,7 +108,7 @@ class KnownTopics:
 
     Attributes:
         of_sources: by the source's name; sources without metadata are not there.
-        warnings: why a source's own metadata was not read.
+        warnings: why a source's own metadata was not read, and what speaks against a file that is believed.
     """
 
     of_sources: Mapping[str, TopicsOfSource] = field(default_factory=dict)
@@ -237,7 +242,8 @@ def read_known_topics(
     known = KnownTopics(found, reader.warnings)
     if not known.warnings:
         _ensure_of_use(options, known)
-    return known
+    unproven = "" if options.same_broker else _unproven(options, found, log_dirs)
+    return replace(known, warnings=[*known.warnings, unproven]) if unproven else known
 
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
@@ -263,23 +269,53 @@ def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterabl
     Raises:
         UsageError: it does not.
     """
+    file = f"--server-properties {options.server_properties}"
     for source in sources:
-        of_source = known.of_sources.get(source.name)
-        if of_source is None or (static := of_source.broker.server_properties) is None:
+        if (of_source := known.of_sources.get(source.name)) is None or of_source.broker.server_properties is None:
             continue
-        log_dir, file = source.log_dir, f"--server-properties {options.server_properties}"
         if of_source.broker.node_id is None:
             raise UsageError(
-                f"{file}: nothing is deleted by it, as {log_dir / META_PROPERTIES} names no node; if that is the log "
-                "dir of this file's broker, give --same-broker"
+                f"{file}: nothing is deleted by it, as {source.log_dir / META_PROPERTIES} names no node; if that is "
+                "the log dir of this file's broker, give --same-broker"
             )
-        named = listed(static.get("log.dirs", static.get("log.dir", "")))
-        # Where a relative path began, nobody knows here.
-        if not any(os.path.isabs(path) and os.path.realpath(path) == os.path.realpath(log_dir) for path in named):
+        if not _names(of_source.broker.server_properties, source.log_dir):
             raise UsageError(
-                f"{file}: nothing is deleted by it, as its log.dirs ({', '.join(named) or 'not set'}) do not name "
-                f"{log_dir}; if that is a log dir of this file's broker, mounted elsewhere, give --same-broker"
+                f"{file}: nothing is deleted by it, as {_log_dirs(of_source.broker.server_properties)} do not name "
+                f"{source.log_dir}; if that is a log dir of this file's broker, mounted elsewhere, give --same-broker"
             )
+
+
+def _unproven(options: MetadataOptions, found: Mapping[str, TopicsOfSource], log_dirs: Mapping[str, Location]) -> str:
+    """What speaks against a server.properties that is believed, of which `ensure_proven` would refuse it; empty where
+    nothing does.
+    """
+    by_file = {name: static for name, each in found.items() if (static := each.broker.server_properties) is not None}
+    nameless = [log_dirs[name] for name in by_file if found[name].broker.node_id is None]
+    others = [log_dirs[name] for name, static in by_file.items() if not _names(static, log_dirs[name])]
+    why = [f"{log_dir / META_PROPERTIES} names no node" for log_dir in nameless]
+    if others:
+        static = next(iter(by_file.values()))
+        why.append(f"{_log_dirs(static)} do not name {', '.join(map(str, others))}")
+    if not why:
+        return ""
+    return (
+        f"--server-properties {options.server_properties}: it may be another broker's, as {', and '.join(why)}; its "
+        "values hold here all the same"
+    )
+
+
+def _names(static: Mapping[str, str], log_dir: Location) -> bool:
+    """Whether a server.properties names a log dir. Where a relative path began, nobody knows here."""
+    real = os.path.realpath(str(log_dir))
+    return any(os.path.isabs(path) and os.path.realpath(path) == real for path in _named(static))
+
+
+def _log_dirs(static: Mapping[str, str]) -> str:
+    return f"its log.dirs ({', '.join(_named(static)) or 'not set'})"
+
+
+def _named(static: Mapping[str, str]) -> list[str]:
+    return listed(static.get("log.dirs", static.get("log.dir", "")))
 
 
 def newest_ms(directory: Location) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.support.cluster_metadata import (
     ID_OF_T,
     config,
@@ -51,6 +53,32 @@ def test_server_properties_are_those_of_one_node(tmp_path: Path) -> None:
     known = read_known_topics(MetadataOptions(server_properties=tmp_path / "server.properties"), sources)
     values = [known.config(source.name, "t", "retention.bytes") for source in sources]
     assert [value and value.value for value in values] == [None, "7"]
+
+
+def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path) -> None:
+    """It is believed, as nothing is deleted by it here; one line for all log dirs that it does not name."""
+    sources = [Source(name, log_dir_of_t(tmp_path / name, 1)) for name in "abc"]
+    file = tmp_path / "server.properties"
+    (tmp_path / "link").symlink_to(sources[0].path)
+    (sources[2].path / META_PROPERTIES).write_text("cluster.id=c\n")
+
+    def told(text: str, **options: bool) -> Sequence[str]:
+        file.write_text(f"process.roles=broker\nnode.id=1\n{text}")
+        return read_known_topics(MetadataOptions(server_properties=file, **options), sources).warnings
+
+    begin = f"--server-properties {file}: it may be another broker's, as "
+    end = "; its values hold here all the same"
+    for text, why in (
+        ("log.dirs=/data/a", f"its log.dirs (/data/a) do not name {', '.join(str(each.path) for each in sources)}"),
+        (
+            f"log.dirs=a,{tmp_path}/link,{tmp_path}/c",
+            f"its log.dirs (a, {tmp_path}/link, {tmp_path}/c) do not name {tmp_path}/b",
+        ),
+    ):
+        assert told(text) == [f"{begin}{sources[2].path / META_PROPERTIES} names no node, and {why}{end}"]
+        assert not told(text, same_broker=True)
+    file.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}/a,{tmp_path}/b")
+    assert read_known_topics(MetadataOptions(server_properties=file), sources[:2]).warnings == []
 
 
 def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) -> None:

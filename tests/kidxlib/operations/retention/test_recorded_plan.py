@@ -60,6 +60,8 @@ def test_nothing_is_deleted_by_a_server_properties_that_may_be_another_brokers(t
         assert_refused(refused, f"as its log.dirs ({named}) do not name {second}; if that is a log dir of this file's")
     wanted = ("--catalog", catalog, "--source", "b", "--delete-records-json", tmp_path / "delete.json")
     assert_refused(kidx_retention_here(*wanted, "--server-properties", tmp_path / "other"), "nothing is deleted by it")
+    by_other = kidx_retention_here("--catalog", catalog, "--source", "b", "--server-properties", tmp_path / "other")
+    assert by_other.code == 0 and "it may be another broker's, as its log.dirs (not set) do not name" in by_other.err
     properties = (second / "meta.properties").read_text()
     (second / "meta.properties").write_text("cluster.id=c\n")
     refused = kidx_retention_here(*apply, "--server-properties", own)
