@@ -31,7 +31,8 @@ from kidxlib.terminal.options.sources import parse_topics
 @click.option(
     "--allow-behind",
     is_flag=True,
-    help="Exit 0 where B is the same as A up to where B ends. Not with --catalog and a copy.",
+    help="Exit 0 where B is the same as A up to where B ends, also in segments that are cut elsewhere. Not with "
+    "--catalog and a copy.",
 )
 @click.option(
     "--logs-only",
@@ -66,8 +67,8 @@ def compare(
     as_json: bool,
     **gates: bool,
 ) -> RunResult:
-    """Compare B with A, the original: partitions first, then segments, offsets and bytes. Nothing is written, and no
-    catalog is needed.
+    """Compare B with A, the original: partitions, segments, offsets and bytes first, then other files. Nothing is
+    written, and no catalog is needed.
 
     A and B are each a Kafka log dir, all log dirs of a broker with commas between them, as in log.dirs, one partition's
     directory, or a copy of one of these at s3://BUCKET/PREFIX.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kidxlib.build.bins import pack
 from kidxlib.catalog.results.compare import COMPARED_COPY, FilePairRow, LogPairRow
@@ -27,6 +27,8 @@ from kidxlib.operations.compare.log_dir_files import ends_early, log_dir_files, 
 from kidxlib.operations.compare.log_pair import LogPair, compared_pair
 from kidxlib.operations.compare.pairing import DirectoryPair, paired
 from kidxlib.operations.compare.place import Place
+from kidxlib.operations.compare.replica import compare_pairs
+from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
@@ -57,8 +59,10 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: Known
         ),
         known,
     )
+    by_offset = _by_offset(pairs, compared, one, other, known, engine)
     for partition in compared:
-        found = _of_partition(partition, lost, one, other)
+        batches = by_offset.get(partition.one.name)
+        found = _of_partition(partition, batches, lost, one, other)
         findings += found
         results.append(
             PartitionResult(
@@ -66,7 +70,7 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: Known
                 verdict=verdict_of(found),
                 a_end_offset=logs_end(partition.logs, "one"),
                 b_end_offset=logs_end(partition.logs, "other"),
-                same_to_offset=same_to(partition.logs),
+                same_to_offset=same_to(partition.logs) if batches is None else batches.same_to,
             )
         )
     if not (one.is_partition or other.is_partition):
@@ -82,9 +86,31 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: Known
     )
 
 
-def _of_partition(partition: ComparedPartition, lost: Sequence[Finding], one: Place, other: Place) -> list[Finding]:
+def _by_offset(
+    pairs: Sequence[DirectoryPair],
+    compared: Sequence[ComparedPartition],
+    one: Place,
+    other: Place,
+    known: KnownOfPlaces,
+    engine: Engine,
+) -> Mapping[str, ReplicaFindings]:
+    """How the batches of those partitions compare that are cut elsewhere in B, by directory. Their logs alone are read
+    once more.
+    """
+    elsewhere = [
+        pair for pair, partition in zip(pairs, compared, strict=True) if PartitionFindings(partition).is_cut_elsewhere
+    ]
+    if not elsewhere:
+        return {}
+    found = compare_pairs(elsewhere, one, other, known, engine, as_copy=True)
+    return {each.directory: each for each in found}
+
+
+def _of_partition(
+    partition: ComparedPartition, batches: ReplicaFindings | None, lost: Sequence[Finding], one: Place, other: Place
+) -> list[Finding]:
     """What is said of a partition that both sides have."""
-    found = PartitionFindings(partition).findings()
+    found = PartitionFindings(partition).findings(batches)
     found += [each for each in lost if each.directory == partition.one.name]
     found += log_start(partition.one.topic_partition, one, other)
     if not found:

@@ -21,6 +21,7 @@ from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.operations.compare.file_pair import FileVerdict, first_abort
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import ListedDirectory
+from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.text.counted import counted
 
@@ -114,10 +115,58 @@ class PartitionFindings:
         self._one_end, self._other_end = logs_end(self._logs, "one"), logs_end(self._logs, "other")
         self._other_is_empty = not any(row.other_valid_bytes or row.problem for row in self._other)
         self._behind: list[LogPairRow] = []
+        self._elsewhere = next(self._cut_elsewhere(), None)
 
-    def findings(self) -> list[Finding]:
-        """All of them; none where the partition is the same."""
-        return [*self._of_origin(), *self._of_logs(), *self._of_files()]
+    @property
+    def is_cut_elsewhere(self) -> bool:
+        """Whether B has offsets in another log than A, as where a cleaner has merged segments between two copies."""
+        return self._elsewhere is not None
+
+    def findings(self, by_offset: ReplicaFindings | None) -> list[Finding]:
+        """All of them; none where the partition is the same.
+
+        Args:
+            by_offset: how the batches compare, of a partition that is cut elsewhere; None of others.
+        """
+        of_logs = self._of_logs() if by_offset is None else self._of_batches(by_offset)
+        return [*self._of_origin(), *of_logs, *self._of_files()]
+
+    def _cut_elsewhere(self) -> Iterator[tuple[LogPairRow, LogPairRow]]:
+        """Logs of A with offsets that the log of that name in B has not, each with a log of B that has some of them."""
+        for row in self._one:
+            extent = _Extent.of(row)
+            if row.other_bytes is not None and (extent.differs or extent.one <= extent.other):
+                continue
+            first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+            end = row.one_end_offset or row.base_offset
+            for each in self._other:
+                if each is not row and each.base_offset < end and (each.other_end_offset or 0) > first:
+                    yield row, each
+
+    def _of_batches(self, by_offset: ReplicaFindings) -> Iterator[Finding]:
+        """What is said of logs that are cut elsewhere: which batches are where, whatever the logs are called."""
+        assert self._elsewhere is not None
+        row, elsewhere = self._elsewhere
+        found = by_offset.findings()
+        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+        offsets = _offsets(
+            max(first, elsewhere.base_offset), min(row.one_end_offset or 0, elsewhere.other_end_offset or 0)
+        )
+        names = (segment_file(each.base_offset, LOG_SUFFIX) for each in (row, elsewhere))
+        where = "A has {} in {}, B in {}".format(offsets, *names)
+        is_same = all(each.kind in (Kind.BEHIND, Kind.ONLY_IN_B) for each in found)
+        same = "the same batches by offset" if is_same else "see the other lines for the batches"
+        yield self._finding(
+            Kind.OTHER_SEGMENTS,
+            detail=f"segments are cut elsewhere, by a cleaner or on another replica: {where}; {same}",
+        )
+        yield from found
+        for each in self._logs:
+            yield from self._grown(each)
+
+    @property
+    def _ends_earlier(self) -> bool:
+        return self._one_end is not None and self._other_end is not None and self._one_end > self._other_end
 
     @property
     def _is_other_topic(self) -> bool:
@@ -152,6 +201,8 @@ class PartitionFindings:
             elif row.other_bytes is None:
                 if row.base_offset > self._last_other >= 0 and not self._other_is_empty:
                     self._behind.append(row)
+                elif row.one_bytes == 0 and self._other:
+                    yield self._finding(Kind.FILE_MISSING, row, detail="B has no such log, which is empty in A")
                 else:
                     lacked.append(row)
             elif row.one_bytes is None:
@@ -165,10 +216,7 @@ class PartitionFindings:
 
     def _of_pair(self, row: LogPairRow) -> Iterator[Finding]:
         extent = _Extent.of(row)
-        grew = [f"{side} grew by {by:,} bytes" for side, by in (("A", row.one_grew), ("B", row.other_grew)) if by]
-        if grew:
-            detail = f"{' and '.join(grew)} meanwhile, which were not compared"
-            yield self._finding(Kind.NOT_COMPARED, row, detail=detail)
+        yield from self._grown(row)
         if extent.differs:
             yield self._differs(row)
         elif extent.one > extent.other:
@@ -180,6 +228,12 @@ class PartitionFindings:
         elif extent.other > extent.one:
             damage = list(self._damage(row, "B", row.other_damaged, row.other_repeated))
             yield from damage or [self._beyond(row, extent)]
+
+    def _grown(self, row: LogPairRow) -> Iterator[Finding]:
+        grew = [f"{side} grew by {by:,} bytes" for side, by in (("A", row.one_grew), ("B", row.other_grew)) if by]
+        if grew:
+            detail = f"{' and '.join(grew)} meanwhile, which were not compared"
+            yield self._finding(Kind.NOT_COMPARED, row, detail=detail)
 
     def _differs(self, row: LogPairRow) -> Finding:
         shared, count = min(row.one_bytes or 0, row.other_bytes or 0), row.differing_bytes or 0
@@ -345,7 +399,7 @@ class PartitionFindings:
             return Kind.REWRITTEN
         if verdict is FileVerdict.DIFFERS:
             return Kind.FILE_DIFFERS
-        if verdict is FileVerdict.SHORTER and self._behind and base_offset == self._last_other:
+        if verdict is FileVerdict.SHORTER and self._ends_earlier and base_offset == self._last_other:
             is_of_end = suffix != TRANSACTION_INDEX_SUFFIX or (row.same_to_offset or 0) >= (self._other_end or 0)
             return Kind.FILE_BEHIND if is_of_end else Kind.FILE_DIFFERS
         extents = [_Extent.of(log) for log in self._logs if log.base_offset == base_offset]
@@ -359,7 +413,7 @@ class PartitionFindings:
         offset = _snapshot_offset(name)
         if offset is None or self._other_end is None:
             return False
-        return offset > self._other_end or (bool(self._behind) and offset == self._other_end)
+        return offset > self._other_end or (self._ends_earlier and offset == self._other_end)
 
     def _aborts_beyond(self, name: str) -> bool:
         """Whether all that a transaction index of A says is of offsets that B has not: it is made with its first
@@ -369,7 +423,7 @@ class PartitionFindings:
             first = first_abort(self._compared.one.path / name)
         except OSError:
             return False
-        return bool(self._behind) and first is not None and first >= (self._other_end or 0)
+        return self._ends_earlier and first is not None and first >= (self._other_end or 0)
 
     def _finding(
         self,

@@ -23,6 +23,7 @@ class Kind(StrEnum):
         OTHER_ORIGIN: B is of another cluster, broker, log dir or topic.
         NEITHER: both sides lack something that should be there.
         BEHIND: B ends earlier.
+        OTHER_SEGMENTS: B has the batches of A in segments that are cut elsewhere.
         FILE_MISSING: B lacks a file beside the logs.
         FILE_DIFFERS: B has another one.
         FILE_BEHIND: a file of B ends earlier or says less, as one of an earlier moment does.
@@ -40,6 +41,7 @@ class Kind(StrEnum):
     OTHER_ORIGIN = "other-origin"
     NEITHER = "neither"
     BEHIND = "behind"
+    OTHER_SEGMENTS = "other-segments"
     FILE_MISSING = "file-missing"
     FILE_DIFFERS = "file-differs"
     FILE_BEHIND = "file-behind"

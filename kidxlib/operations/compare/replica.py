@@ -24,6 +24,7 @@ from kidxlib.operations.compare.place import ListedDirectory, Place
 from kidxlib.operations.compare.replica_partition import ComparedReplicas, ReplicaFindings
 from kidxlib.operations.compare.replica_range import ReplicaLog, ReplicaRange, compared_range
 from kidxlib.terminal import interrupts
+from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 
 #: A range of offsets holds about so many bytes of each side: a second or so of work.
@@ -72,14 +73,23 @@ def compare_replicas_of_places(
 
 
 def compare_pairs(
-    pairs: Sequence[DirectoryPair], one: Place, other: Place, known: KnownOfPlaces, engine: Engine
+    pairs: Sequence[DirectoryPair],
+    one: Place,
+    other: Place,
+    known: KnownOfPlaces,
+    engine: Engine,
+    *,
+    as_copy: bool = False,
 ) -> list[ReplicaFindings]:
     """Compare partitions that two places have, in the same order.
+
+    Args:
+        as_copy: see `ComparedReplicas`: what was cleaned before B was copied is the same there.
 
     Raises:
         KidxError, Interrupted: as `compare_replicas_of_places`.
     """
-    ranges = [each for pair in pairs for each in _ranges(pair, _cleaned_to(pair, one, other, known))]
+    ranges = [each for pair in pairs for each in _ranges(pair, 0 if as_copy else _cleaned_to(pair, one, other, known))]
     rows, batches = _work(ranges, engine)
     return [
         ReplicaFindings(
@@ -88,6 +98,7 @@ def compare_pairs(
                 other=pair.other,
                 ranges=sorted(rows[pair.one.name], key=lambda row: row.first_offset),
                 batches=sorted(batches[pair.one.name], key=lambda row: (row.first_offset, row.kind)),
+                as_copy=as_copy,
             )
         )
         for pair in pairs
@@ -166,11 +177,16 @@ def _work(
     if not work.is_small:
         engine.start()
 
+    before = engine.done()  # where logs were compared as a copy's, too
+
+    def done() -> Done:
+        return engine.done() - before
+
     def compared_so_far() -> str:
-        return f"{engine.done().log_bytes:,} bytes compared, and none reported; run the same command again"
+        return f"{done().log_bytes:,} bytes compared, and none reported; run the same command again"
 
     segments = sum(len(each.one) + len(each.other) for each in ranges)
-    begin_phase("comparing", done=engine.done, segments=segments, log_bytes=log_bytes, after="counting")
+    begin_phase("comparing", done=done, segments=segments, log_bytes=log_bytes, after="counting")
     with interrupts.telling(compared_so_far), engine.stopping():
         staged = engine.run(work)
         interrupts.raise_if_requested()

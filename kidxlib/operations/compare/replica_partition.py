@@ -22,12 +22,15 @@ class ComparedReplicas:
     Attributes:
         ranges: in the order of offsets.
         batches: offsets of which they have not the same, in the order of offsets.
+        as_copy: B is a copy of A, in segments that are cut elsewhere, and no other broker's replica: it may have more,
+            and of what a cleaner has changed since it has not the same.
     """
 
     one: ListedDirectory
     other: ListedDirectory
     ranges: Sequence[ReplicaRangeRow]
     batches: Sequence[BatchRangeRow]
+    as_copy: bool = False
 
 
 class ReplicaFindings:
@@ -67,7 +70,8 @@ class ReplicaFindings:
         """The offset up to which both have the same; None where that is nothing, or a cleaner was there."""
         if self.cleaned_to:
             return None
-        first = min((row.first_offset for row in self._compared.batches), default=self.lower_end)
+        differing = [row.first_offset for row in self._compared.batches if row.kind != "neither"]
+        first = min(differing, default=self.lower_end)
         return min(first, self.lower_end) or None
 
     def findings(self) -> list[Finding]:
@@ -79,7 +83,7 @@ class ReplicaFindings:
 
     def _of_topic(self) -> Iterator[Finding]:
         one, other = self._compared.one.topic_id, self._compared.other.topic_id
-        if one is not None and other is not None and one != other:
+        if one is not None and other is not None and one != other and not self._compared.as_copy:
             detail = f"topic id {other}, in A {one}: another topic of the same name"
             yield self._finding(Kind.OTHER_ORIGIN, detail)
 
@@ -129,6 +133,8 @@ class ReplicaFindings:
         if row.kind == "only-b" and not self._overlaps(row, "only-a"):
             if row.first_offset >= (self.one_end or 0):
                 return Kind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
+            if self._compared.as_copy:
+                return Kind.ONLY_IN_B, f"{offsets}{records}, which A lacks"
             return Kind.LACKS, f"{offsets}{records}: A lacks them"
         return None
 
@@ -152,6 +158,11 @@ class ReplicaFindings:
         above = "nothing above is left to compare"
         if self.lower_end > until:
             above = "above it see the other lines" if others else f"above it the same up to offset {self.lower_end}"
+        if self._compared.as_copy:
+            detail = (
+                f"offsets below {until} are not comparable: a cleaner has left other batches in A than in B; {above}"
+            )
+            return self._finding(Kind.NOT_COMPARABLE, detail, 0, until - 1)
         detail = f"offsets below {until} are not comparable, as each broker compacts its own log; {above}"
         return self._finding(Kind.CLEANED, detail, 0, until - 1)
 

@@ -82,7 +82,9 @@ def _conclusion(request: CompareRequest, compared: Comparison) -> str:
         until = ", up to where B ends" if Kind.BEHIND in kinds else ""
         less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
         return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
-    if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
+    if Kind.OTHER_SEGMENTS in kinds <= {Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+        return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
+    if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
         return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
     if kinds <= {*OF_FILES, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
         return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"

@@ -23,7 +23,7 @@ class CompareRequest:
 
     Attributes:
         a, b: as the user gave them: a log dir, several with commas between them, or a partition's directory.
-        allow_behind: B may end earlier.
+        allow_behind: B may end earlier, and a cleaner may have merged segments since.
         logs_only: B may lack other files, or have other ones.
         topics: matches the full names of those that are compared.
         catalog: of which A is a source, and B another one or a copy in an object store; None where both are places.
@@ -42,5 +42,5 @@ class CompareRequest:
     @property
     def harmless(self) -> Collection[Kind]:
         """Kinds of findings that do not count."""
-        earlier = (Kind.BEHIND, Kind.FILE_BEHIND) if self.allow_behind else ()
+        earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if self.allow_behind else ()
         return (*earlier, *((*OF_FILES, Kind.FILE_BEHIND) if self.logs_only else ()))

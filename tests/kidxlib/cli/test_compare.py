@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import google_crc32c
 import pytest
 from click.testing import CliRunner
 
@@ -253,7 +254,7 @@ LACKS: Final[dict[str, tuple[Callable[[Sides], Any], str]]] = {
     ),
     "zeros in the middle": (_zeros(40_960, 8192), "differs"),
     "zeros to the end of a middle segment": (_zeros(40_960, 2**30), "lacks"),
-    "other segments": (_other_segments, "lacks"),
+    "other segments": (_other_segments, "other-segments"),
     "another topic id": (
         lambda sides: shutil.copy(sides.b / _PLAIN / "partition.metadata", sides.b / _ORDERS),
         "other-origin",
@@ -362,6 +363,74 @@ def test_what_behind_allows(sides: Sides) -> None:
     for log in (sides.b / _ORDERS).glob("*.log"):
         os.truncate(log, 0)
     assert sides.compared("--allow-behind")[0] == 3
+
+
+def _merged(sides: Sides) -> None:
+    """In B the cleaner has merged the first two segments."""
+    data = sides.log(84).read_bytes()
+    _append(lambda _: data, 0)(sides)
+    _without_segment(84)(sides)
+
+
+def _merged_without_batches(sides: Sides) -> None:
+    _merged(sides)
+    data = sides.log(0).read_bytes()
+    batches = _batches(data)
+    sides.log(0).write_bytes(data[: batches[-4]] + data[batches[-3] :])
+
+
+def _merged_and_cleaned(sides: Sides) -> None:
+    """A batch of B has fewer records than offsets, and another checksum."""
+    _merged(sides)
+    data = bytearray(sides.log(0).read_bytes())
+    at, end = _batches(bytes(data))[-2:]
+    (count,) = struct.unpack_from(">i", data, at + 57)
+    struct.pack_into(">i", data, at + 57, count - 1)
+    struct.pack_into(">I", data, at + 17, google_crc32c.value(bytes(data[at + 21 : end])))
+    sides.log(0).write_bytes(data)
+
+
+def _merged_and_damaged(sides: Sides) -> None:
+    _merged(sides)
+    _flip(sides.log(0), sides.log(0).stat().st_size - 200)
+
+
+def _merged_and_behind(sides: Sides) -> None:
+    _merged(sides)
+    _cut(sides.log(5891), 79)
+
+
+#: Segments that are cut elsewhere: how it comes about, what is said of logs, and the exit code where B may be older.
+CUT_ELSEWHERE: Final[dict[str, tuple[Callable[[Sides], Any], set[str], int]]] = {
+    "merged in B": (_merged, set(), 0),
+    "merged in A": (lambda sides: _merged(Sides(sides.b, sides.a)), set(), 0),
+    "divided in B": (_other_segments, set(), 0),
+    "merged in B, which ends earlier": (_merged_and_behind, {"behind"}, 0),
+    "merged in B, which lacks batches": (_merged_without_batches, {"lacks"}, 3),
+    "merged in A, which lacks batches": (lambda sides: _merged_without_batches(Sides(sides.b, sides.a)), set(), 0),
+    "merged in B, and cleaned": (_merged_and_cleaned, {"not-comparable"}, 3),
+    "merged in B, and damaged": (_merged_and_damaged, {"not-comparable"}, 3),
+}
+
+
+@pytest.mark.parametrize("name", CUT_ELSEWHERE)
+def test_batches_in_other_segments_are_not_lacked(name: str, sides: Sides) -> None:
+    plant, kinds, code = CUT_ELSEWHERE[name]
+    plant(sides)
+    ended, compared = sides.compared("--logs-only")
+    found = {each["kind"] for each in compared["findings"]} - {"only-in-b", "file-missing", "file-differs"}
+    assert (ended, found) == (3, {"other-segments", *kinds}), compared["findings"]
+    assert sides.compared("--allow-behind", "--logs-only")[0] == code
+    [orders] = [each for each in compared["partitions"] if each["directory"] == _ORDERS]
+    if name == "merged in B":
+        assert orders["same_to_offset"] == 10333
+
+
+def test_a_log_without_bytes_lacks_no_offset(sides: Sides) -> None:
+    """As a cleaner leaves the first one: it is missing as a file."""
+    _without_segment(0)(sides)
+    os.truncate(sides.a / _ORDERS / segment_file(0, ".log"), 0)
+    assert sides.kinds() == {"file-missing", "neither"}
 
 
 def _last_index_is_behind(sides: Sides) -> None:
