@@ -54,6 +54,8 @@ _PLACE: Final = ("payments", 0)
 _CANARY: Final = ("readings", 0)
 #: Of tasks that look for segments to delete, once one has run.
 _SECONDS: Final = 4.0
+#: Of the record in a log: of one of 1970 a broker's retention takes the segment away at any moment.
+_WRITTEN_MS: Final = 1_760_000_400_000
 _SEED: Final = 0
 
 
@@ -130,8 +132,8 @@ def _write_partition(disk: _Disk, log_dir: Path, place: tuple[str, int]) -> None
     if disk.has_log:
         files = dict.fromkeys((LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX), b"")
         if disk.batch_epoch is not None:
-            files[LOG_SUFFIX] = batch_v2([Record(end, 1, b"key", b"value")], leader_epoch=disk.batch_epoch)
-            files[TIME_INDEX_SUFFIX] = np.array([(1, 0)], TIME_INDEX_ENTRY).tobytes()
+            files[LOG_SUFFIX] = batch_v2([Record(end, _WRITTEN_MS, b"key", b"value")], leader_epoch=disk.batch_epoch)
+            files[TIME_INDEX_SUFFIX] = np.array([(_WRITTEN_MS, 0)], TIME_INDEX_ENTRY).tobytes()
         for suffix, content in files.items():
             (directory / segment_file(end, suffix)).write_bytes(content)
 
