@@ -1,7 +1,7 @@
 """What log dirs had by their checkpoints and the cluster's metadata, and that is not there: partitions, ends of logs.
 
 To use it: `OfLogDirs.of` right after a listing, whose plan has the checkpoints from before it; and once the logs were
-read, `OfLogDirs.lost`.
+read, `OfLogDirs.lost`. Who has listed nothing, and has a catalog, begins with `OfLogDirs.recorded`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,15 +22,19 @@ from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import ClusterMetadataError
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.recovery.outcome import ABSENT, USABLE
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.checkpoints import Checkpoints, usable_checkpoints
-from kidxlib.storage.location import Location, as_text
+from kidxlib.storage.file_version import version_at
+from kidxlib.storage.location import Location, as_text, entries_in, files_in, location
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.text.counted import counted
@@ -163,11 +168,15 @@ class OfLogDirs:
         log_dirs: where each listed partition is.
         stops: what checkpoints said before the listing, by log dir.
         partitions: those that no log dir has.
+        not_reached: of recorded ones, the sources that cannot be listed here.
+        is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
     """
 
     log_dirs: Mapping[PartitionKey, Location] = field(default_factory=dict)
     stops: Mapping[Location, LastStop] = field(default_factory=dict)
     partitions: tuple[LostPartition, ...] = ()
+    not_reached: tuple[Source, ...] = ()
+    is_recorded: bool = False
 
     @classmethod
     def of(
@@ -182,7 +191,7 @@ class OfLogDirs:
         Args:
             metadata: of the sources' clusters, by the sources' names.
         """
-        stops = {log_dir: _stop(checkpoints) for log_dir, checkpoints in plan.checkpoints.items()}
+        stops = _stops(plan.checkpoints)
         log_dirs = {
             each.key: each.directory.log_dir
             for each in plan.partitions
@@ -191,14 +200,31 @@ class OfLogDirs:
         whole = {
             source.path: source.name for source in sources if source.name in plan.log_dirs and source.path in stops
         }
-        known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
-        absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
-        found = [
-            _lost(whole[each.log_dir], each, stops[each.log_dir])
-            for each in absent
-            if topics.fullmatch(each.partition.topic)
-        ]
-        return cls(log_dirs, stops, tuple(sorted(found, key=lambda each: each.partition_key)))
+        found = _lost_partitions(whole, stops, metadata)
+        return cls(log_dirs, stops, tuple(each for each in found if topics.fullmatch(each.topic)))
+
+    @classmethod
+    def recorded(cls, tables: TablesToRead, metadata: MetadataOptions) -> OfLogDirs:
+        """What the log dirs of a catalog should have by now, as far as they can be listed here.
+
+        Raises:
+            CatalogError: the catalog cannot be read.
+            UsageError: as `read_known_topics`.
+        """
+        sources = as_sources(source_paths(tables))
+        reached = [source for source in sources if _can_be_listed(source.path)]
+        known = read_known_topics(metadata, sources).by_source
+        stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
+        whole = {source.path: source.name for source in reached if source.path == source.log_dir}
+        of_source = {source.name: source.log_dir for source in reached}
+        rows = tables.read(PARTITIONS, [*PARTITION_KEY, "directory", "present"], [Among("source", tuple(of_source))])
+        log_dirs = {
+            (row["source"], row["topic"], row["partition"]): of_source[row["source"]]
+            for row in rows.to_pylist()
+            if row["present"] and location(row["directory"]).parent == of_source[row["source"]]
+        }
+        not_reached = tuple(source for source in sources if source not in reached)
+        return cls(log_dirs, stops, _lost_partitions(whole, stops, known), not_reached, is_recorded=True)
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is not there, now that the logs were read.
@@ -220,6 +246,8 @@ class OfLogDirs:
         if lost:  # a topic that was made anew meanwhile has other checkpoints by now
             stops = {place: _stop(usable_checkpoints(place)) for place in {self.log_dirs[key] for key in lost}}
             lost &= self._below(end_of, not_known, {**self.stops, **stops})
+        if self.is_recorded:
+            lost = self._as_recorded(tables, logs, lost)
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
         found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}))
         return Lost(
@@ -245,6 +273,30 @@ class OfLogDirs:
                 found.add(key)
         return found
 
+    def _as_recorded(self, tables: TablesToRead, logs: pa.Table, lost: Collection[PartitionKey]) -> set[PartitionKey]:
+        """Those of some partitions whose last log is as the catalog has it, and still the last. Checkpoints were read
+        before, so it ended there when a broker wrote them.
+        """
+        last = _last_logs(logs, lost)
+        files = _files(tables, {(*key, row["base_offset"]) for key, row in last.items()})
+        found = set()
+        for key in lost:
+            base_offset = last[key]["base_offset"] if key in last else None
+            try:
+                names = files_in(self.log_dirs[key] / TopicPartition(key[1], key[2]).directory)
+            except OSError:  # it is gone, which is said of it, or cannot be listed
+                continue
+            there = [offset for name in names if (offset := parse_segment_log(name)) is not None]
+            if max(there, default=None) != base_offset:
+                continue
+            if base_offset is not None:
+                path, _, version = files[*key, base_offset]
+                seen = version_at(location(path))
+                if seen is None or version != (seen.size, seen.mtime_ns, seen.inode):
+                    continue
+            found.add(key)
+        return found
+
     def _empty(self, key: PartitionKey) -> LostPartition:
         stop, directory = self._stop_of(key), self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
         return LostPartition(
@@ -255,6 +307,29 @@ class OfLogDirs:
             known_end=_known_end(stop),
             detail="no segment is in its directory, and the log dir's checkpoints say that it had some",
         )
+
+
+def _lost_partitions(
+    whole: Mapping[Location, str], stops: Mapping[Location, LastStop], metadata: Mapping[str, ClusterMetadata]
+) -> tuple[LostPartition, ...]:
+    """The partitions that no log dir has.
+
+    Args:
+        whole: the names of the sources that are log dirs.
+        metadata: of the sources' clusters, by the sources' names.
+    """
+    known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
+    absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
+    found = [_lost(whole[each.log_dir], each, stops[each.log_dir]) for each in absent]
+    return tuple(sorted(found, key=lambda each: each.partition_key))
+
+
+def _can_be_listed(directory: Location) -> bool:
+    """Whether it is there. In an object store it is, if something is in it."""
+    try:
+        return bool(entries_in(directory)) or isinstance(directory, Path)
+    except OSError:
+        return False
 
 
 def _absent(
@@ -291,6 +366,10 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
     )
 
 
+def _stops(checkpoints: Mapping[Location, Checkpoints]) -> dict[Location, LastStop]:
+    return {log_dir: _stop(each) for log_dir, each in checkpoints.items()}
+
+
 def _stop(checkpoints: Checkpoints) -> LastStop:
     """What checkpoints say of each partition; of what else a broker meets nothing."""
     return LastStop(
@@ -319,10 +398,7 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
     """
     if not stops:
         return
-    of_topics = pc.is_in(logs["topic"], value_set=pa.array(sorted({key[1] for key in stops})))
-    last: dict[PartitionKey, dict[str, Any]] = {}
-    for row in logs.filter(of_topics).sort_by("base_offset").to_pylist():
-        last[row["source"], row["topic"], row["partition"]] = row
+    last = _last_logs(logs, stops)
     files = _files(tables, {(*key, last[key]["base_offset"]) for key in stops})
     accepted = _accepted(tables)
     for key, stop in sorted(stops.items()):
@@ -355,6 +431,15 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
             accepted_by=by[0],
             accepted_reason=by[1],
         )
+
+
+def _last_logs(logs: pa.Table, partitions: Collection[PartitionKey]) -> dict[PartitionKey, dict[str, Any]]:
+    """The row of the last log of each of some partitions that has one."""
+    of_topics = pc.is_in(logs["topic"], value_set=pa.array(sorted({key[1] for key in partitions}), pa.string()))
+    last: dict[PartitionKey, dict[str, Any]] = {}
+    for row in logs.filter(of_topics).sort_by("base_offset").to_pylist():
+        last[row["source"], row["topic"], row["partition"]] = row
+    return {key: row for key, row in last.items() if key in partitions}
 
 
 def _files(

@@ -51,6 +51,7 @@ def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
     """
     found = [
         *_of_health(sections["health"]),
+        *_of_lost(sections["health"]),
         *_of_replicas(sections["replicas"], sections["health"]),
         *_of_retention(sections["retention"]),
         *_of_shape(sections["shape"]),
@@ -95,6 +96,33 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
         names = [f"{row['partitions']:,} of {row['source']}" for row in partly]
         title = f"{counted(sum(row['partitions'] for row in partly), 'partition')} never audited"
         found.append(Attention(Severity.UNKNOWN, "health/verdicts", title, f"{_names(names)}: nobody has looked"))
+    return found
+
+
+def _of_lost(health: dict[str, Any]) -> list[Attention]:
+    """What log dirs had by their checkpoints and the metadata. An end that an audit has found is among its files."""
+    found = []
+    if missing := health["partitions_missing"]:
+        names = [f"{row['topic']}-{row['partition']} of {row['source']}" for row in missing]
+        detail = f"{_names(names)}: {missing[0]['detail']}. {_sentence(missing[0]['consequence'])}"
+        title = f"{counted(len(missing), 'partition')} missing"
+        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    audited = {(row["path"], row["reason"]) for row in health["files"]}
+    if ends := [row for row in health["ends_below"] if (row["path"], row["reason"]) not in audited]:
+        row = ends[0]
+        detail = (
+            f"{row['topic']}-{row['partition']} of {row['source']}: {row['detail']}. {_sentence(row['consequence'])}"
+        )
+        title = f"{counted(len(ends), 'log')} ending below a checkpoint"
+        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    if not_reached := health["not_reached"]:
+        names = [f"{row['source']} ({row['path']})" for row in not_reached]
+        detail = (
+            f"{_names(names)}: cannot be listed here, so nobody has looked for partitions and ends of logs that are "
+        )
+        detail += "missing; kidx verify --catalog tells where it is mounted"
+        title = f"{counted(len(not_reached), 'source')} not reached"
+        found.append(Attention(Severity.UNKNOWN, "health", title, detail))
     return found
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
+from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, known_logs
+from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.changes import changes_section
@@ -32,6 +33,7 @@ from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_i
 from kidxlib.retention.policy import Origin, TopicConfig
 from kidxlib.retention.topic_policy import Cleanup
 from kidxlib.run.recorded_sources import source_paths
+from kidxlib.storage.location import as_text
 from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
@@ -82,12 +84,18 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
     begin_phase("putting the report together")
     policy_of, directories = asked_of_recorded(tables, list(paths), request.metadata)
-    gaps = known_gaps(tables, list(paths), re.compile(".*"), policy_of, directories)
+    of_log_dirs = OfLogDirs.recorded(tables, request.metadata)
+    logs = known_logs(tables, list(paths), re.compile(".*"))
+    gaps, lost = gaps_between(tables, logs, policy_of, directories), of_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
-        "health": health_section(answers, paths, tables.path, gaps),
+        "health": {
+            **health_section(answers, paths, tables.path, gaps),
+            **lost.as_json(),
+            "not_reached": [{"source": each.name, "path": as_text(each.path)} for each in of_log_dirs.not_reached],
+        },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, request.sample)),
         "growth": growth_section(answers),

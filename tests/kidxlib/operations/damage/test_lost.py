@@ -58,6 +58,12 @@ def _lost(ended: Ended) -> tuple[Any, ...]:
     return ended.code, partitions, [(each["partition"], each["detail"]) for each in shown["ends_below"]]
 
 
+def _missing(catalog: Path) -> list[tuple[int, str]]:
+    """The exit code of a report with each title of what is missing."""
+    ended = _kidx("report", "--catalog", catalog, "--json")
+    return [(ended.code, row["title"]) for row in ended.json["attention"] if row["is_missing"]]
+
+
 def test_a_build_finds_what_its_log_dir_had(log_dir: Path) -> None:
     """A partition's directory, all of its segments, the end of a log; whether this run has read the log or not."""
     assert _lost(_build(log_dir, "--json")) == (0, [], [])
@@ -124,13 +130,13 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
 
 
 def test_an_end_that_is_accepted_fails_no_build_and_no_report(log_dir: Path) -> None:
-    """An audit finds it, too, and its finding is what is accepted, and what the report knows."""
+    """An audit finds it, too, and its finding is what is accepted. The report looks itself."""
     _write(log_dir, 5, 3, 3)
     catalog = log_dir.parent / "catalog"
     assert _build(log_dir).code == 3
-    assert _kidx("report", "--catalog", catalog, "--json").code == 0
+    assert _missing(catalog) == [(3, "1 log ending below a checkpoint")]
     assert _kidx("verify", log_dir, "--catalog", catalog).code == 3
-    assert _kidx("report", "--catalog", catalog, "--json").code == 3
+    assert _missing(catalog) == [(3, "1 file broken")]
     accepted = (
         "accept",
         "--catalog",
@@ -150,3 +156,22 @@ def test_an_end_that_is_accepted_fails_no_build_and_no_report(log_dir: Path) -> 
     assert f"accepted: orders-0: {_BELOW} (by ann: known)" in built.out.splitlines()
     put(log_dir / "orders-0", 3, [Batch()])
     assert _build(log_dir).code == 3
+
+
+def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
+    """As of now, by checkpoints and directories: a log that has grown since its build says nothing. A log dir that is
+    not mounted is named.
+    """
+    catalog = log_dir.parent / "catalog"
+    assert _build(log_dir).code == 0
+    assert _missing(catalog) == []
+    _write(log_dir, 3, 5, 4, 9)
+    put(log_dir / "orders-2", 3, [Batch()])  # the broker goes on
+    assert _missing(catalog) == [(3, "1 partition missing"), (3, "1 log ending below a checkpoint")]
+    (log_dir / "orders-1" / segment_file(0, ".log")).unlink()
+    assert _missing(catalog) == [(3, "1 partition missing")], "of what a build has not seen nobody says how it ends"
+    assert _build(log_dir).code == 3
+    assert _missing(catalog) == [(3, "2 partitions missing")]
+    log_dir.rename(log_dir.parent / "elsewhere")
+    shown = _kidx("report", "--catalog", catalog, "--json")
+    assert shown.code == 0 and "1 source not reached" in [row["title"] for row in shown.json["attention"]]
