@@ -67,13 +67,14 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     return sorted(partitions, key=lambda directory: directory.topic_partition)
 
 
-def list_distinct_partitions(sources: Iterable[Source]) -> list[PartitionDirectory]:
-    """The partitions of log dirs of one broker, in order.
+def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None = None) -> list[PartitionDirectory]:
+    """The partitions of log dirs of one broker, in order. What is no partition is added to `skipped`.
 
     Raises:
         UsageError: as `list_partitions`, or a partition is in two sources.
     """
-    found = [each for source in sources for each in list_partitions(source, Skipped())]
+    skipped = Skipped() if skipped is None else skipped
+    found = [each for source in sources for each in list_partitions(source, skipped)]
     found.sort(key=lambda each: each.topic_partition)
     for one, other in pairwise(found):
         if one.topic_partition == other.topic_partition:

@@ -9,9 +9,11 @@ from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment
+from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
+from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.absent import absent_partitions
@@ -43,6 +45,8 @@ _Planned = TypeVar("_Planned")
 
 _log: Final = logging.getLogger(__name__)
 
+#: Directories that have a partition's records and are not read.
+_SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE)
 _OFFSET_MAX: Final = 2**63 - 1
 #: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
 _PARTITIONS_AT_ONCE: Final = 1_000
@@ -144,7 +148,8 @@ def plan_reads(
         DamagedLogError: what was committed cannot be told, see `transactions_of`.
         OSError, LogChangedError: a directory cannot be listed, or a file cannot be read.
     """
-    directories = request.partitions()
+    skipped = Skipped()
+    directories = request.partitions(skipped)
     asked = [(each, wanted) for each in directories if (wanted := _wanted(request, each)) is not None]
     known, known_events = None, None
     if catalog is not None and not goes_on:
@@ -165,15 +170,23 @@ def plan_reads(
         )
     if isolates:
         planner.look_for({each.topic_partition for each in directories})
-    planner.notes += _notes_on_sources(request, directories, len(asked))
+    planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
     planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
 
 
-def _notes_on_sources(request: ReadRequest, directories: Sequence[PartitionDirectory], asked: int) -> Iterator[str]:
+def _notes_on_sources(
+    request: ReadRequest, directories: Sequence[PartitionDirectory], asked: int, skipped: Skipped
+) -> Iterator[str]:
     if directories and not asked:
         there = counted(len(directories), "partition")
         yield f"{request.place}: it has {there}, none of which is asked for"
+    for reason in _SET_ASIDE:
+        if count := skipped.counts[reason]:
+            yield (
+                f"{request.place}: not read: {counted(count, 'directory', 'directories')} ({reason.in_words}); to read "
+                "one, copy it to a directory called <topic>-<partition>, and name that"
+            )
     for source in request.sources:
         if source.remote is not None and source.remote.visible is None:
             yield (

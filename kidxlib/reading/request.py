@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kidxlib.build.listing import list_distinct_partitions
 from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
@@ -84,13 +85,13 @@ class ReadRequest:
         """The log dirs that the sources are, or are in."""
         return [source.log_dir for source in self.sources]
 
-    def partitions(self) -> list[PartitionDirectory]:
-        """The partitions of the sources, in order.
+    def partitions(self, skipped: Skipped | None = None) -> list[PartitionDirectory]:
+        """The partitions of the sources, in order. What is no partition is added to `skipped`.
 
         Raises:
             UsageError: as `list_distinct_partitions`.
         """
-        return list_distinct_partitions(self.sources)
+        return list_distinct_partitions(self.sources, skipped)
 
     def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
         """The offsets that are asked for of a partition that is read."""

@@ -28,9 +28,10 @@ _FUTURE: Final = "-future"
 #: `DirectoryId.UNASSIGNED` and `MIGRATING`: any log dir of the node may have the replica.
 ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
 _SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
+#: With the name of the partition, which tells commands what a directory is.
 _KEEP: Final = (
-    "nothing of it is deleted: where its records are wanted, read them there (kidx export), or copy it away before the "
-    "start"
+    "nothing of it is deleted: where its records are wanted, copy it to a directory called {}, outside of the log "
+    "dirs, and read that (kidx export)"
 )
 
 
@@ -167,7 +168,7 @@ def _why_stray(folder: _Folder, said: _Metadata) -> tuple[Location, str] | None:
 
 def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obstacle:
     takes_its_place = said.is_here(folder.named) and not folder.is_future
-    remedy = _KEEP
+    remedy = _KEEP.format(folder.named.directory)
     if folder.topic_id is None and folder.named.topic in said.topics:
         remedy = f"{NO_TOPIC_ID}: {said.topics[folder.named.topic]}, if the log is of that topic"
     return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else _SET_ASIDE, remedy)

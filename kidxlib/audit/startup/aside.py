@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from rich.filesize import decimal
 
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.format import topic_partition
 from kidxlib.storage.location import Location, files_in
+from kidxlib.text.counted import counted
 
 #: What a broker that starts does with them, by the end of their names (`LogManager.loadLog`).
 BECOMES: Final = {
     "-delete": "a broker deletes it a minute after its start (file.delete.delay.ms), be the partition there or not",
-    "-stray": "a broker loads it at each start, and serves nothing of it; nobody but you deletes it",
+    "-stray": "a broker loads it at each start, and serves nothing of it; nobody but you deletes it. To read "
+    "its records, copy it to a directory called <topic>-<partition>",
     "-future": "a broker goes on copying the partition to it, and then takes it in the partition's place",
 }
 
@@ -49,6 +53,13 @@ def by_kind(folders: Iterable[Aside]) -> dict[str, list[Aside]]:
     for folder in sorted(folders, key=lambda each: (-each.bytes, str(each.path))):
         found[folder.kind].append(folder)
     return found
+
+
+def lines_of(folders: Iterable[Aside]) -> Iterator[str]:
+    """How many there are of each kind, how much they hold, and what becomes of them."""
+    for kind, found in by_kind(folders).items():
+        size = decimal(sum(each.bytes for each in found))
+        yield f"{kind}: {counted(len(found), 'folder')}, {size}, the largest {found[0].path}: {BECOMES[kind]}"
 
 
 def _bytes(directory: Location) -> int:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.filesize import decimal
-
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.startup.aside import BECOMES, Aside, by_kind
+from kidxlib.audit.startup.aside import Aside, lines_of
 from kidxlib.audit.summary import AuditSummary
 from kidxlib.build.plan import Plan
 from kidxlib.build.skipped import unlistable_as_json
@@ -25,7 +23,6 @@ from kidxlib.terminal.audit import show_json, show_summary
 from kidxlib.terminal.console import print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
-from kidxlib.text.counted import counted
 
 
 def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
@@ -102,9 +99,8 @@ def show_audit(
     audit_id = request.audit_id
     title = str(request.sources[0].path) if audit_id is None else f"audit {audit_id}"
     show_summary(title, summary, looked_in(plan.partitions))
-    for kind, folders in by_kind(aside).items():
-        size = decimal(sum(each.bytes for each in folders))
-        print_line(f"{kind}: {counted(len(folders), 'folder')}, {size}, the largest {folders[0].path}: {BECOMES[kind]}")
+    for line in lines_of(aside):
+        print_line(line)
     accepted.show()
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""

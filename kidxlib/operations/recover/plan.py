@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.build.directories import Target
@@ -85,6 +86,7 @@ class RecoveryPlan:
         not_named: ids of log dirs that the broker had, and that nobody has named.
         without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
         absent: partitions whose directories are not there.
+        aside: folders that a broker has set aside, deletes or moves: nothing of them is looked at.
         cuts: logs are cut where the broker would cut them; else that is left to it.
         accepts_loss: partitions of which the broker drops records are left to it.
         alone: somebody says that the broker's other log dirs are lost.
@@ -107,6 +109,7 @@ class RecoveryPlan:
     not_named: Sequence[str]
     without_metadata: Sequence[str]
     absent: Sequence[AbsentPartition]
+    aside: Sequence[Aside]
     seconds: float
 
     @property
@@ -128,7 +131,7 @@ class RecoveryPlan:
         """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
         empty = [f"{each.directory}: {each.stop.why_empty}" for each in self.forecasts if each.is_empty]
         absent = [each.text for each in self.absent if not each.stop.known_end or self.leaves_losses]
-        return [*empty, *absent, *self.without_metadata]
+        return [*empty, *absent, *self.without_metadata, *lines_of(self.aside)]
 
     @property
     def start_bytes(self) -> int:
@@ -207,18 +210,7 @@ def recovery_plan(
     begin_phase("listing")
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
     tasks = _tasks(broker, listed, everything=everything, untrusted=untrusted, scans=scans)
-    log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
-    begin_phase(
-        "reading what a broker would",
-        done=lambda: engine.done() - before,
-        segments=sum(task.segments for task in tasks),
-        log_bytes=log_bytes,
-    )
-    forecasts = iter(forecasts_of(tasks, engine, name))
-    planned = [
-        PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
-        for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
-    ]
+    planned = _forecast(broker, listed, tasks, engine, name)
     refused = [] if goes_alone else [*_without_metadata(broker, known)]
     return RecoveryPlan(
         broker=broker,
@@ -234,8 +226,27 @@ def recovery_plan(
         not_named=known.other_log_dirs(broker.node_id, [each.meta.directory_id for each in broker.log_dirs]),
         without_metadata=[] if refused else _starts_without_metadata(broker),
         absent=list(_absent(broker, known)),
+        aside=folders_aside(location(str(each.path)) for each in broker.log_dirs),
         seconds=time.monotonic() - start,
     )
+
+
+def _forecast(
+    broker: StoppedBroker, listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
+) -> list[PlannedLogDir]:
+    """Look at all partitions, in the order of the tasks."""
+    log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
+    begin_phase(
+        "reading what a broker would",
+        done=lambda: engine.done() - before,
+        segments=sum(task.segments for task in tasks),
+        log_bytes=log_bytes,
+    )
+    forecasts = iter(forecasts_of(tasks, engine, name))
+    return [
+        PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
+        for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
+    ]
 
 
 def _tasks(

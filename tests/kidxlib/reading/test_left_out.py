@@ -350,6 +350,23 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
     assert not planned("__.*|u", _DIRECTORY).left_out
 
 
+def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:
+    """They have records, and their names are no partition's: what a copy of such a name has is read."""
+    log_dir = _log_dir(tmp_path / "logs")
+    for name in ("t-1", "t-2", "t-3"):
+        shutil.copytree(log_dir / "t-0", log_dir / f"{name}.{'0' * 32}-{'stray' if name > 't-1' else 'delete'}")
+    assert [note for note in _plan(log_dir).notes if "not read" in note] == [
+        f"{log_dir}: not read: {which}; to read one, copy it to a directory called <topic>-<partition>, and name that"
+        for which in (
+            "2 directories (partition that Kafka set aside (-stray))",
+            "1 directory (partition that Kafka is deleting (-delete))",
+        )
+    ]
+    copy = tmp_path / "t-2"
+    (log_dir / f"t-2.{'0' * 32}-stray").rename(copy)
+    assert count(copy) == 200
+
+
 def _registration(log_dirs: list[str]) -> dict[str, Any]:
     named = {"brokerId": 1, "incarnationId": _ID, "brokerEpoch": 1, "endPoints": [], "features": [], "rack": None}
     return {**named, "isMigratingZkBroker": False, "fenced": False, "inControlledShutdown": False, "logDirs": log_dirs}

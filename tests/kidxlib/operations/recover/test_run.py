@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rich.filesize import decimal
 
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -112,6 +113,17 @@ def test_what_is_damaged_is_no_0(log_dir: Path, damage: str, *, is_clean: bool) 
     assert ("the broker recovers by itself" in last) == (recovers and not is_clean), last
     verified = run_kidx("verify", log_dir)
     assert verified.return_value == ExitCode.PROBLEMS_FOUND, verified.output
+
+
+def test_folders_that_are_set_aside_are_noted(log_dir: Path) -> None:
+    """Nobody looks at their logs: that the broker drops nothing is not said of them."""
+    for number in range(2):
+        aside = log_dir / f"gone-{number}.{'0' * 32}-stray"
+        shutil.copytree(log_dir / NAME, aside)
+    held = sum(path.stat().st_size for path in aside.iterdir())
+    [noted] = [each for each in planned(log_dir)[1]["noted"] if each.startswith("-")]
+    assert noted.startswith(f"-stray: 2 folders, {decimal(2 * held)}, the largest {log_dir}/gone-0."), noted
+    assert f"\nnoted: {noted}\n" in shown(log_dir)
 
 
 def test_a_torn_log_behind_a_marker(log_dir: Path) -> None:
