@@ -233,7 +233,8 @@ def test_partitions_that_are_in_other_log_dirs_are_told(tmp_path: Path) -> None:
     shutil.copytree(b / "t-1", a / "t-1")
     ended = run_here(seek, a, b, *asked)
     assert ended.code == 2 and f"t-1 is in {a} and in {b}" in ended.err
-    shutil.rmtree(a / "t-1"), shutil.rmtree(a / "t-2")
+    for name in ("t-1", "t-2"):
+        shutil.rmtree(a / name)
     ended = run_here(seek, a, b, *asked)
     assert ended.code == 3 and "no directory of 1 partition" in ended.err
 

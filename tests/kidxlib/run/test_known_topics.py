@@ -60,11 +60,12 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
     sources = [Source(name, log_dir_of_t(tmp_path / name, 1)) for name in "abc"]
     file = tmp_path / "server.properties"
     (tmp_path / "link").symlink_to(sources[0].path)
-    (sources[2].path / META_PROPERTIES).write_text("cluster.id=c\n")
+    (tmp_path / "c" / META_PROPERTIES).write_text("cluster.id=c\n")
 
-    def told(text: str, **options: bool) -> Sequence[str]:
+    def told(text: str, *, same_broker: bool = False) -> Sequence[str]:
         file.write_text(f"process.roles=broker\nnode.id=1\n{text}")
-        return read_known_topics(MetadataOptions(server_properties=file, **options), sources).warnings
+        options = MetadataOptions(server_properties=file, same_broker=same_broker)
+        return read_known_topics(options, sources).warnings
 
     begin = f"--server-properties {file}: it may be another broker's, as "
     end = "; its values hold here all the same"

@@ -203,8 +203,9 @@ def test_a_log_dir_that_nobody_names(two: list[Path]) -> None:
         assert code == ExitCode.USAGE and "broker 1 has 1 more log dir (directory.id yyy" in plan["refused"][0]
         code, plan = planned(two[1], *options)
         assert code == ExitCode.USAGE and f"none of the log dirs has {METADATA_DIRECTORY}" in plan["refused"][0]
-    for options in (("--this-dir-alone",), ("--cluster-metadata", two[0])):
-        code, plan = planned(two[1], *options)
+    elsewhere: tuple[tuple[str | Path, ...], ...] = (("--this-dir-alone",), ("--cluster-metadata", two[0]))
+    for named in elsewhere:
+        code, plan = planned(two[1], *named)
         noted = any("sets all partitions aside" in each for each in plan["noted"])
         assert noted and (code == 0 or "1 more log dir" in plan["refused"][0]), plan
     assert planned(two[0], "--this-dir-alone", "--apply")[0] == planned(two[1], "--this-dir-alone")[0] == 0
