@@ -274,8 +274,8 @@ class OfLogDirs:
         return found
 
     def _as_recorded(self, tables: TablesToRead, logs: pa.Table, lost: Collection[PartitionKey]) -> set[PartitionKey]:
-        """Those of some partitions whose last log is as the catalog has it, and still the last. Checkpoints were read
-        before, so it ended there when a broker wrote them.
+        """The partitions whose last log is as the catalog has it, and still the last. Checkpoints were read before, so
+        it ended there when a broker wrote them.
         """
         last = _last_logs(logs, lost)
         files = _files(tables, {(*key, row["base_offset"]) for key, row in last.items()})
