@@ -80,7 +80,7 @@ class _Told:
     """What one copy of metadata has said of the topics of a run.
 
     Attributes:
-        topics: how many there are.
+        topics: how many there are, each counted once, in however many sources it is.
         by_origin: by setting and who has set it, of how many topics that was taken.
     """
 
@@ -94,12 +94,12 @@ def _told(known: KnownTopics, plan: Plan) -> Iterator[_Told]:
         sources = {name for name, of_source in known.of_sources.items() if of_source.metadata is metadata}
         partitions = [partition for partition in plan.partitions if partition.key[0] in sources]
         taken = {
-            (partition.key[:2], *taken)
+            (partition.key[1], *taken)
             for partition in partitions
             for taken in partition.choice.known_of(partition.topic_id).items()
         }
         counts = {name: Counter(origin for _, setting, origin in taken if setting == name) for name in _LEAST}
-        yield _Told(metadata, len({partition.key[:2] for partition in partitions}), counts)
+        yield _Told(metadata, len({partition.key[1] for partition in partitions}), counts)
 
 
 def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
@@ -109,8 +109,11 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
     lines = []
     for told in _told(known, plan):
         metadata = told.metadata
-        says = ", ".join(f"{name} set for {counted_by_origin(origins)}" for name, origins in told.by_origin.items())
-        line = f"{known.described(metadata)}: {says}, of {counted(told.topics, 'topic')}; options and settings win"
+        topics = counted(told.topics, "topic")
+        says = ", ".join(
+            f"{name} is set in {counted_by_origin(origins)} of {topics}" for name, origins in told.by_origin.items()
+        )
+        line = f"{known.described(metadata)}: {says}; options and settings win"
         if metadata.end_offset > metadata.as_of.offset:
             line += f"; what it has up to offset {metadata.end_offset} may not be committed (--metadata-high-watermark)"
         lines.append(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,13 +25,14 @@ from tests.support.spark.jobs import run_here
 
 _AS_OF: Final = "as of offset 6, 1970-01-01T00:00:01.000Z"
 _WINS: Final = "of 1 topic; options and settings win"
+_NONE: Final = f"is set in 0 {_WINS}"
 
 
-def _plan(source: Source, known: KnownTopics, interval_bytes: int | None = None) -> Plan:
+def _plan(sources: Sequence[Source], known: KnownTopics, interval_bytes: int | None = None) -> Plan:
     return find_segments(
-        (source,),
+        sources,
         parse_topics("t"),
-        Target(index_dir=Path("/i"), by_source=False),
+        Target(index_dir=Path("/i"), by_source=len(sources) > 1),
         lambda partition: options_of_topic(known, partition, interval_bytes=interval_bytes, max_index_bytes=None),
     )
 
@@ -39,11 +41,11 @@ def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
     """Of another topic of the name, or one whose id nobody knows, nothing is known."""
     source = Source("s", log_dir_of_t(tmp_path))
     known = read_known_topics(MetadataOptions(), (source,))
-    plan = _plan(source, known)
+    plan = _plan((source,), known)
     assert plan.partitions[0].options == RecoverOptions(interval_bytes=512)  # no index can do with 4 bytes
-    assert _plan(source, known, 100).partitions[0].options == RecoverOptions(interval_bytes=100)
+    assert _plan((source,), known, 100).partitions[0].options == RecoverOptions(interval_bytes=100)
     where = f"{tmp_path / METADATA_DIRECTORY} {_AS_OF}"
-    assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} set for 1 (topic 1), {MAX_INDEX} set for 0, {_WINS}"]
+    assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} is set in 1 (topic 1) of 1 topic, {MAX_INDEX} {_NONE}"]
     taken = {INTERVAL: {"topic": 1}, MAX_INDEX: {}}
     of_copy = {"directory": str(tmp_path / METADATA_DIRECTORY), "offset": 6, "timestamp_ms": 1_000, "end_offset": 6}
     assert known_as_json(known, plan) == [{**of_copy, "topics": 1, "taken": taken}]
@@ -51,9 +53,18 @@ def test_a_topic_goes_by_its_id(tmp_path: Path) -> None:
     for other in (f"version: 0\ntopic_id: {OTHER_ID}\n", None):
         metadata = tmp_path / "t-0" / "partition.metadata"
         metadata.unlink() if other is None else metadata.write_text(other)
-        plan = _plan(source, known)
+        plan = _plan((source,), known)
         assert plan.partitions[0].options == RecoverOptions()
-        assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} set for 0, {MAX_INDEX} set for 0, {_WINS}"]
+        assert lines_of_known(known, plan) == [f"{where}: {INTERVAL} is set in 0 of 1 topic, {MAX_INDEX} {_NONE}"]
+
+
+def test_a_topic_in_two_log_dirs_is_counted_once(tmp_path: Path) -> None:
+    first, second = log_dir_of_t(tmp_path / "a"), log_dir_of_t(tmp_path / "b", has_metadata=False)
+    (second / "t-0").rename(second / "t-1")
+    sources = Source("a", first), Source("b", second)
+    known = read_known_topics(MetadataOptions(), sources)
+    [told] = known_as_json(known, _plan(sources, known))
+    assert (told["topics"], told["taken"]) == (1, {INTERVAL: {"topic": 1}, MAX_INDEX: {}})
 
 
 def test_builds_and_audits_take_what_a_topic_is_configured_to(tmp_path: Path) -> None:
