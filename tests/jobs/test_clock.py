@@ -12,6 +12,7 @@ import pytest
 from kidxlib.errors import UsageError
 from kidxlib.operations.compaction.request import CompactIndexOptions, compaction_request
 from kidxlib.operations.retention.request import ApplyRequest, RetentionOptions, retention_request
+from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.text.times import to_ms
 
@@ -25,7 +26,8 @@ def catalog(tmp_path: Path) -> str:
 
 def _given(options: type[Any], **values: Any) -> Any:
     """Options of which only some were given."""
-    nothing: dict[str, Any] = {field.name: () if field.name == "sources" else None for field in fields(options)}
+    without: dict[str, Any] = {"sources": (), "metadata": MetadataOptions()}
+    nothing = {field.name: without.get(field.name) for field in fields(options)}
     return options(**{**nothing, "settings_file": SETTINGS_FILE, **values})
 
 
