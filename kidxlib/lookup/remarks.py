@@ -44,6 +44,7 @@ NO_RECORDS: Final = "no records"
 #: What is found of a transaction's end is no record that consumers get.
 MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
 FAR: Final = "more than an hour after the time that was asked for"
+GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
 _HOUR_MS: Final = 3_600_000
 
 
@@ -120,7 +121,7 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
         before.release()
     if end < base_offset:
         which = f"offset {end} is" if end + 1 == base_offset else f"offsets {end} to {base_offset - 1} are"
-        answers.note(rows, f"{which} in no log: unless the topic is compacted, a segment is missing")
+        answers.note(rows, f"{which} {GAP}")
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.log.log import Log
-from kidxlib.lookup.remarks import FAR, MARKER
+from kidxlib.lookup.remarks import FAR, GAP, MARKER
 from kidxlib.records import header_walk, reader
 from tests.support.logs.golden import GoldenSegment
 
@@ -79,7 +79,9 @@ def check_offset(log: Log, offset: int, answer: Mapping[str, Any], remarks: Iter
     holder = next(header_walk.batches(segment.log, batch.position))
     assert (-1 if answer["leader_epoch"] is None else answer["leader_epoch"]) == holder.partition_leader_epoch, offset
     assert (answer["offset"], answer["timestamp"]) == (None, None), (offset, answer)
-    _check_note(answer, remarks)
+    _check_note(answer, (*remarks, GAP))
+    is_behind_a_gap = offset < segment.base_offset
+    assert (GAP in (answer["note"] or "")) <= is_behind_a_gap, (offset, answer)
 
 
 def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks: Iterable[str] = ()) -> None:
@@ -90,7 +92,7 @@ def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks
         return
     record = TimestampAndOffset(answer["timestamp"], answer["offset"], answer["leader_epoch"])
     assert answer["found"] and record == expected, (timestamp, answer, expected)
-    _check_note(answer, (*remarks, MARKER, FAR))
+    _check_note(answer, (*remarks, MARKER, FAR, GAP))
     if timestamp >= 0:  # the batch holds the record
         segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
         holder = next(header_walk.batches(segment.log, answer["position"]))
