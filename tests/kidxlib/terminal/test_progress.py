@@ -91,6 +91,7 @@ def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypa
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(compiling, "is_compiling", lambda: False)  # as the process of another test may be
+    monkeypatch.setattr(progress, "of_store", lambda: "")  # of which another test may have made requests again
     with contextlib.redirect_stderr(io.StringIO()) as err:
         begin_phase("reading", done=tell, segments=4, log_bytes=4_000_000, after="recording in the catalog")
         asked.acquire()

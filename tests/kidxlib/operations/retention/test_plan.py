@@ -371,7 +371,9 @@ def test_nothing_of_a_bucket_of_tiered_storage_goes(tmp_path: Path) -> None:
     policy.write_text(f"{_ALL_SAID}retention.ms = 0\n")
     for place in (bucket, bucket.parent / "log-dir"):
         catalog, index_dir = tmp_path / f"catalog-{place.name}", tmp_path / f"index-{place.name}"
-        assert kidx_build_here(place, "--index-dir", index_dir, "--catalog", catalog).code == 0
+        built = kidx_build_here(place, "--index-dir", index_dir, "--catalog", catalog)
+        # The log dir has its metadata and few of its partitions.
+        assert built.code == (0 if place == bucket else 3), built.err
         ended = retention_here("--catalog", catalog, "--policy", policy, "--what-if", "--json")
         assert ended.code == 0
         reasons = {segment["reason"] for segment in json.loads(ended.out)["segments"]}
