@@ -33,6 +33,8 @@ else
 fi
 .venv/bin/ruff check --quiet
 .venv/bin/ruff format --check --quiet
+.venv/bin/kidx doctor --compile >/dev/null & # once, as each process of the tests would do it by itself
+compiled=$!
 airflow=
 if [[ -d .venv-airflow ]]; then # beside Airflow's types
   .venv/bin/mypy --python-executable .venv-airflow/bin/python --cache-dir .mypy_cache/airflow airflow_dags &
@@ -41,6 +43,7 @@ fi
 .venv/bin/mypy
 [[ -z $airflow ]] || wait "$airflow"
 .venv/bin/lint-imports --no-logo
+wait "$compiled" || : # what is missing here, the tests say
 unset PYTHONDONTWRITEBYTECODE # they start the library in hundreds of processes, which find it compiled
 # A file's tests stay together: they share what takes long to make. One process more than there are cores, as tests wait for
 # brokers, for Spark and for disks; more than four want more memory.
