@@ -1,16 +1,55 @@
-"""Gaps between logs on screen, as audits and builds find them. No kernel is imported: most builds need none."""
+"""What is lost, and gaps between logs, on screen, as audits and builds find them. No kernel is imported: most builds
+need none.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.gaps import Evidence, FoundGaps, Gap
+from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.text.counted import counted
 
 #: Topics that are named on screen.
 SHOWN: Final = 20
+
+
+class Lost(Protocol):
+    """Something of a partition that is not there. Strings as in a finding."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def consequence(self) -> str: ...
+
+
+def print_lost(lost: Iterable[Lost], what: str, *, many_sources: bool) -> None:
+    """Print what is lost, a line for each topic and reason.
+
+    Args:
+        what: each of them is, in one word.
+        many_sources: they are named with their sources.
+    """
+    topics: defaultdict[tuple[str, str, str], list[Lost]] = defaultdict(list)
+    for each in lost:
+        topics[each.source, each.topic, each.reason].append(each)
+    for (source, topic, reason), (first, *others) in list(topics.items())[:SHOWN]:
+        name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
+        more = f"; {counted(len(others), f'more {what}')} of the topic" if others else ""
+        print_line(f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{more}")
+        print_line(f"  {first.consequence}")
+    print_more(len(topics) - SHOWN, "; --json has them all")
 
 
 def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:
@@ -20,15 +59,7 @@ def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:
     Args:
         many_sources: they are named with their sources.
     """
-    topics: dict[tuple[str, str, str], list[Gap]] = {}
-    for gap in gaps.lost:
-        topics.setdefault((gap.source, gap.topic, gap.reason), []).append(gap)
-    for (source, _, reason), (first, *others) in list(topics.items())[:SHOWN]:
-        name = f"{first.topic}-{first.partition}"
-        more = f"; {counted(len(others), 'more gap')} of the topic" if others else ""
-        print_line(f"{Verdict.BROKEN}: {f'{source}: ' if many_sources else ''}{name}: {reason}: {first.detail}{more}")
-        print_line(f"  {first.consequence}")
-    print_more(len(topics) - SHOWN, "; --json has them all")
+    print_lost(gaps.lost, "gap", many_sources=many_sources)
     damaged = sum(each.gaps for each in gaps.explained if each.evidence is Evidence.DAMAGED_LOG)
     if unknown := damaged + gaps.unknown_borders:
         places = counted(unknown, "damaged or unread log")

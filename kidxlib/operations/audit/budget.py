@@ -21,14 +21,13 @@ from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
 from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.segments import LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.accept.damage import VERSION_NAMES
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.counted import counted
 
-#: What tells one state of a log from another, in a listing and in `segments`; in `findings` it is `VERSION_NAMES`.
-LISTED_VERSION: Final = ("log_bytes", "log_mtime_ns", "log_inode")
 #: Verdicts on logs that were read to their ends.
 _READ_IN_FULL: Final = (Verdict.WHOLE.value, Verdict.SAFE.value, Verdict.TORN.value)
 _OF_LOGS: Final = Among("file", (LOG_SUFFIX,))
@@ -98,7 +97,7 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
         pc.is_in(logs["verdict"], value_set=pa.array(_READ_IN_FULL)),
         pc.not_equal(pc.coalesce(logs["reason"], pa.scalar("")), pa.scalar(IN_USE)),
     )
-    same = same_versions(plan.segments, LISTED_VERSION, logs, VERSION_NAMES, at)
+    same = same_versions(plan.segments, LogVersion.names(), logs, VERSION_NAMES, at)
     same &= np.append(was_read.to_numpy().astype(np.bool_), False)[at]
     count = len(plan.partitions)
     unchanged = np.bincount(partitions[same], minlength=count)

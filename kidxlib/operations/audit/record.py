@@ -16,11 +16,10 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.accept.damage import VERSION_NAMES
-from kidxlib.operations.audit.budget import LISTED_VERSION
 from kidxlib.operations.audit.found import Found
 from kidxlib.tables.protocol import Tables
 
@@ -62,7 +61,7 @@ def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
     at = positions_in(findings.select(SEGMENT_KEY), plan.keys(plan.segments), SEGMENT_KEY).copy()
     at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    for name, listed in zip(VERSION_NAMES, LISTED_VERSION, strict=True):
+    for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
         field = findings.schema.field(name)
         seen = plan.segments[listed].take(places).cast(field.type, safe=False)
         number = findings.schema.get_field_index(name)

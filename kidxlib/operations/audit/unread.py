@@ -28,11 +28,11 @@ from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.accept.damage import VERSION_NAMES, version_now
-from kidxlib.operations.audit.budget import LISTED_VERSION, same_versions
+from kidxlib.operations.audit.budget import same_versions
 from kidxlib.operations.damage.last_findings import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in
@@ -118,11 +118,11 @@ class _Known:
         is_unread = np.array([partition.key in audits for partition in plan.partitions], np.bool_)
         listed = plan.segments.filter(pa.array(is_unread[partitions_of(plan.segments)]))
         keys = plan.keys(listed)
-        names = {*FACTS, *LISTED_VERSION, "offset_index_bytes", "index_directory"}
+        names = {*FACTS, *LogVersion.names(), "offset_index_bytes", "index_directory"}
         topics = sorted({topic for _, topic, _ in audits})
         known = tables.read(SEGMENTS, sorted(names), [Among("source", tuple(sources)), Among("topic", topics), PRESENT])
         at = positions_in(keys, known, SEGMENT_KEY).copy()
-        at[~same_versions(listed, LISTED_VERSION, known, LISTED_VERSION, at)] = -1
+        at[~same_versions(listed, LogVersion.names(), known, LogVersion.names(), at)] = -1
         places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
         ids = [partition.topic_id for partition in plan.partitions]
         return cls(

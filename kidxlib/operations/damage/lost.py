@@ -15,7 +15,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.audit.finding import Verdict
 from kidxlib.audit.startup.absent import AbsentPartition, absent_in
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints
 from kidxlib.build.plan import Plan
@@ -36,13 +35,11 @@ from kidxlib.storage.checkpoints import Checkpoints, usable_checkpoints
 from kidxlib.storage.file_version import version_at
 from kidxlib.storage.location import Location, as_text, entries_in, files_in, location
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.console import print_line, print_more
-from kidxlib.text.counted import counted
+from kidxlib.terminal.console import print_line
+from kidxlib.terminal.gaps import print_lost
 
 #: The reason of a partition that is not there.
 PARTITION_MISSING: Final = "partition-missing"
-#: So many topics are named on screen.
-_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,16 +138,7 @@ class Lost:
 
     def show(self, *, many_sources: bool) -> None:
         """Print what nobody has accepted, a line for each topic and reason, and the first that is accepted."""
-        lost: list[LostPartition | LostEnd] = [*self.partitions, *self.ends]
-        topics: dict[tuple[str, str, str], list[LostPartition | LostEnd]] = {}
-        for each in lost:
-            topics.setdefault((each.source, each.topic, each.reason), []).append(each)
-        for (source, topic, reason), (first, *others) in list(topics.items())[:_SHOWN]:
-            name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
-            more = f"; {counted(len(others), 'more partition')} of the topic" if others else ""
-            print_line(f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{more}")
-            print_line(f"  {first.consequence}")
-        print_more(len(topics) - _SHOWN, "; --json has them all")
+        print_lost([*self.partitions, *self.ends], "partition", many_sources=many_sources)
         if self.accepted:
             first_end = self.accepted[0]
             more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""

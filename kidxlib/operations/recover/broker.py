@@ -20,8 +20,7 @@ from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
-#: Versions of `meta.properties` (`MetaPropertiesVersion`).
-OF_KRAFT: Final = "1"
+#: The version of `meta.properties` (`MetaPropertiesVersion`) of a broker with ZooKeeper.
 _OF_ZOOKEEPER: Final = "0"
 #: Directories of logs that a broker loads though they are no partition's yet, or no more (`LogManager.loadLog`). Their
 #: names have no offset here, and nothing of them is recovered.

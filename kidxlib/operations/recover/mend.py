@@ -27,7 +27,7 @@ from kidxlib.log.cluster_metadata.image import Assignment
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
 from kidxlib.operations.audit.tiered.local_partitions import local_log, partitions_in, tiered_partitions
-from kidxlib.operations.recover.broker import OF_KRAFT, LogDir, StoppedBroker
+from kidxlib.operations.recover.broker import LogDir, StoppedBroker
 from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.obstacle import Obstacle
@@ -273,7 +273,7 @@ def _topic_id(
     """The topic's id, where the metadata has the partition in this very log dir and nothing speaks against it."""
     directory = log_dir.path / partition.directory
     path = directory / PARTITION_METADATA
-    if log_dir.meta.version != OF_KRAFT:
+    if not log_dir.meta.is_kraft:
         return
     try:
         topic_ids.read_topic_id(path)

@@ -6,7 +6,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import TopicPartition
@@ -18,9 +18,6 @@ from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, lines_of
 from kidxlib.storage.location import Location
 from kidxlib.terminal.console import note, warn
-
-#: `version` in the `meta.properties` of a node with KRaft: one of its log dirs has the metadata.
-_KRAFT: Final = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ def find_not_asked(
             owner = brokers.owner(log_dir)
             if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
                 known.append(metadata.to_end)
-            elif owner.cluster_id is not None and owner.version == _KRAFT:
+            elif owner.cluster_id is not None and owner.is_kraft:
                 without_metadata.append(log_dir)
     asked = set(there)
     of_topics = {each for each in _of_topics(known, there) if means(each)} - asked
