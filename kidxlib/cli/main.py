@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Final, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.terminal import interrupts
@@ -43,6 +44,11 @@ class _Commands(click.Group):
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(import_module(f"kidxlib.cli.{name}"), name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands' names; click would import all commands for them, and a new wheel compile."""
+        commands = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

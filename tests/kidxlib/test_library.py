@@ -60,6 +60,18 @@ print("numba" in sys.modules)
     assert started(code) == "False"
 
 
+def test_a_shell_completes_commands_without_importing_them() -> None:
+    """In a new wheel that would compile for half a minute, while somebody waits for a key."""
+    code = """
+import sys
+import click
+from kidxlib.cli.main import kidx
+print([item.value for item in kidx.shell_complete(click.Context(kidx), "re")])
+print([name for name in sys.modules if name.startswith("kidxlib.cli.")])
+"""
+    assert started(code).splitlines() == ["['recover', 'report', 'retention']", "['kidxlib.cli.main']"]
+
+
 def test_each_name_is_there_once() -> None:
     """For `import *`, for who loads it, and for a type checker, in the same words."""
     homes = [(home, name) for home, names in kidxlib._HOMES.items() for name in names]
