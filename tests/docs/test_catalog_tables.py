@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.backend import open_spark
@@ -29,6 +30,7 @@ from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.context import RunContext
 from kidxlib.tables import layout
+from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.version import VERSION_PROPERTY
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
@@ -47,21 +49,20 @@ NEW_COLUMNS: Final = {
 def empty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables as a first build makes them, without rows."""
     path = tmp_path_factory.mktemp("tables") / "catalog"
-    with _a_session() as spark:
-        TablesCatalog(SparkTables(spark, str(path))).make_tables()
+    TablesCatalog(DeltaTables(str(path))).make_tables()
     return path
 
 
-def newer(spark: SparkSession, catalog: Path) -> None:
-    spark.sql(f"ALTER TABLE delta.`{catalog}/segments` SET TBLPROPERTIES ('{VERSION_PROPERTY}' = '99')")
+def newer(catalog: Path) -> None:
+    DeltaTable(catalog / "segments").alter.set_table_properties({VERSION_PROPERTY: "99"}, raise_if_not_exists=False)
 
 
-def foreign(spark: SparkSession, catalog: Path) -> None:
+def foreign(catalog: Path) -> None:
     shutil.rmtree(catalog / "segments")
-    spark.sql(f"CREATE TABLE delta.`{catalog}/segments` (customer STRING) USING delta")
+    write_deltalake(catalog / "segments", pa.table({"customer": ["ann"]}))
 
 
-def no_delta_table(spark: SparkSession, catalog: Path) -> None:
+def no_delta_table(catalog: Path) -> None:
     shutil.rmtree(catalog / "segments")
     (catalog / "segments").mkdir()
     (catalog / "segments" / "photos.zip").touch()
@@ -77,14 +78,13 @@ def no_delta_table(spark: SparkSession, catalog: Path) -> None:
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_tables_that_are_not_ours_to_write_are_refused_in_one_line(
-    spoil: Callable[[SparkSession, Path], None], message: str, empty_catalog: Path, tmp_path: Path
+    spoil: Callable[[Path], None], message: str, empty_catalog: Path, tmp_path: Path
 ) -> None:
     """Exit code 1, the table and what to do about it, no stack trace; nothing is committed and nothing indexed."""
     catalog, log_dir, index_dir = (tmp_path / name for name in ("catalog", "log-dir", "index"))
     shutil.copytree(empty_catalog, catalog)
     put(log_dir / "topic-0", 0, [Batch()])
-    with _a_session() as spark:
-        spoil(spark, catalog)
+    spoil(catalog)
     before = sorted(catalog.rglob("*"))
     ended = build_here("--source", f"it={log_dir}", "--index-dir", index_dir, "--catalog", catalog)
     assert (ended.code, ended.out) == (1, "")

@@ -53,6 +53,8 @@ SLOW: Final = 1 << 30
 SECOND_OFFSET: Final = 1 << 21
 #: Each in a wave of its own.
 SLOW_PARTITIONS: Final = ("slow-0", "slow-1", "slow-2")
+#: So many builds.
+_DISTURBED: Final = 10
 #: No step of a job on Spark takes as long; what does, hangs.
 DEADLINE_SECONDS: Final = 300.0
 #: Tables that a build writes, and what is different in each run, or says when and where it was.
@@ -309,16 +311,16 @@ def disturb(on: Cluster, directory: Path, log_dir: Path, settings: Path, packed:
     assert indexes(place.index_dir) == indexes(packed.place.index_dir)
 
 
+@pytest.mark.exhaustive("takes two minutes; tests/jobs/build/test_build_faults.py kills workers and drivers of a build")
 def test_a_task_that_runs_twice_a_lost_executor_and_a_lost_worker_change_nothing(
-    two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed, exhaustive: bool, say: Say
+    two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed, say: Say
 ) -> None:
     """All three happen to one build, wave after wave: the same bytes, the same rows, and what a killed executor had
     staged is swept by a later run.
     """
-    times = 10 if exhaustive else 1
-    for _ in range(times):
+    for _ in range(_DISTURBED):
         disturb(two_workers, tmp_path, log_dir, settings, packed)
-    say(f"{times} builds disturbed three times each")
+    say(f"{_DISTURBED} builds disturbed three times each")
 
 
 @again_if_too_late

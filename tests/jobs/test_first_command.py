@@ -8,9 +8,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.spark.jobs import PROJECT, clean_environment
 
 
+@pytest.mark.exhaustive("sets up all anew; continuous integration begins with that, in a new checkout")
 def test_a_new_checkout_answers_with_its_first_command(tmp_path: Path) -> None:
     """In a clone of this repository: what is not committed is not tested."""
     checkout, uv = tmp_path / "checkout", tmp_path / "bin/uv"

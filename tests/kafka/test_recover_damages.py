@@ -93,6 +93,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> _Disk:
     return _Disk(broker, last_sent(broker))
 
 
+@pytest.mark.exhaustive("takes minutes; what brokers did with each damage is recorded, and compared in each run")
 def test_what_becomes_of_each_damage(
     disk: _Disk, tmp_path: Path, rng: random.Random, exhaustive: bool, say: Say
 ) -> None:

@@ -100,7 +100,7 @@ def kill_one(job: subprocess.Popen[str], find: Callable[[subprocess.Popen[str]],
     return False
 
 
-_COVERED = pytest.mark.exhaustive("takes two minutes; a cluster loses its executors in any case")
+_COVERED = pytest.mark.exhaustive("takes two minutes; a driver is killed in any case")
 
 
 @pytest.mark.parametrize(

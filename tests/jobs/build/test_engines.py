@@ -74,19 +74,22 @@ _STEPS: Final[tuple[Callable[[Path], None], ...]] = (_begin, _change, _come_back
 
 def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path, exhaustive: bool) -> None:
     """After every step of a history, each table is the one that kidx alone wrote, by name, row and value. Spark goes on
-    with a catalog of kidx, kidx with what Spark made of it, and a driver that lists by executors with its own. A build
-    that Spark commits takes half a minute: with `--exhaustive` it begins, too, and goes all the way.
+    with a catalog of kidx, and a driver that lists by executors with what Spark made of it. A build that Spark commits
+    takes half a minute: with `--exhaustive` it begins, too, and goes all the way.
     """
     settings = tmp_path / "spark-commits.toml"
     settings.write_text('[spark]\ncommits = "spark"\n')
     by_spark: BuildHere = partial(build_here, "--settings", settings)
     writers: dict[str, Sequence[BuildHere]] = {
         "kidx": (kidx_build_here,),
-        "kidx-spark-kidx": (partial(kidx_build_here, _BY_WORKERS), by_spark, kidx_build_here),
-        "driver": (build_here, build_here, partial(build_here, _BY_WORKERS)),
+        "kidx-spark-driver": (partial(kidx_build_here, _BY_WORKERS), by_spark, partial(build_here, _BY_WORKERS)),
     }
     if exhaustive:
-        writers |= {"spark": (by_spark,), "spark-kidx-spark": (by_spark, kidx_build_here, by_spark)}
+        writers |= {
+            "spark": (by_spark,),
+            "driver-kidx": (build_here, kidx_build_here),
+            "spark-kidx-spark": (by_spark, kidx_build_here, by_spark),
+        }
     histories: dict[str, list[dict[str, DeltaTable]]] = {name: [] for name in writers}
     for number, step in enumerate(_STEPS):
         step(log_dir)
@@ -97,14 +100,14 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path,
         assert [name for name in writers if files[name] != files["kidx"]] == [], step.__doc__
         for name in writers:
             histories[name].append(_tables(tmp_path / name / "catalog"))
-    commits = histories["kidx-spark-kidx"][-1]["segments"].history()
+    commits = histories["kidx-spark-driver"][-1]["segments"].history()
     assert {str(commit["engineInfo"]).split("/")[0].split(":")[0] for commit in commits} == {"Apache-Spark", "delta-rs"}
     left_out = (*_OF_THE_RUN, *_OF_THE_ENGINE)
     for table in TABLES:
         expected, *found = ([step.get(table.name) for step in histories[name]] for name in writers)
         assert_same_histories(table, expected, dict(zip([*writers][1:], found, strict=True)), left_out)
     with session("test") as spark:
-        by_kidx, by_both = (histories[name][-1][SEGMENTS.name] for name in ("kidx", "kidx-spark-kidx"))
+        by_kidx, by_both = (histories[name][-1][SEGMENTS.name] for name in ("kidx", "kidx-spark-driver"))
         assert_spark_reads_the_same(spark, SEGMENTS, by_kidx, by_both, left_out)
 
 
