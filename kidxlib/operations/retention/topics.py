@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Values, differing
+from kidxlib.build.listed import numbers_in
+from kidxlib.catalog.matching import Positions, Values, differing, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
@@ -59,20 +60,22 @@ def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[n
         rows: segments, sorted by their keys.
         before_gap: the numbers of the segments before the gaps.
     """
-    known = np.zeros(len(before_gap), np.bool_)
-    for place, number in enumerate(before_gap.tolist()):
-        source, topic, partition, offset = (
-            rows[name][number].as_py() for name in ("source", "topic", "partition", "next_offset")
+    (base, _), (end, is_known) = numbers_in(rows["base_offset"]), numbers_in(rows["next_offset"])
+    ranks = np.unique(np.concatenate([base, end]), return_inverse=True)[1]
+    bases, ends = ranks[: len(base)], ranks[len(base) :]
+    has_offsets = is_known & (base < end)
+
+    def holding(groups: Positions) -> Positions:
+        """How many segments of its group hold that offset: those that begin at or below it, less those that end so."""
+        first = groups * len(ranks)
+        asked = (first + ends)[before_gap]
+        begun, ended = (
+            np.searchsorted(np.sort((first + each)[has_offsets]), asked, side="right") for each in (bases, ends)
         )
-        others = rows.filter(
-            (pc.field("topic") == topic)
-            & (pc.field("partition") == partition)
-            & (pc.field("source") != source)
-            & (pc.field("base_offset") <= offset)
-            & (pc.field("next_offset") > offset)
-        )
-        known[place] = others.num_rows > 0
-    return known
+        return begun - ended
+
+    of_all, of_own = (positions_in(rows, rows, key) for key in (("topic", "partition"), PARTITIONS.key))
+    return holding(of_all) > holding(of_own)
 
 
 def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
