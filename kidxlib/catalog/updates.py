@@ -90,20 +90,22 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def aborted(known: pa.Table, found: Found) -> TableChange:
-    """The aborted transactions of partitions that were finished. They are all that there are in the segments that were
-    folded; those of present segments before these stay.
+    """The aborted transactions of partitions that were finished, which are all that there are of these, but for those
+    of segments that were not folded again.
+
+    These segments are named one by one. A log may have vanished between the last of them and the first that was folded:
+    Kafka deletes its `.txnindex` as an orphan (`LogLoader.loadSegmentFiles`), and its rows go.
 
     Args:
         known: rows of `aborted_transactions`.
         found: `FINISHED`; rows of `partition` and `aborted`.
     """
-    at = positions_in(known, found["partition"], PARTITIONS.key)
-    first_present, folded_from = (_at(found["partition"][name], at) for name in ("first_present", "folded_from"))
-    earlier: Values = pc.and_(
-        pc.greater_equal(known["base_offset"], first_present), pc.less(known["base_offset"], folded_from)
-    )
-    asked = known.filter(pa.array(~_flags(earlier.fill_null(False))))
-    return _replaced(ABORTED_TRANSACTIONS, asked, found["partition"].select(PARTITIONS.key), found["aborted"])
+    partitions = found["partition"].select(PARTITIONS.key)
+    base_offsets: Values = found["partition"]["unfolded"].combine_chunks()
+    of_partition: Values = pc.list_parent_indices(base_offsets)
+    unfolded = partitions.take(of_partition).append_column("base_offset", base_offsets.flatten())
+    asked = known.filter(pa.array(positions_in(known, unfolded, SEGMENTS.key) < 0))
+    return _replaced(ABORTED_TRANSACTIONS, asked, partitions, found["aborted"])
 
 
 def states(known: pa.Table, found: Found) -> TableChange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kidxlib.catalog.columns import Int32, column
@@ -44,10 +45,11 @@ class KeptFile(Row):
 
 @row
 class FoldedPartition(PartitionOfSource):
-    """Which segments of a partition are among the rows: all that are present, or those after a kept state."""
+    """A partition that was finished: all of its present segments are among the rows, but for those before a kept
+    state.
+    """
 
-    first_present: int = column("base offset of the first segment that is present")
-    folded_from: int = column("base offset of the first segment that was folded")
+    unfolded: Sequence[int] = column("base offsets of the present segments that were not folded again")
 
 
 @row

@@ -166,7 +166,7 @@ def test_events(known: Rows, found: Rows, scanned: Rows) -> None:
     assert (after, counted) == (in_order(expected), len(changed))
 
 
-FOLDED: Final = st.fixed_dictionaries({"first_present": st.integers(0, 2), "folded_from": st.integers(0, 3)})
+FOLDED: Final = st.fixed_dictionaries({"unfolded": st.lists(st.integers(0, 2), unique=True)})
 
 
 @FEW
@@ -176,13 +176,13 @@ FOLDED: Final = st.fixed_dictionaries({"first_present": st.integers(0, 2), "fold
     finished=rows_of(kind(FINISHED, "partition"), PARTITIONS.key, FOLDED),
 )
 def test_aborted(known: Rows, found: Rows, finished: Rows) -> None:
-    """Of a partition that was finished all are replaced, those of segments that are missing by now among them; but for
-    those of present segments before the first that was folded.
+    """Of a partition that was finished all are replaced, those of segments that are missing by now among them, wherever
+    these were; but for those of segments that were not folded again.
     """
-    bounds = {key_of(PARTITIONS, row): range(row["first_present"], row["folded_from"]) for row in finished}
-    found = [row for row in found if row["base_offset"] not in bounds.get(key_of(PARTITIONS, row), range(2**62))]
+    unfolded = {key_of(PARTITIONS, row): row["unfolded"] for row in finished}
+    found = [row for row in found if row["base_offset"] not in unfolded.get(key_of(PARTITIONS, row), range(2**62))]
     before = by_key(ABORTED_TRANSACTIONS, known)
-    kept = {key: row for key, row in before.items() if key[:3] not in bounds or key[3] in bounds[key[:3]]}
+    kept = {key: row for key, row in before.items() if key[:3] not in unfolded or key[3] in unfolded[key[:3]]}
     expected = kept | by_key(ABORTED_TRANSACTIONS, found)
     tables = {
         "partition": table_of(finished, kind(FINISHED, "partition")),

@@ -39,15 +39,11 @@ class PartitionToFinish:
 
     Attributes:
         task: from which state on, and which files may be written.
-        first_present: the base offset of its first segment that is present.
-        folded_from: that of the first one that is folded.
         logs: by the base offset of each of the last two segments, all segments up to it: the states after these are
             kept.
     """
 
     task: PartitionTask
-    first_present: int
-    folded_from: int
     logs: Mapping[int, FoldedLogs]
 
 
@@ -143,8 +139,7 @@ def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Ite
         source=source,
         topic=topic,
         partition=number,
-        first_present=partition.first_present,
-        folded_from=partition.folded_from,
+        unfolded=partition.task.earlier,
     )
     yield {"partition": of_partition.values()}
     for state in finished.states:

@@ -61,7 +61,7 @@ class KeptStates:
         states: pa.Table,
     ) -> None:
         self._numbers = {key: number for number, key in enumerate(keys)}
-        self._changes, self._states = changes, states
+        self._states = states
         order = np.lexsort((heads["base_offset"].to_numpy(), partitions))
         self.heads, self._partitions = heads.take(order), partitions[order]
         self._base_offsets: Longs = self.heads["base_offset"].to_numpy()
@@ -69,7 +69,7 @@ class KeptStates:
         #: Of each partition the first row, and at the end the number of rows.
         self._bounds = np.searchsorted(self._partitions, np.arange(len(keys) + 1))
         self._logs = self._logs_up_to_each()
-        self._state_of, self._last_of = self._best()
+        self._state_of, self._last_of = self._best(changes)
         self.is_folded: Flags = np.arange(len(order)) > self._last_of[self._partitions]
 
     def partition_to_finish(self, key: PartitionKey, task: PartitionTask) -> PartitionToFinish | None:
@@ -93,14 +93,13 @@ class KeptStates:
             int(self._base_offsets[row]): FoldedLogs.of({name: int(column[row]) for name, column in self._logs.items()})
             for row in range(max(first, end - 2), end)
         }
-        first_present, first_folded = self._changes[number].first_present, int(self._base_offsets[folded_from])
-        return PartitionToFinish(task, first_present, first_folded, logs)
+        return PartitionToFinish(task, logs)
 
-    def _best(self) -> tuple[Positions, Positions]:
+    def _best(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
         """The states with the most segments, and the rows of the last ones of these, by the number of the partition; −1
         where there is none.
         """
-        since = [_FROM_THE_START if each.changed_from is None else each.changed_from for each in self._changes]
+        since = [_FROM_THE_START if each.changed_from is None else each.changed_from for each in changes]
         rows = positions_in(self._states, self.heads, SEGMENTS.key)
         states = np.flatnonzero(rows >= 0)
         rows = rows[states]

@@ -115,17 +115,23 @@ _CHANGES: Final[tuple[Callable[[_Partition], None], ...]] = (
 )
 
 
-def test_random_histories_give_what_whole_folds_give(
-    tmp_path: Path, rng: random.Random, exhaustive: bool, monkeypatch: pytest.MonkeyPatch, say: Say
-) -> None:
-    """After each step: rows, index files and the summary. One catalog loses its states before each build."""
-    taken: list[int] = []
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The states that builds go on from: of how many segments each is."""
+    found: list[int] = []
 
     def noting(row: PartitionStateRow) -> FoldState:
-        taken.append(row.segments)
+        found.append(row.segments)
         return state_of(row)
 
     monkeypatch.setattr(kept_states, "state_of", noting)
+    return found
+
+
+def test_random_histories_give_what_whole_folds_give(
+    tmp_path: Path, rng: random.Random, exhaustive: bool, taken: list[int], say: Say
+) -> None:
+    """After each step: rows, index files and the summary. One catalog loses its states before each build."""
     histories, steps = _HISTORIES_EXHAUSTIVE if exhaustive else _HISTORIES
     for number in range(histories):
         place = tmp_path / f"history-{number}"
@@ -147,6 +153,25 @@ def test_random_histories_give_what_whole_folds_give(
                     change(partition)
     say(f"went on from {len(taken)} states, of up to {max(taken, default=0)} segments")
     assert len(taken) > 1 and max(taken) > 1
+
+
+def test_a_log_that_vanished_behind_the_state_has_no_aborted_transaction_any_more(
+    tmp_path: Path, taken: list[int]
+) -> None:
+    """It is neither among the segments that led to the state, nor among those that are folded from there."""
+    partition = tmp_path / "kafka-logs" / "orders-0"
+    partition.mkdir(parents=True)
+    data = Batch(producer_id=8, producer_epoch=0, base_sequence=0, attributes=formats.ATTRIBUTE_TRANSACTIONAL)
+    abort = Batch(**{**control(bytes(4)), "producer_id": 8})
+    logs = {base: partition / segment_file(base, LOG_SUFFIX) for base in (0, 1, 2)}
+    for base, batch in enumerate((data, abort)):
+        logs[base].write_bytes(b"".join(encode(base, [batch])))
+    _build(tmp_path, "kept")
+    assert [row["base_offset"] for row in _rows(tmp_path / "kept", ABORTED_TRANSACTIONS)] == [1]
+    logs[1].unlink()
+    logs[2].write_bytes(b"".join(encode(2, [data])))
+    _build(tmp_path, "kept")
+    assert (taken, _rows(tmp_path / "kept", ABORTED_TRANSACTIONS)) == ([1], [])
 
 
 def _build(place: Path, name: str) -> Ended:
@@ -214,7 +239,7 @@ def _states(heads: pa.Table) -> pa.Table:
     """What a whole fold of these segments keeps, but for what it found."""
     change = PartitionChange(topic_id=None, first_present=0, changed_from=None, segments=0)
     partition = _kept(heads, change, PARTITION_STATES.schema().empty_table()).partition_to_finish(KEY, TASK)
-    assert partition is not None and partition.folded_from == 0
+    assert partition is not None and partition.task.start is None
     rows = [
         filled(
             PARTITION_STATES.schema(),
@@ -239,10 +264,11 @@ def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) ->
     partition = kept.partition_to_finish(KEY, TASK)
     assert partition is not None
     base_offsets = kept.heads["base_offset"].to_numpy()
-    assert (kept.is_folded == (base_offsets >= partition.folded_from)).all()
-    assert set(partition.task.earlier) == set(range(100, partition.folded_from, 100))
-    assert (partition.task.start is None) == (partition.folded_from == 0)
-    return partition.folded_from
+    folded_from = int(base_offsets[kept.is_folded][0])
+    assert (kept.is_folded == (base_offsets >= folded_from)).all()
+    assert set(partition.task.earlier) == set(range(100, folded_from, 100))
+    assert (partition.task.start is None) == (folded_from == 0)
+    return folded_from
 
 
 def test_one_new_segment_of_a_thousand_is_all_that_is_folded() -> None:
