@@ -412,6 +412,11 @@ def _topics(rows: pa.Table) -> list[tuple[str, str]]:
     return [*_topics_of_rows(rows.group_by(["source", "topic"], use_threads=False).aggregate([]))]
 
 
+def explains_gaps(topic: str, policy: ConfigValue | None) -> bool:
+    """Whether a topic is known to be compacted, whatever its logs lack."""
+    return _of_topic(topic, policy, False).explains
+
+
 def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said:
     """What is said of all gaps of a topic."""
     if policy is not None:

@@ -11,6 +11,9 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 
+#: The reason of a file that begins before the first log does.
+FIRST_LOGS_MISSING: Final = "first-logs-missing"
+
 _NO_END: Final = 2**63 - 1
 _TRUNCATES: Final = "replicas that compare epochs truncate their logs at a wrong offset"
 
@@ -99,7 +102,7 @@ def _of_lost_logs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding | None
     return Finding(
         file=LEADER_EPOCH_CHECKPOINT,
         verdict=Verdict.BROKEN,
-        reason="first-logs-missing",
+        reason=FIRST_LOGS_MISSING,
         detail=f"it begins with epoch {first.epoch} at offset {first.start_offset}, and the logs at "
         f"{logs.first_offset}: offsets {first.start_offset} to {logs.first_offset - 1} are in no log",
         consequence="where a broker deletes logs from the start, it cuts this file there: these were lost. Consumers "

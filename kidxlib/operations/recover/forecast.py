@@ -16,6 +16,7 @@ from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex
+from kidxlib.operations.recover.missing import SeenLogs, look_at_logs
 from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.page_cache.unread import HeadersRead, read_headers
 from kidxlib.operations.recover.producers import forgotten_after_clean_stop
@@ -78,6 +79,7 @@ class Forecast:
         dropped: what it drops.
         obstacles: why it cannot be spared that, each with what to do.
         forgotten: which producers it forgets after a clean stop, and what to do; None where it forgets none.
+        seen: what was seen of its logs, and what is missing there.
     """
 
     topic_partition: TopicPartition
@@ -95,6 +97,7 @@ class Forecast:
     dropped: tuple[Dropped, ...]
     obstacles: tuple[Obstacle, ...]
     forgotten: str | None
+    seen: SeenLogs
 
     @property
     def reads_last_alone(self) -> bool:
@@ -135,6 +138,16 @@ class Forecast:
         return (self.simulation.log_end_offset or 0) < self.stop.known_end
 
     @property
+    def lost_end(self) -> str:
+        """What is lost of a log that ends early."""
+        end, stop = self.simulation.log_end_offset, self.stop
+        if (end or 0) < stop.high_watermark:
+            below, had = f"high watermark {stop.high_watermark}", "that consumers have seen"
+        else:
+            below, had = f"recovery point {stop.recovery_point}", "that had been flushed"
+        return f"the log ends at offset {end}, below the {below}: records are gone {had}"
+
+    @property
     def loses(self) -> bool:
         """Whether records go that were whole once, that consumers have seen, or that had been flushed."""
         return self.ends_early or any(not each.is_torn for each in self.dropped)
@@ -149,6 +162,7 @@ def forecast(
     *,
     everything: bool = False,
     trusts: bool = False,
+    is_compacted: bool = False,
 ) -> Forecast:
     """What a broker does with a partition. Nothing is written.
 
@@ -160,9 +174,10 @@ def forecast(
         reader: that has read nothing yet.
         everything: look at all segments as if nothing had been flushed.
         trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
+        is_compacted: as for `look_at_logs`.
     """
     headers, scan_from, forgotten = None, None, None
-    dropped: tuple[Dropped, ...] = ()
+    dropped, seen_logs = tuple[Dropped, ...](), SeenLogs()
     try:
         if trusts and not stop.clean_shutdown:
             without_checksums = replace(options, verify_crc=False)
@@ -179,6 +194,7 @@ def forecast(
         if stop.clean_shutdown and not dropped:
             dropped = tuple(_behind_end(directory, found))
         forgotten = forgotten_after_clean_stop(directory, alone, options)
+        seen_logs = look_at_logs(directory, found, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
         found = alone = StartupSimulation(failures=[describe_error(error)])
     return Forecast(
@@ -197,6 +213,7 @@ def forecast(
         dropped=dropped,
         obstacles=tuple(_obstacles(directory, found)),
         forgotten=forgotten,
+        seen=seen_logs,
     )
 
 

@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from kidxlib.audit.finding import Finding
+from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
 from kidxlib.audit.startup.last_stop import PartitionStop
@@ -20,8 +23,10 @@ from kidxlib.build.discover import add_segments, find_partitions
 from kidxlib.build.listed import numbers_in
 from kidxlib.build.plan import Plan
 from kidxlib.build.source import Source
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
-from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast
@@ -30,7 +35,7 @@ from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan_work import ForecastTask, forecasts_of
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.progress import begin_phase
@@ -87,6 +92,7 @@ class RecoveryPlan:
         without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
         absent: partitions whose directories are not there.
         aside: folders that a broker has set aside, deletes or moves: nothing of them is looked at.
+        gaps: offsets between logs that are in none.
         cuts: logs are cut where the broker would cut them; else that is left to it.
         accepts_loss: partitions of which the broker drops records are left to it.
         alone: somebody says that the broker's other log dirs are lost.
@@ -110,6 +116,7 @@ class RecoveryPlan:
     without_metadata: Sequence[str]
     absent: Sequence[AbsentPartition]
     aside: Sequence[Aside]
+    gaps: FoundGaps
     seconds: float
 
     @property
@@ -124,14 +131,31 @@ class RecoveryPlan:
     @property
     def drops(self) -> bool:
         """Whether something goes as the broker starts, or is missing."""
-        return bool(self.dropped or self.absent) or any(each.is_empty or self.is_left(each) for each in self.forecasts)
+        return bool(self.dropped or self.absent) or any(
+            each.is_empty or each.ends_early or self.is_left(each) for each in self.forecasts
+        )
+
+    @property
+    def lost_epochs(self) -> list[tuple[Forecast, Finding]]:
+        """What is wrong with leader epochs once the broker has started, of whichever partition."""
+        return [(each, each.seen.epochs) for each in self.forecasts if each.seen.epochs is not None]
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something is missing that no start brings back, and that keeps no broker from starting."""
+        return bool(self.gaps.lost or self.lost_epochs)
 
     @property
     def noted(self) -> list[str]:
         """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
         empty = [f"{each.directory}: {each.stop.why_empty}" for each in self.forecasts if each.is_empty]
         absent = [each.text for each in self.absent if not each.stop.known_end or self.leaves_losses]
-        return [*empty, *absent, *self.without_metadata, *lines_of(self.aside)]
+        ended = [
+            f"{each.directory}: {each.lost_end}"
+            for each in self.forecasts
+            if self.accepts_loss and each.ends_early and not each.dropped and not each.is_empty
+        ]
+        return [*empty, *ended, *absent, *self.without_metadata, *lines_of(self.aside)]
 
     @property
     def start_bytes(self) -> int:
@@ -209,7 +233,10 @@ def recovery_plan(
     goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
     begin_phase("listing")
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
-    tasks = _tasks(broker, listed, everything=everything, untrusted=untrusted, scans=scans)
+    policy_of = known.policy_of(
+        (*each.key[:2], each.topic_id) for of_dir in listed.values() for each in of_dir.partitions
+    )
+    tasks = _tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
     planned = _forecast(broker, listed, tasks, engine, name)
     refused = [] if goes_alone else [*_without_metadata(broker, known)]
     return RecoveryPlan(
@@ -227,6 +254,7 @@ def recovery_plan(
         without_metadata=[] if refused else _starts_without_metadata(broker),
         absent=list(_absent(broker, known)),
         aside=folders_aside(location(str(each.path)) for each in broker.log_dirs),
+        gaps=_gaps(planned, policy_of),
         seconds=time.monotonic() - start,
     )
 
@@ -252,6 +280,7 @@ def _forecast(
 def _tasks(
     broker: StoppedBroker,
     listed: Mapping[Path, Plan],
+    policy_of: PolicyOf,
     *,
     everything: bool,
     untrusted: Mapping[Path, str] | None,
@@ -261,6 +290,7 @@ def _tasks(
 
     Args:
         listed: what each log dir has.
+        policy_of: what the cluster's metadata says of a topic.
         everything, untrusted, scans: as for `recovery_plan`.
     """
     tasks: list[ForecastTask] = []
@@ -285,9 +315,23 @@ def _tasks(
                     segments=end - unflushed,
                     log_bytes=int(log_bytes[unflushed:end].sum()),
                     scans=scans,
+                    is_compacted=explains_gaps(partition.key[1], policy_of(*partition.key[:2])),
                 )
             )
     return tasks
+
+
+def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
+    """The gaps between logs, by what was seen of them."""
+    rows: list[dict[str, Any]] = []
+    places: dict[PartitionKey, Location] = {}
+    for log_dir in planned:
+        for partition, each in zip(log_dir.listed.partitions, log_dir.forecasts, strict=True):
+            places[partition.key] = partition.directory.path
+            of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
+            rows += [{**of_partition, **log.facts} for log in each.seen.logs]
+    facts = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
+    return gaps_in(facts, policy_of, Directories(places)).with_known(facts)
 
 
 def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obstacle]:

@@ -35,6 +35,7 @@ class ForecastTask:
         number: among all of them.
         segments, log_bytes: that it has.
         scans: a directory for the scans of its logs; None where nobody reads them again.
+        is_compacted: as for `look_at_logs`.
         threads: that may read a log at the same time.
     """
 
@@ -48,6 +49,7 @@ class ForecastTask:
     segments: int
     log_bytes: int
     scans: Path | None
+    is_compacted: bool = False
     threads: int = 1
 
     def with_threads(self, threads: int) -> Self:
@@ -89,6 +91,7 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
                 LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer),
                 everything=task.everything,
                 trusts=task.trusts,
+                is_compacted=task.is_compacted,
             )
             yield ItemRows(
                 segments=task.segments,

@@ -9,6 +9,7 @@ import numpy as np
 
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.format import layouts as formats
+from kidxlib.format.leader_epochs import EpochEntry
 from kidxlib.records.batch import Batch
 from kidxlib.records.header_walk import batches
 from kidxlib.recovery.kept_scans import ScanWriter
@@ -28,12 +29,14 @@ class LogReader:
         threads: that may read one of them at the same time.
         kept: gets the scans; None where nobody reads the logs again.
         recoveries: what was found in logs as a whole, by base offset.
+        epochs: where leader epochs change in these logs.
     """
 
     use_mmap: bool = False
     threads: int = 1
     kept: ScanWriter | None = None
     recoveries: dict[int, Recovery] = field(default_factory=dict)
+    epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
         """Read what is left of a log. See `ReadLog`. Of the last batch the checksum is looked at in any case.
@@ -51,6 +54,9 @@ class LogReader:
             recovery = Recovery.of(log, scanned, base_offset)
             if kept_bytes == opened.version.size and base_offset not in self.recoveries:
                 self.recoveries[base_offset] = recovery
+                self.epochs[base_offset] = tuple(
+                    EpochEntry(epoch, start_offset) for epoch, start_offset, _ in scanned.leader_epochs.tolist()
+                )
                 if self.kept is not None:
                     self.kept.keep(base_offset, opened.version, options, scanned)
         return recovery

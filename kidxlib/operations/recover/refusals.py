@@ -106,11 +106,11 @@ def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
     """Why the broker is not to start with what its marker says is well."""
     marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
     if each.ends_early and not any(not lost.is_unseen for lost in each.dropped):
-        if plan.leaves_losses and not each.dropped:
+        if plan.accepts_loss and not each.dropped:  # nothing is written then, at no level
             return None
         return (
             f"{_what_is_lost(each)}; {marker} says that the broker stopped cleanly, so it looks for nothing: restore "
-            "the partition from another replica, or --accept-loss goes on without"
+            "the partition from another replica, or --accept-loss goes on without, again if an earlier run did"
         )
     if not each.dropped:
         return None
@@ -128,6 +128,12 @@ def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
             f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
             "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
         )
+    if not each.dropped:
+        cuts = " with --truncate and --keep DIR" if plan.level is Level.MARKER else ""
+        return (
+            "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
+            f"{cuts} goes on without these records; or restore the partition from another replica first"
+        )
     leave = f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
     if not each.can_be_cut:
         return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
@@ -142,16 +148,7 @@ def _what_is_lost(each: Forecast) -> str:
     if each.is_empty:
         return f"{each.directory}: {each.stop.why_empty}"
     if each.ends_early and all(lost.is_torn for lost in each.dropped):
-        end, stop = each.simulation.log_end_offset, each.stop
-        if (end or 0) < stop.high_watermark:
-            return (
-                f"{each.directory}: the log ends at offset {end}, below the high watermark {stop.high_watermark}: "
-                "records are gone that consumers have seen"
-            )
-        return (
-            f"{each.directory}: the log ends at offset {end}, below the recovery point {stop.recovery_point}: records "
-            "are gone that had been flushed"
-        )
+        return f"{each.directory}: {each.lost_end}"
     dropped = min(each.dropped, key=lambda dropped: dropped.is_torn)
     segment = f"of segment {dropped.base_offset} ({dropped.why})"
     if dropped.is_unseen:

@@ -14,6 +14,7 @@ from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan
 from kidxlib.terminal.audit import START_RATE
 from kidxlib.terminal.console import first_of_each_kind, print_line, print_more, rate
+from kidxlib.terminal.gaps import print_gaps
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
 
@@ -50,6 +51,11 @@ def show_plan(
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
         print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
+    print_gaps(plan.gaps, many_sources=False)
+    for each, of_epochs in plan.lost_epochs[:_SHOWN]:
+        print_line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
+        print_line(f"  {of_epochs.consequence}")
+    print_more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
     for noted in first_of_each_kind(plan.noted, _SHOWN, "; --json has them all"):
         print_line(f"noted: {noted}")
     for each_mended in mended:
@@ -72,7 +78,12 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
     if not refusals and not plan.drops:
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
         how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads the rest"
-        yield f"the broker drops nothing of what is there: {looked_at}{how}; kidx verify finds what is missing"
+        what_lacks = (
+            "it starts without what is missing, which is named above"
+            if plan.lacks
+            else "kidx verify finds what is missing"
+        )
+        yield f"the broker drops nothing of what is there: {looked_at}{how}; {what_lacks}"
     if refusals and all(each.recovers for each in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
@@ -133,6 +144,11 @@ def as_json(
         "refused": [each.text for each in refusals],
         "recovers_by_itself": all(each.recovers for each in refusals),
         "noted": plan.noted,
+        **plan.gaps.as_json(),
+        "leader_epochs": [
+            {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
+            for each, of in plan.lost_epochs
+        ],
         "mended": list(mended),
         "not_mended": list(unmended),
         "plan_only": list(plan.broker.reads_alone),

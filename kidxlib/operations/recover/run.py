@@ -323,4 +323,5 @@ def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> Exi
         return ExitCode.OK
     if seen.refusals:
         return ExitCode.PROBLEMS_FOUND if has_mended else ExitCode.USAGE
-    return ExitCode.PROBLEMS_FOUND if seen.plan.drops or seen.to_show else ExitCode.OK
+    has_problems = seen.plan.drops or seen.plan.lacks or bool(seen.to_show)
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

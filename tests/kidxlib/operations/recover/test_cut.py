@@ -104,6 +104,25 @@ def test_what_consumers_may_have_seen_has_to_be_accepted(
     assert _truncate(log_dir, "--accept-loss").code == ExitCode.PROBLEMS_FOUND
 
 
+@pytest.mark.parametrize("level", ["checkpoint", "marker"])
+def test_what_was_cut_is_not_cut_again(log_dir: Path, level: str) -> None:
+    """The same command goes well again, as after a kill, and says what is lost. One that accepts nothing is refused, as
+    the log ends below the high watermark still, and the line says what to type.
+    """
+    _torn(log_dir)
+    _checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT, _end(log_dir) + 1)
+    for said in ("cut off: ", "below the high watermark"):
+        options = ("--truncate", "--keep", str(log_dir.parent / "kept"), "--level", level)
+        ended = _recover(log_dir, *options, "--accept-loss", "--apply")
+        assert ended.code == ExitCode.PROBLEMS_FOUND and said in ended.out, ended
+    files = _files(log_dir)
+    refused = _recover(log_dir, "--apply")
+    assert refused.code == ExitCode.USAGE and "--accept-loss goes on without" in refused.out, refused
+    assert "cuts it" not in refused.out and "copy the partition" not in refused.out
+    accepted = _recover(log_dir, "--accept-loss")
+    assert accepted.code == ExitCode.PROBLEMS_FOUND and "refused" not in accepted.out and _files(log_dir) == files
+
+
 def test_where_no_high_watermark_was_noted_whole_batches_count_as_seen(log_dir: Path) -> None:
     _torn(log_dir)
     assert _truncate(log_dir).code == ExitCode.PROBLEMS_FOUND

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
 import shutil
+import string
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,18 +18,23 @@ from rich.filesize import decimal
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     clean_shutdown,
     offset_checkpoint,
 )
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.records.header_walk import batches
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.opened_log import opened_log
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.recover.plans import ENDS, LAST, NAME, PARTITION, planned, run_kidx, shown
+from tests.support.logs import golden
 
 
 def _set_recovery_point(log_dir: Path, offset: int) -> None:
@@ -113,6 +120,75 @@ def test_what_is_damaged_is_no_0(log_dir: Path, damage: str, *, is_clean: bool) 
     assert ("the broker recovers by itself" in last) == (recovers and not is_clean), last
     verified = run_kidx("verify", log_dir)
     assert verified.return_value == ExitCode.PROBLEMS_FOUND, verified.output
+
+
+def _lose(pattern: str) -> Callable[[Path], None]:
+    def lose(directory: Path) -> None:
+        for path in directory.glob(pattern):
+            path.unlink()
+
+    return lose
+
+
+def _shorten(directory: Path) -> None:
+    """A log ends early, with a whole batch, and its index knows of more."""
+    path = directory / f"{84:020}.log"
+    with opened_log(str(path)) as opened:
+        os.truncate(path, list(itertools.islice(batches(opened.log(use_mmap=False)), 10))[-1].next_position)
+
+
+#: What a partition has lost that keeps no broker from starting, by its topic, and the reason that says so after a kill.
+_LOSSES: Final[Mapping[str, tuple[Callable[[Path], object], str | None]]] = {
+    "segment": (_lose("*5797.*"), "gap"),
+    "end-of-log": (_shorten, "gap"),
+    "first-segment": (_lose(f"{0:020}.*"), "first-logs-missing"),
+    "epochs": (_lose(LEADER_EPOCH_CHECKPOINT), "missing-epoch"),
+    "foreign-epochs": (_write(LEADER_EPOCH_CHECKPOINT, b"0\n1\n57 100\n"), "missing-epoch"),
+    "log-start": (_write(LEADER_EPOCH_CHECKPOINT, b"0\n1\n0 100\n"), None),
+}
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Partitions of four segments, of which the broker had flushed all, and deleted nothing."""
+    log_dir, name = tmp_path_factory.mktemp("recover-missing") / "logs", "txn-mixed-0"
+    shutil.copytree(golden.SAMPLES / name, log_dir / name)
+    assert not run_kidx("build", log_dir, "--in-place", "--snapshots", "--epochs").return_value
+    for letter, (topic, (lose, _)) in zip(string.ascii_lowercase, _LOSSES.items(), strict=False):
+        partition = Path(shutil.copytree(log_dir / name, log_dir / f"{topic}-0"))
+        (partition / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {letter * 21}A\n")
+        lose(partition)
+    shutil.rmtree(log_dir / name)
+    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        points = offset_checkpoint({TopicPartition(topic, 0): 5_891 for topic in _LOSSES})
+        (log_dir / name).write_bytes(points)
+    return log_dir
+
+
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "stopped"])
+def test_what_is_missing_is_named_as_verify_names_it(lossy: Path, tmp_path: Path, *, is_clean: bool) -> None:
+    """A broker starts over it, so nothing is refused. After a clean stop its checkpoint of log starts is not there."""
+    log_dir = Path(shutil.copytree(lossy, tmp_path / "logs"))
+    name, content = (CLEAN_SHUTDOWN_FILE, clean_shutdown(7)) if is_clean else (LOG_START_OFFSET_CHECKPOINT, b"0\n0\n")
+    (log_dir / name).write_bytes(content)
+    code, plan = planned(log_dir)
+    files = json.loads(run_kidx("verify", log_dir, "--json").stdout)["files"]
+    broken = [
+        each for each in files if each["file"] in ("gap", LEADER_EPOCH_CHECKPOINT) and each["verdict"] == "broken"
+    ]
+    found = {each["topic"]: each["reason"] for each in plan["gaps"]}
+    found |= {Path(each["directory"]).name[:-2]: each["reason"] for each in plan["leader_epochs"]}
+    assert {each["topic"]: each["reason"] for each in broken} == found
+    expected = {topic: reason for topic, (_, reason) in _LOSSES.items() if reason is not None}
+    expected |= {"log-start": "log-start-lost"} if is_clean else {}
+    assert found == {topic: why for topic, why in expected.items() if not is_clean or topic != "first-segment"}
+    assert plan["refused"] == [] and code == ExitCode.PROBLEMS_FOUND
+    text = "" if is_clean else shown(log_dir)
+    broken = [] if is_clean else broken
+    for each in broken:
+        assert f"{each['reason']}: {each['detail']}" in text and f"  {each['consequence']}\n" in text
+    assert is_clean or "it starts without what is missing" in text, text
 
 
 def test_folders_that_are_set_aside_are_noted(log_dir: Path) -> None:
