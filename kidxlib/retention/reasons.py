@@ -61,5 +61,7 @@ class PlanWarning(enum.StrEnum):
     FUTURE_TIMESTAMP = "future-timestamp"
     TIMESTAMPS_IN_SECONDS = "timestamps-in-seconds"
     TIMESTAMPS_BACKWARDS = "timestamps-backwards"
+    ONLY_REPLICA = "only-replica"
+    LATE_HIGH_WATERMARK = "late-high-watermark"
     TIME_INDEX_PADDED = "time-index-padded"
     TIME_INDEX_INCOMPLETE = "time-index-cut-short"

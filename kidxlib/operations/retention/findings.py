@@ -71,6 +71,11 @@ class RetentionFinding:
             f"would be {show_time((self.largest_ms or 0) * 1000)}, and a broker that takes them for ms deletes at once",
             PlanWarning.TIMESTAMPS_BACKWARDS: f"{segments} old enough, kept after one that is not; timestamps run "
             f"backwards, by up to {far}",
+            PlanWarning.ONLY_REPLICA: f"{segments} would go that reach above the high watermark of the checkpoint: the "
+            "cluster's metadata has no other replica and no broker runs on the log dir, so that a broker that starts "
+            "goes by the end of the log; --apply leaves them to it",
+            PlanWarning.LATE_HIGH_WATERMARK: f"{segments} would go that reach above the high watermark of the "
+            "checkpoint, and stay; a broker that learns a later one from the other replicas deletes them",
             PlanWarning.TIME_INDEX_PADDED: f"{indexes} padded with zeros; a broker takes such a segment for one of "
             "1970 and deletes it by time at once",
             PlanWarning.TIME_INDEX_INCOMPLETE: f"{indexes} without the largest timestamp of the segment; a broker "

@@ -18,7 +18,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.log.segment import LogSegment
-from kidxlib.operations.retention.plan_options import PlanOptions
+from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, PlanOptions
 from kidxlib.records import header_walk, reader
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.retention.decide import Decisions, decide, keep_all
@@ -54,12 +54,17 @@ class Partition:
     def of_first_row(self, column: str) -> Any:
         return self.rows[column][0].as_py()
 
+    @property
+    def is_only_replica(self) -> bool:
+        """Whether all in its log counts, whatever the checkpoint says: see `OnlyReplicas`."""
+        return bool(self.of_first_row(IS_ONLY_REPLICA))
+
     def bounds(self, policy: TopicPolicy) -> Bounds:
         bounds = Bounds.at_start(
             int(self.segments.base_offsets[0]),
             self.log_end_offset,
             log_start_offset=self.of_first_row("log_start_offset"),
-            high_watermark=self.of_first_row("high_watermark"),
+            high_watermark=None if self.is_only_replica else self.of_first_row("high_watermark"),
         )
         asked = policy.log_start_asked_for(self.of_first_row("partition"))
         return bounds if asked is None else bounds.deleted_up_to(asked)

@@ -17,7 +17,7 @@ from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
 from kidxlib.operations.retention.partition import Partition, PartitionRule, first_timestamp, first_unexpired_offset
 from kidxlib.operations.retention.plan_options import PlanOptions
-from kidxlib.retention.decide import Decisions
+from kidxlib.retention.decide import Decisions, decide
 from kidxlib.retention.partition import Flags, Longs, Segments
 from kidxlib.retention.policy import TopicConfig
 from kidxlib.retention.reasons import REASONS, PlanWarning, Reason, decision_of
@@ -31,6 +31,7 @@ _DECISIONS: Final = pa.array([decision_of(reason).value for reason in REASONS])
 _WARNINGS: Final = (
     *(PlanWarning.LOOKS_COMPACTED, PlanWarning.WHOLE_PARTITION),
     *(PlanWarning.FUTURE_TIMESTAMP, PlanWarning.TIMESTAMPS_IN_SECONDS, PlanWarning.TIMESTAMPS_BACKWARDS),
+    *(PlanWarning.ONLY_REPLICA, PlanWarning.LATE_HIGH_WATERMARK),
     *(PlanWarning.TIME_INDEX_PADDED, PlanWarning.TIME_INDEX_INCOMPLETE),
 )
 _WARNING_WORDS: Final = pa.array([warning.value for warning in _WARNINGS])
@@ -78,9 +79,31 @@ class _Decided:
             return self._in_seconds()
         if warning is PlanWarning.TIMESTAMPS_BACKWARDS:
             return self.decisions.backwards_ms.astype(np.bool_)
+        if warning is PlanWarning.ONLY_REPLICA:
+            return self._goes_above_checkpoint()
+        if warning is PlanWarning.LATE_HIGH_WATERMARK:
+            return self._goes_with_later_high_watermark()
         if self.on_disk is None:
             return np.zeros(count, np.bool_)
         return np.array([read is not None and read.warning is warning for read in self.on_disk], np.bool_)
+
+    def _goes_above_checkpoint(self) -> Flags:
+        """Which segments go though they reach above the high watermark of the checkpoint."""
+        count, checkpointed = len(self), self.partition.of_first_row("high_watermark")
+        if not self.partition.is_only_replica or checkpointed is None:
+            return np.zeros(count, np.bool_)
+        next_offsets = np.append(self.partition.segments.base_offsets[1:], self.partition.log_end_offset)
+        flags: Flags = (np.arange(count) < self.decisions.deleted) & (next_offsets > checkpointed)
+        return flags
+
+    def _goes_with_later_high_watermark(self) -> Flags:
+        """Which segments only the high watermark keeps."""
+        flags: Flags = self.decisions.reasons == REASONS.index(Reason.HIGH_WATERMARK)
+        if not flags.any():
+            return flags
+        bounds = replace(self.rule.bounds, high_watermark=self.rule.bounds.log_end_offset)
+        later = decide(self.partition.segments, bounds, self.rule.policy, self.rule.now_ms)
+        return flags & (np.arange(len(self)) < later.deleted)
 
     def _in_seconds(self) -> Flags:
         """Which segments go by time though their largest timestamp is one of this century, if it is in seconds."""

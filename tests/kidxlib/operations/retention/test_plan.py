@@ -29,6 +29,7 @@ from kidxlib.text.times import show_time
 from tests.docs.log_dirs import put
 from tests.jobs.archive import Archive, assert_refused
 from tests.jobs.test_clock import _given
+from tests.support import cluster_metadata
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.retention import KafkaRetention
 from tests.support.logs import encoded, golden
@@ -163,7 +164,7 @@ def test_internal_topics_are_planned_on_request(archive: Archive) -> None:
 
 def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
     """For each partition what `ListOffsets` answers, from time index, offset index and batches; else the log end."""
-    columns = "*, NULL AS log_start_offset, NULL AS high_watermark"
+    columns = "*, NULL AS log_start_offset, NULL AS high_watermark, FALSE AS is_only_replica"
     found = none = 0
     for directory in sorted(archive.log_dir.iterdir()):
         log = Log.open(directory, archive.index_dir / directory.name)
@@ -183,22 +184,33 @@ def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
 
 
 def test_high_watermark_of_the_checkpoint(tmp_path: Path) -> None:
-    """Each partition has its own; one that is past the log end keeps nothing."""
-    archive = _archive(tmp_path)
-    for topic, base_offset in itertools.product("tu", (0, 10, 20)):
+    """Each partition has its own; one that is past the log end keeps nothing. Of the only replica, as the metadata has
+    it, the broker goes by the log end when it starts, and what stays otherwise is told.
+    """
+    archive, ids = _archive(tmp_path), {topic: cluster_metadata.topic_id(topic) for topic in "tuv"}
+    for topic, base_offset in itertools.product("tuv", (0, 10, 20)):
         put(archive.log_dir / f"{topic}-0", base_offset, [Batch(offset_step=10, timestamp=1)])
-    (archive.log_dir / "replication-offset-checkpoint").write_text("0\n2\nt 0 15\nu 0 99\n")
+        (archive.log_dir / f"{topic}-0/partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}\n")
+    (archive.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (archive.log_dir / "replication-offset-checkpoint").write_text("0\n3\nt 0 15\nu 0 99\nv 0 15\n")
+    replicas = {"t": [1, 2], "u": [1], "v": [1]}
+    values = [cluster_metadata.topic(topic, ids[topic]) for topic in ids]
+    values += [cluster_metadata.partition(ids[topic], 0, of, [ids[topic]] * len(of)) for topic, of in replicas.items()]
+    log = cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)
+    cluster_metadata.write_copy(archive.log_dir / "__cluster_metadata-0", {0: log})
     archive.build()
     policy = tmp_path / "policy.toml"  # said of the topics themselves, whose segments lack offsets as compacted ones do
-    policy.write_text("".join(f"[[topic]]\nmatch = '{topic}'\ncleanup.policy = 'delete'\n" for topic in "tu"))
-    plan = archive.plan("--policy", policy, "--what-if")
+    policy.write_text("".join(f"[[topic]]\nmatch = '{topic}'\ncleanup.policy = 'delete'\n" for topic in "tuv"))
+    plan = archive.plan("--policy", policy, "--what-if", "--topics", "[tuv]")
     reported = [(s["topic"], s["reason"], s["rolls_first"]) for s in plan["segments"]]
     assert reported == [
         *(("t", "time", False), ("t", "high-watermark", False), ("t", "high-watermark", False)),
         *(("u", "time", False), ("u", "time", False), ("u", "time", True)),
+        *(("v", "time", False), ("v", "time", False), ("v", "time", True)),
     ]
-    warned = [(w["surprise"], w["partitions"]) for w in plan["warnings"]]
-    assert warned == [("looks-compacted", 2), ("whole-partition", 1)]
+    warned = [(w["surprise"], w["segments"], w["partitions"]) for w in plan["warnings"]]
+    expected = [("late-high-watermark", 2, 1), ("looks-compacted", 7, 3), ("only-replica", 2, 1)]
+    assert warned == [*expected, ("whole-partition", 6, 2)]
 
 
 def test_time_indexes_that_say_something_else(
