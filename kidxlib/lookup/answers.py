@@ -46,6 +46,10 @@ class Answers:
         """The timestamps of the records that were found."""
         return self._columns["timestamp"][rows]
 
+    def segments(self, rows: _Rows) -> _Rows:
+        """The base offsets of the segments with the batches that were found."""
+        return self._columns["segment_base_offset"][rows]
+
     def is_first_batch(self, rows: _Rows) -> NDArray[np.bool_]:
         """Which of the rows have the first batch of a segment for their answer."""
         is_first: NDArray[np.bool_] = self._filled["position"][rows] & (self._columns["position"][rows] == 0)

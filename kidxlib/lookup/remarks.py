@@ -12,7 +12,7 @@ from kidxlib.format import segment_files
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
-from kidxlib.lookup.row_groups import Longs
+from kidxlib.lookup.row_groups import Longs, groups
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.text.times import show_ms
@@ -61,12 +61,30 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
         return
     answers.note(found[is_far], FAR)
     last = _last_timestamp(log)
-    if last is not None and (is_later := is_far & (timestamps > last)).any():
-        answers.note(
-            found[is_later],
-            f"its timestamp is later than those at the end of the log, {show_ms(last)}, and stands in the way of what "
-            "is between: kidx export --times finds records by their own",
-        )
+    if last is None or not (is_later := is_far & (timestamps > last)).any():
+        return
+    by_base_offset = {segment.base_offset: segment for segment in log.segments}
+    for base_offset, rows_in in groups(answers.segments(found[is_later]), found[is_later]):
+        answers.note(rows_in, _in_the_way(by_base_offset[base_offset], last))
+
+
+def _in_the_way(segment: LogSegment, last: int) -> str:
+    """Why a search by time ends in a segment, though later ones may have earlier records.
+
+    Args:
+        last: the largest timestamp at the end of the log.
+    """
+    try:
+        largest = show_ms(segment.largest_timestamp)
+    except FILE_ERRORS:
+        largest = "not known"  # the answer says why
+    finally:
+        segment.release()
+    return (
+        f"its timestamp is later than those at the end of the log, {show_ms(last)}: segment {segment.base_offset} "
+        f"stands in the way, whose largest timestamp is {largest}; kidx export --times TIME/ reads the logs, and its "
+        "first record is the first of that time"
+    )
 
 
 def _last_timestamp(log: Log) -> int | None:
