@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.build.changes import PartitionChange
 from kidxlib.build.comparison.known_segments import flags_of
+from kidxlib.build.finish.listings import Listings
 from kidxlib.build.tasks import PartitionTask
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.matching import Positions, Values, positions_in
@@ -22,17 +24,27 @@ from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
 from kidxlib.engine.protocol import Engine
+from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.build.finishing.finish_work import PartitionsToFinish
 from kidxlib.operations.build.finishing.kept_states import OF_LOG_VERSION, KeptStates
 from kidxlib.operations.build.finishing.unfolded import OF_UNFOLDED, unfolded
 from kidxlib.operations.events import event_rows, segment_rows
 from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.recovery.partition import StateSource
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
 
 _WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
-_HEADS: Final = {*SEGMENTS.key, "reason", "topic_id", *SegmentToFinish.names(), *OF_LOG_VERSION, *OF_UNFOLDED}
+_HEADS: Final = {
+    *SEGMENTS.key,
+    "reason",
+    "topic_id",
+    "producer_state",
+    *SegmentToFinish.names(),
+    *OF_LOG_VERSION,
+    *OF_UNFOLDED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ def partitions_to_finish(
     scope = scope_of({"wanted": wanted}, PARTITIONS.key)
     heads, numbers = _heads(tables, wanted, scope)
     states = tables.read(PARTITION_STATES, None, scope)
-    kept = KeptStates(keys, heads, numbers, [changes[key] for key in keys], states)
+    kept = KeptStates(keys, heads, numbers, _with_later_snapshots(keys, heads, numbers, tasks, changes), states)
     heads = kept.heads.filter(kept.is_folded)
     of_segments, of_events = segment_rows(heads, TO_FINISH), _events(tables, heads)
     for of_share in _in_parts(keys, shares):
@@ -116,6 +128,32 @@ def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> tupl
     rows = rows.append_column("problem_free", problem_free).append_column("present", present)
     usable = flags_of(pc.or_(rows["present"], earlier))
     return rows.filter(usable), at[usable]
+
+
+def _with_later_snapshots(
+    keys: Sequence[PartitionKey],
+    heads: pa.Table,
+    numbers: Positions,
+    tasks: Mapping[PartitionKey, PartitionTask],
+    changes: Mapping[PartitionKey, PartitionChange],
+) -> list[PartitionChange]:
+    """The changes of the partitions. A segment is among them, too, where the producers were not known at its base
+    offset, and a broker's snapshot tells them by now, as where a copy's logs came first. A whole fold goes by it.
+    """
+    is_unknown: Values = pc.equal(heads["producer_state"], pa.scalar(StateSource.UNKNOWN.value))
+    unknown = np.flatnonzero(flags_of(is_unknown.fill_null(False)))
+    unknown = unknown[np.argsort(numbers[unknown], kind="stable")]
+    of_partitions, first = np.unique(numbers[unknown], return_index=True)
+    base_offsets = np.split(heads["base_offset"].to_numpy()[unknown], first)[1:]
+    found = [changes[key] for key in keys]
+    directories = [tasks[keys[number]].segments_directory for number in of_partitions.tolist()]
+    with Listings(directories) as listings:
+        for number, directory, unknown_at in zip(of_partitions.tolist(), directories, base_offsets, strict=True):
+            told = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
+            since = found[number].changed_from
+            if told and since is not None:
+                found[number] = replace(found[number], changed_from=min(since, *told))
+    return found
 
 
 def _events(tables: Tables, heads: pa.Table) -> pa.Table:

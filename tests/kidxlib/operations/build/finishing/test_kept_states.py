@@ -19,11 +19,13 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 from kidxlib.format import layouts as formats
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
 from kidxlib.operations.build.finishing import kept_states
 from kidxlib.operations.build.finishing.kept_states import KeptStates
 from kidxlib.operations.build.finishing.state_rows import state_of
 from kidxlib.recovery.partition import FoldState
+from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.scan.scan_events import PRODUCER_EVENT, EventKind
 from kidxlib.storage.directory import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say
@@ -36,6 +38,8 @@ _PARTITIONS: Final = ("orders-0", "orders-1", "payments-0")
 _HISTORIES, _HISTORIES_EXHAUSTIVE = (1, 4), (40, 10)
 #: What is another in each run.
 _OF_THE_RUN: Final = ("build_id", "index_directory", "read_requests", "read_bytes")
+#: A batch of a transaction.
+_DATA: Final = Batch(producer_id=8, producer_epoch=0, base_sequence=0, attributes=formats.ATTRIBUTE_TRANSACTIONAL)
 _COMPARED: Final[tuple[Table, ...]] = (SEGMENTS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS)
 
 
@@ -45,6 +49,7 @@ class _Partition:
     def __init__(self, directory: Path, rng: random.Random) -> None:
         self.directory, self._rng, self._end, self._epoch = directory, rng, 0, 0
         directory.mkdir(parents=True)
+        self.add()
         self.add()
 
     def add(self) -> None:
@@ -79,6 +84,13 @@ class _Partition:
         with log.open("r+b") as opened:
             opened.truncate(max(0, log.stat().st_size - self._rng.choice([1, 40, 200])))
 
+    def find_snapshot(self) -> None:
+        """A broker's, as in a copy whose logs came first: a transaction is open that began before these logs."""
+        base_offset = int(self._rng.choice(self._logs()).stem)
+        path = self.directory / segment_file(base_offset, SNAPSHOT_SUFFIX)
+        if base_offset and not path.exists():
+            path.write_bytes(_snapshot(self._rng.randint(7, 9), base_offset - 1))
+
     def _write(self, base_offset: int, batches: list[Batch]) -> None:
         log = self.directory / segment_file(base_offset, LOG_SUFFIX)
         log.write_bytes(b"".join(self._encoded(base_offset, batches)))
@@ -107,11 +119,22 @@ class _Partition:
         return found
 
 
+def _snapshot(producer_id: int, offset: int) -> bytes:
+    """Of a producer whose transaction began at an offset, and is open."""
+    events = np.zeros(1, PRODUCER_EVENT)
+    events["kind"], events["producer_id"] = EventKind.TRANSACTIONAL_DATA, producer_id
+    events["first_offset"] = events["last_offset"] = offset
+    producers = Producers()
+    producers.apply(events)
+    return producers.snapshot()
+
+
 #: A broker adds and grows more often than anything else happens.
 _CHANGES: Final[tuple[Callable[[_Partition], None], ...]] = (
     *[_Partition.add] * 6,
     *[_Partition.grow] * 4,
     *(_Partition.lose_first, _Partition.lose_any, _Partition.write_anew, _Partition.tear),
+    *[_Partition.find_snapshot] * 2,
 )
 
 
@@ -147,31 +170,43 @@ def test_random_histories_give_what_whole_folds_give(
             of_kept = _rows(place / "kept", PARTITION_STATES)
             assert [row for row in of_kept if (row["topic"], row["partition"]) in finished] == of_whole
             assert _files(place / "kept") == _files(place / "whole")
-            partitions[step % len(partitions)].add()  # one at least goes on from its state
-            for partition in partitions:
+            grown = partitions[step % len(partitions)]
+            grown.add()
+            for partition in partitions[0 if step else 1 :]:  # after the first step one at least goes on from its state
                 for change in rng.sample(_CHANGES, rng.choice([0, 1, 1, 1])):
                     change(partition)
     say(f"went on from {len(taken)} states, of up to {max(taken, default=0)} segments")
-    assert len(taken) > 1 and max(taken) > 1
+    assert max(taken) > 1
 
 
-def test_a_log_that_vanished_behind_the_state_has_no_aborted_transaction_any_more(
-    tmp_path: Path, taken: list[int]
-) -> None:
-    """It is neither among the segments that led to the state, nor among those that are folded from there."""
-    partition = tmp_path / "kafka-logs" / "orders-0"
-    partition.mkdir(parents=True)
-    data = Batch(producer_id=8, producer_epoch=0, base_sequence=0, attributes=formats.ATTRIBUTE_TRANSACTIONAL)
-    abort = Batch(**{**control(bytes(4)), "producer_id": 8})
-    logs = {base: partition / segment_file(base, LOG_SUFFIX) for base in (0, 1, 2)}
-    for base, batch in enumerate((data, abort)):
-        logs[base].write_bytes(b"".join(encode(base, [batch])))
+def test_a_log_that_vanished_or_a_snapshot_that_came_behind_the_state(tmp_path: Path, taken: list[int]) -> None:
+    """The log is neither among the segments that led to the state, nor among those that are folded from there: it has
+    no aborted transaction any more. The snapshot tells of a transaction that the states did not know.
+    """
+    vanishing, told = (tmp_path / "kafka-logs" / name for name in _PARTITIONS[:2])
+    _write_log(vanishing, 0, _DATA)
+    for partition, base_offset in ((vanishing, 1), (told, 5), (told, 6)):
+        _write_log(partition, base_offset, Batch(**{**control(bytes(4)), "producer_id": 8}))
     _build(tmp_path, "kept")
-    assert [row["base_offset"] for row in _rows(tmp_path / "kept", ABORTED_TRANSACTIONS)] == [1]
-    logs[1].unlink()
-    logs[2].write_bytes(b"".join(encode(2, [data])))
+    assert _aborted(tmp_path) == [("orders", 0, 0, 1)]
+    (vanishing / segment_file(1, LOG_SUFFIX)).unlink()
+    (told / segment_file(6, SNAPSHOT_SUFFIX)).write_bytes(_snapshot(8, 4))
+    for partition, base_offset in ((vanishing, 2), (told, 7)):
+        _write_log(partition, base_offset, _DATA)
     _build(tmp_path, "kept")
-    assert (taken, _rows(tmp_path / "kept", ABORTED_TRANSACTIONS)) == ([1], [])
+    assert _aborted(tmp_path) == [("orders", 1, 4, 6)]
+    assert taken == [1, 1], "each from the state after its first log"
+
+
+def _write_log(partition: Path, base_offset: int, batch: Batch) -> None:
+    partition.mkdir(parents=True, exist_ok=True)
+    (partition / segment_file(base_offset, LOG_SUFFIX)).write_bytes(b"".join(encode(base_offset, [batch])))
+
+
+def _aborted(place: Path) -> list[tuple[Any, ...]]:
+    """Topic, partition, first and last offset of each."""
+    rows = _rows(place / "kept", ABORTED_TRANSACTIONS)
+    return [tuple(row[name] for name in ("topic", "partition", "first_offset", "last_offset")) for row in rows]
 
 
 def _build(place: Path, name: str) -> Ended:
