@@ -170,6 +170,16 @@ class ConfiguredTopics:
         more = [f"… and {len(found) - _NAMED:,} more such topics"] if len(found) > _NAMED else []
         return [*found[:_NAMED], *more]
 
+    def remedy(self, topic: str) -> str:
+        """What to give where not all of a topic's configuration is known."""
+        if (why := self.unknown.get(topic)) is not None:
+            return f"{why}; --policy says it, too"
+        if not self.known.of_sources:
+            return "name --cluster-metadata and --server-properties, or --policy"
+        return (
+            "the cluster's metadata has no such values, so the broker's own hold: name --server-properties, or --policy"
+        )
+
     def lines(self, configs: Configs) -> list[str]:
         """How far metadata was read, of how many topics it gave each value, and of which it says nothing.
 

@@ -106,6 +106,13 @@ def test_numbers_on_the_page_are_those_of_the_catalog(opened: Opened, reported: 
 
 def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported) -> None:
     numbers = reported.numbers
+    opened.go("retention")
+    topics = [
+        row["topic"] for row in numbers["retention"]["topics"] if row["configured"]["unknown"] and not row["kept"]
+    ]
+    assert [row[0] for row in _rows(opened, "configured") if "not given" in row] == topics, (
+        "as the overview counts them"
+    )
     opened.go("health")
     shown = _rows(opened, "files")
     assert len(shown) == 2 and f"{DAMAGED}-0/" in shown[0][0] and f"{ACCEPTED}-1/" in shown[1][0]

@@ -196,8 +196,11 @@ def _of_retention(retention: dict[str, Any]) -> list[Attention]:
         found.append(Attention(Severity.BAD, "retention/future", title, detail))
     unknown = [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
     if unknown:
-        detail = f"{unknown[0]['topic']}: {', '.join(unknown[0]['configured']['unknown'])} were not given; name "
-        detail += "--cluster-metadata or --policy, and the report says what is deleted by it"
+        configured = unknown[0]["configured"]
+        detail = (
+            f"{unknown[0]['topic']}: {', '.join(configured['unknown'])} were not given; {configured['remedy']}, and "
+        )
+        detail += "the report says what is deleted by it"
         title = f"{counted(len(unknown), 'topic')} whose retention is not known"
         found.append(Attention(Severity.UNKNOWN, "retention/configured", title, detail))
     return found

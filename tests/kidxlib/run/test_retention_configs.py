@@ -86,6 +86,16 @@ def test_the_end_of_the_metadata_keeps_a_compacted_topic(
     assert found.policy.cleanup == {Cleanup.COMPACT}
 
 
+def test_the_remedy_names_what_is_lacking(tmp_path: Path) -> None:
+    """Metadata alone does not say what the broker sets for topics without a value of their own."""
+    known = _configured(tmp_path / "a", ("retention.ms", "5")).remedy("t")
+    assert "name --server-properties" in known and "--cluster-metadata" not in known
+    other = _configured(tmp_path / "b", topic_id=OTHER_ID).remedy("t")
+    assert "its topic id is" in other and "--policy" in other
+    nothing = ConfiguredTopics.read(MetadataOptions(), {"s": str(tmp_path)}, ["s"], lambda: pa.table({}))
+    assert nothing.remedy("t") == "name --cluster-metadata and --server-properties, or --policy"
+
+
 @pytest.mark.parametrize(("text", "is_kept"), [(_BLANKET, True), (_OF_T, False)])
 def test_what_is_said_for_many_topics_makes_no_compacted_topic_one_with_delete(
     tmp_path: Path, text: str, is_kept: bool

@@ -41,10 +41,12 @@ class WhatIf:
     Attributes:
         rows: of `WhatIfRow`, sorted by topic, partition and source.
         configs: what each topic is configured to.
+        remedies: what to give where not all of that is known, by topic.
     """
 
     rows: pa.Table
     configs: Mapping[str, TopicConfig]
+    remedies: Mapping[str, str]
 
 
 def try_ladder(
@@ -65,11 +67,14 @@ def try_ladder(
     known = present_topics(tables)
     topics = sorted(set().union(*known.values()))
     segments = PresentSegments(tables, None, list(known), topics)
-    configs = _configs(segments, topics, policy, metadata, paths)
+    configured = ConfiguredTopics.read(metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
+    warn_of_first(configured.known.warnings)
+    configs = _configs(configured, topics, policy)
+    remedies = {topic: configured.remedy(topic) for topic, config in configs.items() if config.unknown}
     both = {topic: {CONFIGURED_POLICY: own, LADDER_POLICY: _without_limits(own)} for topic, own in configs.items()}
     rows = segments.read(FACTS_OF_OFFSETS)
     if not rows.num_rows:
-        return WhatIf(_rows_of([]), configs)
+        return WhatIf(_rows_of([]), configs, remedies)
     compacted = topics_that_look_compacted(rows, what_if=True)
     units = [[share] for share in partitions_to_plan(segments, rows, backend.engine, both, compacted)]
     options = PlanOptions(now_ms=now_ms, from_files=False, include_internal=False, what_if=True)
@@ -79,7 +84,7 @@ def try_ladder(
     with backend.engine.stopping():
         staged = backend.engine.run(work)
         interrupts.raise_if_requested()
-        return WhatIf(_rows_of([staged.rows("partition")]), configs)
+        return WhatIf(_rows_of([staged.rows("partition")]), configs, remedies)
 
 
 def what_if_section(found: WhatIf) -> dict[str, Any]:
@@ -89,7 +94,10 @@ def what_if_section(found: WhatIf) -> dict[str, Any]:
         "sizes": list(LADDER.sizes),
         "later_ms": LATER_MS[1],
         "reasons": [reason.value for reason in REASONS],
-        "topics": [_topic(topic, rows, found.configs[topic]) for topic, rows in _by_topic(found.rows)],
+        "topics": [
+            _topic(topic, rows, found.configs[topic], found.remedies.get(topic))
+            for topic, rows in _by_topic(found.rows)
+        ],
     }
 
 
@@ -99,11 +107,7 @@ def what_if_partitions(found: WhatIf) -> dict[str, list[dict[str, Any]]]:
     return {topic: rows.select(names).to_pylist() for topic, rows in _by_topic(found.rows)}
 
 
-def _configs(
-    segments: PresentSegments, topics: list[str], policy: Policy, metadata: MetadataOptions, paths: Mapping[str, str]
-) -> dict[str, TopicConfig]:
-    configured = ConfiguredTopics.read(metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
-    warn_of_first(configured.known.warnings)
+def _configs(configured: ConfiguredTopics, topics: list[str], policy: Policy) -> dict[str, TopicConfig]:
     own = {topic: {CONFIGURED_POLICY: policy.of_topic(topic)} for topic in topics}
     completed = configured.complete(own, deletes=False)
     return {topic: of_topic[CONFIGURED_POLICY] for topic, of_topic in completed.items()}
@@ -132,7 +136,7 @@ def _by_topic(rows: pa.Table) -> list[tuple[str, pa.Table]]:
     return [(topics[start], rows.slice(start, end - start)) for start, end in pairwise([*starts, len(topics)])]
 
 
-def _topic(topic: str, rows: pa.Table, config: TopicConfig) -> dict[str, Any]:
+def _topic(topic: str, rows: pa.Table, config: TopicConfig, remedy: str | None) -> dict[str, Any]:
     stays = _matrix(rows, "stays")
     stopped = {
         REASONS[number].value if number != NONE_STAYS else "": (stays == number).sum(axis=0).tolist()
@@ -148,8 +152,10 @@ def _topic(topic: str, rows: pa.Table, config: TopicConfig) -> dict[str, Any]:
             "cleanup_policy": config.policy.cleanup_text,
             "retention_ms": config.policy.retention_ms,
             "retention_bytes": config.policy.retention_bytes,
+            "remote_storage": config.policy.remote_storage,
             "origins": {name: config.origins[name].value for name in DECIDING_CONFIGS},
             "unknown": list(config.unknown),
+            "remedy": remedy,
             "deleted": sum(rows["configured_deleted"].to_pylist()),
             "freed": sum(rows["configured_freed"].to_pylist()),
         },

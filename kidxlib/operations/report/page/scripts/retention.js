@@ -73,11 +73,14 @@ function stoppedBy(row, at) {
 }
 
 function configured(retention) {
-  const said = (row, name, value) => row.configured.origins[name] === "kafka-default" ? "not given" : `${value} (${row.configured.origins[name]})`;
+  // The overview counts the topics of which something is "not given": nobody asks it of those that stay whatever it is.
+  const lacks = (row, name) => !row.kept.length && row.configured.unknown.includes(name) ? "not given" : "not asked";
+  const said = (row, name, value) => row.configured.origins[name] === "kafka-default" ? lacks(row, name) : `${value} (${row.configured.origins[name]})`;
   return table("Topics and their own limits", [text("topic", (row) => row.topic),
     text("cleanup.policy", (row) => said(row, "cleanup.policy", row.configured.cleanup_policy)),
     text("retention.ms", (row) => said(row, "retention.ms", duration(row.configured.retention_ms))),
     text("retention.bytes", (row) => said(row, "retention.bytes", binaryBytes(row.configured.retention_bytes))),
+    text("remote.storage.enable", (row) => said(row, "remote.storage.enable", row.configured.remote_storage)),
     text("stays whatever they are", (row) => row.kept.join(", ")),
     number("freed now by these", (row) => row.configured.unknown.length ? null : row.configured.freed, bytes)],
   retention.topics, { name: "configured" });
