@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from kidxlib.audit.gaps import GAP, Directories, Gap, finding_row
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
-from kidxlib.catalog.segments import SEGMENTS, LogVersion
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.accept.acceptances import Selected
-from kidxlib.operations.accept.damage import ACCEPTABLE, VERSION_NAMES, Damage, version_now
+from kidxlib.operations.accept.damage import Damage, version_now
+from kidxlib.operations.damage.acceptance_rule import ACCEPTABLE, SEGMENT_COLUMNS, findings_of_segments
 from kidxlib.operations.damage.damaged_segments import DAMAGED
 from kidxlib.operations.damage.last_findings import last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import warn
 
-#: What a segment's columns are called of a damaged file.
-_OF_SEGMENTS: Final = {
-    "reason": "reason",
-    "reason_position": "position",
-    "status": "found",
-    "reason_detail": "detail",
-    "log_path": "path",
-    **dict(zip(LogVersion.names(), VERSION_NAMES, strict=True)),
-}
 _OF_FINDINGS: Final = FINDINGS.schema(Damage.__dataclass_fields__.keys()).names
 
 
@@ -36,8 +27,8 @@ def damage_now(
     """What the catalog knows to be damaged: segments, and files that the last audit of their partition found so; and
     gaps between logs, whether an audit has seen them or not.
     """
-    damaged = tables.read(SEGMENTS, [*SEGMENTS.key, *_OF_SEGMENTS], [Among("source", tuple(sources)), DAMAGED])
-    of_segments = [_of_segment(row) for row in damaged.to_pylist() if selected.has(row)]
+    damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
+    of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
     known = {damage.key: damage for damage in of_segments}
     for row in last_findings(tables, sources, Among("verdict", ACCEPTABLE), [*_OF_FINDINGS, "verdict"]).to_pylist():
         if row["file"] == GAP or not selected.has(row):
@@ -60,8 +51,3 @@ def _of_gap(gap: Gap, directories: Directories) -> Damage:
     row = finding_row(gap, directories.places[gap.partition_key]).values()
     values = {name: row[name] for name in _OF_FINDINGS if name in row}
     return Damage(**{**values, "reason": GAP, "found": row["verdict"]})
-
-
-def _of_segment(row: Mapping[str, Any]) -> Damage:
-    values = {other: row[name] for name, other in _OF_SEGMENTS.items()}
-    return Damage(**{name: row[name] for name in SEGMENTS.key}, file=LOG_SUFFIX, consequence=None, **values)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from kidxlib.audit.finding import ALSO, DAMAGE, Verdict
 from kidxlib.audit.gaps import GAP, range_in
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.storage.file_version import version_at
 from kidxlib.storage.location import location
-
-#: Verdicts of an audit that may be accepted: those that are nothing to worry about need not be.
-ACCEPTABLE: Final = tuple(verdict.value for verdict in DAMAGE)
-VERSION_NAMES: Final = ("file_bytes", "file_mtime_ns", "file_inode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +42,6 @@ class Damage:
             return f"{self.source}: {self.topic}-{self.partition}/{range_in(self.detail)}: {self.reason}"
         segment = f"{self.topic}-{self.partition}/{self.base_offset}"
         return f"{self.source}: {segment} {self.file}: {self.found}: {self.reason}"
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """What must still be so for an acceptance to hold: a torn end may be broken by now, and where a finding stands
-        for several, each of them counts. A gap is the same as long as it has the same offsets.
-        """
-        if self.file == GAP:
-            return *self.key, self.detail
-        others = self.detail if ALSO in (self.detail or "") else None
-        return (
-            *self.key,
-            self.position,
-            *self.version,
-            self.path,
-            self.found == Verdict.TORN,
-            others,
-            self.consequence,
-        )
 
     @property
     def version(self) -> tuple[int | None, int | None, int | None]:

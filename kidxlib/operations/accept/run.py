@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from kidxlib.errors import UsageError
 from kidxlib.operations.accept.acceptable import damage_now
@@ -13,6 +14,7 @@ from kidxlib.operations.accept.report import damage_line, print_lines, print_nex
 from kidxlib.operations.accept.request import AcceptRequest
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.damage.acceptance_rule import findings_of, held
 from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
 from kidxlib.run.result import RunResult
 from kidxlib.run.sources import sources_in_catalog
@@ -26,11 +28,13 @@ class _Found:
 
     Attributes:
         before: acceptances that are withdrawn, or that damage of now has already.
-        new: damage that is accepted.
+        new: damage that is accepted: nobody has accepted it, or not what it leads to by now.
+        again: the keys of the latter.
     """
 
     before: list[Acceptance]
     new: list[Damage]
+    again: frozenset[tuple[Any, ...]] = frozenset()
 
 
 def run_accept(request: AcceptRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
@@ -71,10 +75,12 @@ def _find(catalog: TablesCatalog, request: AcceptRequest) -> _Found:
     gaps = known_gaps(catalog.tables, sources, selected.topics, policy_of, directories).all_lost
     damages = damage_now(catalog.tables, sources, selected, gaps, directories)
     _ensure_any(damages, request, "known to the catalog as damage")
-    now = {damage.identity for damage in damages}
-    before = [each for each in recorded if each.damage.identity in now]
-    identities = {each.damage.identity for each in before}
-    return _Found(before, [damage for damage in damages if damage.identity not in identities])
+    found = held(findings_of(map(asdict, damages)), findings_of(asdict(each.damage) for each in recorded))
+    is_known = found.knows_consequence
+    before = [recorded[at] for at in sorted(found.at[is_known])]
+    new = [damage for damage, known in zip(damages, is_known, strict=True) if not known]
+    again = (damage.key for damage, is_held in zip(damages, found.is_accepted, strict=True) if is_held)
+    return _Found(before, new, frozenset(again))
 
 
 def _ensure_any(found: Collection[object], request: AcceptRequest, what: str) -> None:
@@ -96,5 +102,10 @@ def _show(catalog: str, request: AcceptRequest, found: _Found, *, as_json: bool)
         print_lines("withdrawn" if apply else "would withdraw", lines)
     else:
         print_lines("accepted before", lines)
-        print_lines("accepted" if apply else "would accept", [damage_line(damage) for damage in found.new])
+        print_lines("accepted" if apply else "would accept", [_line(found, damage) for damage in found.new])
     print_next_step(catalog, bool(found.before if request.withdraw else found.new), apply=apply)
+
+
+def _line(found: _Found, damage: Damage) -> str:
+    again = "; accepted before, when something else was known of what it leads to" if damage.key in found.again else ""
+    return f"{damage_line(damage)}{again}"

@@ -24,7 +24,7 @@ from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.accept.damage import VERSION_NAMES
+from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.counted import counted
 

@@ -31,8 +31,9 @@ from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.accept.damage import VERSION_NAMES, version_now
+from kidxlib.operations.accept.damage import version_now
 from kidxlib.operations.audit.budget import same_versions
+from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
 from kidxlib.operations.damage.last_findings import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.damage.acceptance_rule import COLUMNS, findings_of, held
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.recorded_sources import source_paths
@@ -130,7 +131,7 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
     if not found.lost:
         return KnownGaps(found)
     found = found.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", sorted({gap.topic for gap in found.lost}))]))
-    return _with_accepted(found, accepted_gaps(tables))
+    return _with_accepted(tables, found)
 
 
 def asked_of_recorded(
@@ -153,21 +154,15 @@ def asked_of_recorded(
     return policy_of, Directories(places)
 
 
-def accepted_gaps(tables: TablesToRead) -> Mapping[tuple[Any, ...], tuple[str, str]]:
-    """Who has accepted which gap and why, by its source, topic, partition and detail, which names its offsets."""
-    names = ("source", "topic", "partition", "detail")
-    rows = tables.read(ACCEPTED, [*names, "accepted_by", "accepted_reason"], [Among("file", (GAP,))])
-    return {
-        tuple(row[name] for name in names): (row["accepted_by"], row["accepted_reason"]) for row in rows.to_pylist()
-    }
+def _with_accepted(tables: TablesToRead, found: FoundGaps) -> KnownGaps:
+    accepted = tables.read(ACCEPTED, [*COLUMNS, "accepted_by", "accepted_reason"], [Among("file", (GAP,))])
+    at = held(findings_of(_as_finding(gap) for gap in found.lost), accepted).at
+    acceptances = accepted.select(["accepted_by", "accepted_reason"]).to_pylist()
+    lost = tuple(gap for gap, place in zip(found.lost, at, strict=True) if place < 0)
+    by = tuple(AcceptedGap(gap, **acceptances[place]) for gap, place in zip(found.lost, at, strict=True) if place >= 0)
+    return KnownGaps(replace(found, lost=lost), by)
 
 
-def _with_accepted(found: FoundGaps, accepted: Mapping[tuple[Any, ...], tuple[str, str]]) -> KnownGaps:
-    lost, held = [], []
-    for gap in found.lost:
-        by = accepted.get((gap.source, gap.topic, gap.partition, gap.detail))
-        if by is None:
-            lost.append(gap)
-        else:
-            held.append(AcceptedGap(gap, *by))
-    return KnownGaps(replace(found, lost=tuple(lost)), tuple(held))
+def _as_finding(gap: Gap) -> dict[str, Any]:
+    key = dict(zip(SEGMENTS.key, (*gap.partition_key, gap.first_offset), strict=True))
+    return {**key, "file": GAP, "found": gap.finding.verdict.value, "detail": gap.detail}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from kidxlib.errors import ClusterMetadataError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
+from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.recorded_sources import as_sources, source_paths
@@ -388,7 +389,7 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
         return
     last = _last_logs(logs, stops)
     files = _files(tables, {(*key, last[key]["base_offset"]) for key in stops})
-    accepted = _accepted(tables)
+    ends = list[tuple[LostEnd, dict[str, Any]]]()
     for key, stop in sorted(stops.items()):
         row = last[key]
         if row["status"] not in USABLE or row["next_offset"] is None:
@@ -397,15 +398,7 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
         found = below_checkpoints(row["next_offset"], position, stop)
         if found is None or found.reason is None or found.detail is None or found.consequence is None:
             continue
-        by: tuple[str | None, str | None] = next(
-            (
-                each[2:]
-                for each in accepted.get((*key, row["base_offset"], path, version), ())
-                if each[0] == found.reason or found.detail in (each[1] or "")
-            ),
-            (None, None),
-        )
-        yield LostEnd(
+        end = LostEnd(
             source=key[0],
             topic=key[1],
             partition=key[2],
@@ -416,9 +409,10 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
             reason=found.reason,
             detail=found.detail,
             consequence=found.consequence,
-            accepted_by=by[0],
-            accepted_reason=by[1],
         )
+        of_file = {"file": LOG_SUFFIX, "position": position, **dict(zip(VERSION_NAMES, version, strict=True))}
+        ends.append((end, {**asdict(end), **of_file, "found": found.verdict.value}))
+    yield from _with_accepted(tables, ends)
 
 
 def _last_logs(logs: pa.Table, partitions: Collection[PartitionKey]) -> dict[PartitionKey, dict[str, Any]]:
@@ -444,12 +438,17 @@ def _files(
     }
 
 
-def _accepted(tables: TablesToRead) -> Mapping[tuple[Any, ...], Sequence[tuple[Any, ...]]]:
-    """What was accepted of logs, by segment, path and state of the file: its reason and detail, who did it and why."""
-    of_file = (*SEGMENTS.key, "path", "file_bytes", "file_mtime_ns", "file_inode")
-    names = ("reason", "detail", "accepted_by", "accepted_reason")
-    found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    for row in tables.read(ACCEPTED, (*of_file, *names), [Among("file", (LOG_SUFFIX,))]).to_pylist():
-        *key, size, mtime_ns, inode = (row[name] for name in of_file)
-        found.setdefault((*key, (size, mtime_ns, inode)), []).append(tuple(row[name] for name in names))
-    return found
+def _with_accepted(tables: TablesToRead, ends: Sequence[tuple[LostEnd, dict[str, Any]]]) -> Iterator[LostEnd]:
+    """Ends, each with who has accepted it: by itself, or with what else an audit has found in the log.
+
+    Args:
+        ends: each with what `held` looks at.
+    """
+    names = ("accepted_by", "accepted_reason")
+    findings = findings_of(row for _, row in ends)
+    accepted = tables.read(ACCEPTED, [*COLUMNS, *names], [Among("file", (LOG_SUFFIX,))])
+    by: dict[int, dict[str, Any]] = {}
+    for some in (others_of(accepted), accepted):
+        acceptances, found = some.select(names).to_pylist(), held(findings, some)
+        by |= {number: acceptances[at] for number, at in enumerate(found.at) if at >= 0}
+    return (replace(end, **by.get(number, {})) for number, (end, _) in enumerate(ends))

@@ -18,6 +18,7 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.transactions import PRODUCER_EVENTS
+from kidxlib.operations.damage.acceptance_rule import of_audits_in_sql, of_segments_in_sql, on_accepted
 from kidxlib.operations.recover.fleet.starts import UNFLUSHED
 from kidxlib.operations.report.listed import Listed
 from kidxlib.operations.report.timeline.marks import FUTURE_MS
@@ -197,16 +198,12 @@ DAMAGED: Final = _listed(
         *((name, _TEXT) for name in ("path", "accepted_by", "accepted_reason")),
         ("is_accepted", pa.bool_()),
     ),
-    """
+    f"""
 SELECT s.source, s.topic, s.partition, s.base_offset, s.status, s.reason, s.reason_position AS position,
        s.reason_detail AS detail, s.log_bytes, s.valid_bytes, s.log_path AS path, a.accepted_by, a.accepted_reason,
        a.accepted_by IS NOT NULL AS is_accepted
 FROM segments AS s LEFT JOIN accepted AS a
-  ON a.file = '.log' AND s.source = a.source AND s.topic = a.topic AND s.partition = a.partition
-  AND s.base_offset = a.base_offset AND s.reason = a.reason AND s.log_path = a.path
-  AND (s.reason_position IS NOT DISTINCT FROM a.position)
-  AND (s.log_bytes IS NOT DISTINCT FROM a.file_bytes) AND (s.log_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
-  AND (s.log_inode IS NOT DISTINCT FROM a.file_inode)
+  ON {on_accepted(of_segments_in_sql("s"))}
 WHERE s.status NOT IN ('ok', 'gone', 'deleted')
 ORDER BY is_accepted, s.source, s.topic, s.partition, s.base_offset
 """,
@@ -223,12 +220,14 @@ ordered AS (
 last AS (
   SELECT f.* FROM findings AS f JOIN ordered AS o
     ON f.source = o.source AND f.topic = o.topic AND f.partition = o.partition AND f.audit_id = o.audit_id
+  LEFT ANTI JOIN (SELECT * FROM segments WHERE status IN ('gone', 'deleted')) AS g
+    ON f.source = g.source AND f.topic = g.topic AND f.partition = g.partition AND f.base_offset = g.base_offset
   WHERE o.newest = 1
 )"""
 
 VERDICTS: Final = _question(
     "verdicts",
-    (FINDINGS,),
+    (FINDINGS, SEGMENTS),
     (("source", _TEXT), ("file", _TEXT), ("verdict", _TEXT), ("files", _LONG), ("audited_at", _TIME)),
     f"""{_LAST_AUDITS}
 SELECT source, file, verdict, count(*) AS files, min(audited_at) AS audited_at
@@ -266,7 +265,7 @@ _ALSO_MISSING: Final = " OR ".join(f"coalesce(l.detail, '') LIKE '%{ALSO}{reason
 
 FOUND: Final = _listed(
     "findings",
-    (FINDINGS, ACCEPTED),
+    (FINDINGS, SEGMENTS, ACCEPTED),
     (
         *_KEY,
         ("base_offset", _LONG),
@@ -285,14 +284,7 @@ SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reaso
        a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap,
        l.file = '.log' AND (l.reason IN {_words(_MISSING)} OR {_ALSO_MISSING}) AS is_missing
 FROM last AS l LEFT JOIN accepted AS a
-  ON l.source = a.source AND l.topic = a.topic AND l.partition = a.partition AND l.base_offset = a.base_offset
-  AND l.file = a.file AND (l.reason = a.reason OR l.file = '{GAP}') -- of a gap the evidence may have changed
-  AND (l.position IS NOT DISTINCT FROM a.position) AND l.path = a.path
-  AND (l.file_bytes IS NOT DISTINCT FROM a.file_bytes) AND (l.file_mtime_ns IS NOT DISTINCT FROM a.file_mtime_ns)
-  AND (l.file_inode IS NOT DISTINCT FROM a.file_inode)
-  AND (a.found = l.verdict OR a.found NOT IN ('broken', 'torn')) -- a build has its own words
-  AND ((l.detail IS NOT DISTINCT FROM a.detail) -- several at once, or the offsets of a gap
-       OR (l.file <> '{GAP}' AND coalesce(l.detail, '') NOT LIKE '%{ALSO}%'))
+  ON {on_accepted(of_audits_in_sql("l"))}
 WHERE l.verdict IN ('broken', 'torn')
 ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, l.file
 """,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -15,17 +14,20 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib.audit.gaps import Directories
 from kidxlib.build.comparison.missing import KEYS
-from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segment_key import SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.accept import acceptable, acceptances
 from kidxlib.operations.accept.damage import Damage
-from kidxlib.operations.audit.accepted import judged
+from kidxlib.operations.damage.acceptance_rule import findings_of, held
 from kidxlib.operations.damage.damaged_segments import known_damage
+from kidxlib.operations.report import questions
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.log_dirs import put
+from tests.support.catalog import filled
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, kidx_build_here, rows, run_here
 
@@ -149,7 +151,7 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     assert orders() == (0, 1)
     [acceptance] = acceptances.accepted(catalog, a, selected)
     [damage] = damages()
-    assert damage.identity == acceptance.damage.identity and acceptance in acceptances.still_accepted(catalog, a)
+    assert damage == acceptance.damage and acceptance in acceptances.still_accepted(catalog, a)
     for change in ("log_bytes = log_bytes + {}", "log_mtime_ns = log_mtime_ns + {}", "reason_position = {}"):
         set_row(change.format(1))
         assert orders() == (1, 0), f"{change}: nobody has looked at that"
@@ -177,37 +179,76 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     assert (found.damaged, found.listed) == (0, []) and found.segments["b", "truncated"] == 1
 
 
-def test_an_acceptance_covers_what_was_accepted_and_nothing_else() -> None:
-    """Of an audit's findings: the same file in the same state, with the same byte, no worse, and nothing besides."""
-    file = {"file_bytes": 9, "file_mtime_ns": 8, "file_inode": 7, "path": "/a/0.log"}
-    key = {"source": "a", "topic": "orders", "partition": 0, "base_offset": 0, "file": ".log", "reason": "crc-mismatch"}
-    same: dict[str, Any] = {**key, **file, "position": 30}
-    accepted = Damage(**same, found="truncated", detail="of a build", consequence="c")
-    cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
-        ({}, {}, True),
-        ({}, {"verdict": "torn"}, True),
-        ({"found": "broken"}, {}, True),
-        ({"found": "torn"}, {"verdict": "torn"}, True),
-        ({"found": "torn"}, {}, False),
-        ({}, {"position": 29}, False),
-        ({}, {"position": None}, False),
-        ({"position": None, "reason": "missing"}, {"position": None, "reason": "missing"}, True),
-        ({}, {"reason": "unknown-magic"}, False),
-        ({}, {"path": "/b/0.log"}, False),
-        ({}, {"file_mtime_ns": 9}, False),
-        ({}, {"file_inode": None}, False),
-        ({}, {"detail": "x; also unknown-magic at byte 3: y"}, False),
-        ({"detail": "x; also z"}, {"detail": "x; also z"}, True),
-        ({"detail": "x; also z"}, {"detail": "x; also zz"}, False),
-    ]
-    for of_acceptance, of_finding, covered in cases:
-        row = {**same, "verdict": "broken", "detail": "d", "consequence": "c", **of_finding}
-        found = pa.Table.from_pylist([row], FINDINGS.schema(row))
-        is_accepted, knows_consequence = judged(found, [replace(accepted, **of_acceptance)])
-        assert is_accepted[0] == knows_consequence[0] == covered, (of_acceptance, of_finding)
-    row = {**same, "verdict": "broken", "detail": "d", "consequence": "and deletes 2 segments after it"}
-    is_accepted, knows_consequence = judged(pa.Table.from_pylist([row], FINDINGS.schema(row)), [accepted])
-    assert (is_accepted[0], knows_consequence[0]) == (True, False)
+_FILE: Final[dict[str, Any]] = {"file_bytes": 9, "file_mtime_ns": 8, "file_inode": 7, "path": "/a/0.log"}
+_FINDING: Final[dict[str, Any]] = {"file": ".log", "reason": "crc-mismatch", **_FILE, "position": 30, "detail": "d"}
+_GAP: Final[dict[str, Any]] = {"file": "gap", "position": None, "detail": "offsets 5 to 9", "path": "/a/5.log"}
+_TRUNCATED, _BROKEN, _TORN = ({"found": each} for each in ("truncated", "broken", "torn"))
+#: What is another in the acceptance, and in what is found; and whether the one covers the other.
+_COVERED: Final[list[tuple[dict[str, Any], dict[str, Any], bool]]] = [
+    (_TRUNCATED, _BROKEN, True),
+    (_TRUNCATED, _TORN, True),
+    (_TRUNCATED, _TRUNCATED, True),
+    (_BROKEN, _BROKEN, True),
+    (_BROKEN, _TRUNCATED, True),
+    (_TORN, _TORN, True),
+    (_TORN, _BROKEN, False),
+    (_TORN, {"found": "quarantined"}, True),
+    (_BROKEN, {**_BROKEN, "position": 29}, False),
+    (_TRUNCATED, {**_TRUNCATED, "position": None}, False),
+    ({**_BROKEN, "position": None, "reason": "missing"}, {**_BROKEN, "position": None, "reason": "missing"}, True),
+    (_BROKEN, {**_BROKEN, "reason": "unknown-magic"}, False),
+    (_TRUNCATED, {**_TRUNCATED, "path": "/b/0.log"}, False),
+    (_BROKEN, {**_BROKEN, "file_mtime_ns": 9}, False),
+    (_TRUNCATED, {**_TRUNCATED, "file_bytes": 10}, False),
+    (_BROKEN, {**_BROKEN, "file_inode": None}, False),
+    ({**_BROKEN, "file_inode": None}, {**_BROKEN, "file_inode": None}, True),
+    (_BROKEN, {**_BROKEN, "detail": "another"}, True),
+    (_BROKEN, {**_BROKEN, "detail": "x; also unknown-magic at byte 3: y"}, False),
+    ({**_BROKEN, "detail": "x; also z"}, {**_BROKEN, "detail": "x; also z"}, True),
+    ({**_BROKEN, "detail": "x; also z"}, {**_BROKEN, "detail": "x; also zz"}, False),
+    ({**_BROKEN, **_GAP, "reason": "gap"}, {**_BROKEN, **_GAP, "reason": "gap-unexplained"}, True),
+    ({**_BROKEN, **_GAP, "reason": "gap"}, {**_BROKEN, **_GAP, "reason": "gap", "path": "/b/5.log"}, True),
+    ({**_BROKEN, **_GAP, "reason": "gap"}, {**_BROKEN, **_GAP, "reason": "gap", "detail": "offsets 5 to 8"}, False),
+]
+
+
+def test_an_acceptance_covers_what_was_accepted_and_nothing_else(tmp_path: Path) -> None:
+    """The same file in the same state, with the same byte, no worse, and nothing besides: by the rule, and by the
+    report's questions, which are made from it.
+    """
+    accepted, found = list[dict[str, Any]](), list[dict[str, Any]]()
+    for number, (of_acceptance, of_finding, _) in enumerate(_COVERED):
+        key = {"source": "a", "topic": "orders", "partition": 0, "base_offset": number, "consequence": "c"}
+        accepted.append({**key, **_FINDING, **of_acceptance})
+        found.append({**key, **_FINDING, **of_finding})
+    covered = [each for _, _, each in _COVERED]
+    rule = held(findings_of(found), findings_of(accepted))
+    assert (rule.is_accepted.tolist(), rule.knows_consequence.tolist()) == (covered, covered)
+    other = held(
+        findings_of({**row, "consequence": "and deletes 2 segments after it"} for row in found), findings_of(accepted)
+    )
+    gaps = [row["file"] == "gap" for row in found]
+    assert other.is_accepted.tolist() == covered
+    assert other.knows_consequence.tolist() == [one and is_gap for one, is_gap in zip(covered, gaps, strict=True)]
+
+    tables = DeltaTables(str(tmp_path))
+    _append(tables, ACCEPTED, accepted)
+    _append(tables, FINDINGS, [{**row, "verdict": row["found"]} for row in found])
+    names = {"found": "status", "position": "reason_position", "path": "log_path", "detail": "reason_detail"}
+    names |= {"file_bytes": "log_bytes", "file_mtime_ns": "log_mtime_ns", "file_inode": "log_inode"}
+    segments = [{names.get(name, name): value for name, value in row.items() if name != "file"} for row in found]
+    _append(tables, SEGMENTS, segments)
+    by_audit = {number for number, row in enumerate(found) if row["found"] in ("broken", "torn")}
+    of_logs = {number for number, is_gap in enumerate(gaps) if not is_gap}
+    for question, numbers in ((questions.FOUND, by_audit), (questions.DAMAGED, of_logs)):
+        answer = {row["base_offset"]: row["is_accepted"] for row in tables.ask(question).to_pylist()}
+        assert {number: answer[number] for number in numbers} == {number: covered[number] for number in numbers}
+
+
+def _append(tables: DeltaTables, table: Table, rows: list[dict[str, Any]]) -> None:
+    names = set(table.column_names)
+    kept = [filled(table.schema(), {name: row[name] for name in row.keys() & names}) for row in rows]
+    tables.append(table, pa.Table.from_pylist(kept, table.schema()))
 
 
 @pytest.mark.parametrize(

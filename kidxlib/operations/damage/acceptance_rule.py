@@ -1,0 +1,173 @@
+"""When an acceptance of damage still holds: one rule, for tables of Arrow and as the condition of a join in SQL.
+
+An acceptance is one of a finding: of this file, as it is, with this reason at this byte. Where any of these is another,
+nobody has looked at it, and it counts as damage again. A gap has no file: it is the same as long as it has the same
+offsets, which its detail names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.finding import ALSO, DAMAGE
+from kidxlib.audit.gaps import GAP
+from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
+from kidxlib.format.segment_files import LOG_SUFFIX
+
+#: Verdicts of an audit that may be accepted: those that are nothing to worry about need not be.
+ACCEPTABLE: Final = tuple(verdict.value for verdict in DAMAGE)
+#: The state of a file, as `findings` and `accepted` call it.
+VERSION_NAMES: Final = ("file_bytes", "file_mtime_ns", "file_inode")
+#: What a finding and its acceptance agree in, besides the key of `accepted`.
+_SAME: Final = ("position", "path", *VERSION_NAMES)
+_SCHEMA: Final = ACCEPTED.schema({*ACCEPTED.key, *_SAME, "found", "detail", "consequence"})
+#: What the rule looks at of a finding and of its acceptance, by the names of `accepted`.
+COLUMNS: Final = tuple(_SCHEMA.names)
+#: The columns of `segments` that say the same, but for the key.
+_OF_SEGMENTS: Final = {
+    "reason": "reason",
+    "position": "reason_position",
+    "path": "log_path",
+    **dict(zip(VERSION_NAMES, LogVersion.names(), strict=True)),
+    "found": "status",
+    "detail": "reason_detail",
+}
+#: What `findings_of_segments` takes.
+SEGMENT_COLUMNS: Final = (*SEGMENTS.key, *_OF_SEGMENTS.values())
+#: One of the findings that a finding stands for, as `worse` of `kidxlib/audit/finding` writes it.
+_ANOTHER: Final = re.compile(r"(?P<reason>[\w-]+)(?: at byte (?P<position>\d+))?: (?P<detail>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Which findings are accepted.
+
+    Attributes:
+        at: where the acceptance of each stands among those that there are; −1: it is not accepted.
+        knows_consequence: of which it was known, too, what they lead to; a gap is accepted whatever that is.
+    """
+
+    at: Positions
+    knows_consequence: Flags
+
+    @property
+    def is_accepted(self) -> Flags:
+        return self.at >= 0
+
+
+def held(findings: pa.Table, accepted: pa.Table) -> Held:
+    """Which findings are accepted, and by what.
+
+    Args:
+        findings: `COLUMNS` of each.
+        accepted: at least these of the acceptances.
+    """
+    findings, accepted = _with_reasons(findings.select(COLUMNS)), accepted.select(COLUMNS)
+    at = positions_in(findings, accepted, ACCEPTED.key)
+    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    beside = accepted.take(places)
+    is_gap = _flags(pc.equal(findings["file"], pa.scalar(GAP)))
+    is_same = is_gap | ~differing(findings, beside, _SAME)
+    # A build says of a segment how it stands, an audit of its log a verdict: a torn end may be broken by now.
+    both_by_audit = _is_verdict(findings) & _is_verdict(beside)
+    is_same &= ~(both_by_audit & differing(findings, beside, ["found"]))
+    # Where a finding stands for several, each of them counts.
+    has_detail = is_gap | _flags(pc.match_substring(findings["detail"], ALSO))
+    is_same &= ~(has_detail & differing(findings, beside, ["detail"]))
+    at = np.where(is_same, at, -1)
+    return Held(at, (at >= 0) & (is_gap | ~differing(findings, beside, ["consequence"])))
+
+
+def findings_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """`COLUMNS` of some findings: what one does not have is null."""
+    return pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS} for row in rows], _SCHEMA)
+
+
+def findings_of_segments(rows: pa.Table) -> pa.Table:
+    """`COLUMNS` of what builds have found in logs.
+
+    Args:
+        rows: `SEGMENT_COLUMNS` of damaged segments.
+    """
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    of_logs = rows.append_column("file", nothing.fill_null(LOG_SUFFIX)).append_column("consequence", nothing)
+    return _renamed(of_logs, _OF_SEGMENTS)
+
+
+def findings_of_audits(rows: pa.Table) -> pa.Table:
+    """`COLUMNS` of rows of `findings`."""
+    return _renamed(rows, {"found": "verdict"})
+
+
+def others_of(accepted: pa.Table) -> pa.Table:
+    """An acceptance for each finding but the first, where one was made of several findings at once."""
+    more = []
+    for row in accepted.filter(pc.match_substring(accepted["detail"], ALSO)).to_pylist():
+        for text in row["detail"].split(ALSO)[1:]:
+            if (another := _ANOTHER.fullmatch(text)) is not None:
+                position = another["position"] and int(another["position"])
+                more.append({**row, "reason": another["reason"], "position": position, "detail": another["detail"]})
+    return pa.Table.from_pylist(more, accepted.schema)
+
+
+def on_accepted(finding: Mapping[str, str]) -> str:
+    """The rule as the condition of a join with `accepted AS a`.
+
+    Args:
+        finding: the expression of each of `COLUMNS`, but of the consequence.
+    """
+    is_gap, verdicts = f"{finding['file']} = '{GAP}'", ", ".join(map(repr, ACCEPTABLE))
+    keys = [f"{finding[name]} = a.{name}" for name in ACCEPTED.key if name != "reason"]
+    same = [f"({finding[name]} IS NOT DISTINCT FROM a.{name})" for name in _SAME]
+    return f"""{" AND ".join(keys)}
+  AND (coalesce({finding["reason"]}, '') = a.reason OR {is_gap}) -- of a gap the evidence may have changed
+  AND ({is_gap} OR ({" AND ".join(same)}))
+  AND (a.found = {finding["found"]} OR a.found NOT IN ({verdicts}) OR {finding["found"]} NOT IN ({verdicts}))
+  AND (({finding["detail"]} IS NOT DISTINCT FROM a.detail)
+       OR (NOT {is_gap} AND coalesce({finding["detail"]}, '') NOT LIKE '%{ALSO}%'))"""
+
+
+def of_segments_in_sql(table: str) -> dict[str, str]:
+    """What `on_accepted` takes, of rows of `segments`."""
+    others = {name: f"{table}.{column}" for name, column in _OF_SEGMENTS.items()}
+    return {**_in_sql(table), **others, "file": f"'{LOG_SUFFIX}'"}
+
+
+def of_audits_in_sql(table: str) -> dict[str, str]:
+    """What `on_accepted` takes, of rows of `findings`."""
+    return {**_in_sql(table), "found": f"{table}.verdict"}
+
+
+def _in_sql(table: str) -> dict[str, str]:
+    return {name: f"{table}.{name}" for name in COLUMNS}
+
+
+def _renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
+    """`COLUMNS`, each by the name that it has in the rows."""
+    return rows.select([names.get(name, name) for name in COLUMNS]).rename_columns(list(COLUMNS)).cast(_SCHEMA)
+
+
+def _with_reasons(findings: pa.Table) -> pa.Table:
+    """The findings with the reasons that `accepted` has: never null, and of a gap always that."""
+    is_gap: Values = pc.equal(findings["file"], pa.scalar(GAP))
+    reasons: Values = pc.if_else(is_gap, pa.scalar(GAP), pc.coalesce(findings["reason"], pa.scalar("")))
+    return findings.set_column(findings.schema.get_field_index("reason"), "reason", reasons)
+
+
+def _is_verdict(findings: pa.Table) -> Flags:
+    return _flags(pc.is_in(findings["found"], value_set=pa.array(ACCEPTABLE)))
+
+
+def _flags(column: Values) -> Flags:
+    """Whether each is true; of a null it is not."""
+    flags: Flags = column.fill_null(False).to_numpy().astype(np.bool_)
+    return flags
