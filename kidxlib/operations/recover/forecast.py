@@ -176,8 +176,7 @@ def forecast(
         trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
         is_compacted: as for `look_at_logs`.
     """
-    headers, scan_from, forgotten = None, None, None
-    dropped, seen_logs = tuple[Dropped, ...](), SeenLogs()
+    headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
     try:
         if trusts and not stop.clean_shutdown:
             without_checksums = replace(options, verify_crc=False)
@@ -191,8 +190,7 @@ def forecast(
             scan_from = _scan_from(directory, found.segments, everything, kept)
         seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
         dropped = tuple(_dropped(directory, found, seen, options))
-        if stop.clean_shutdown and not dropped:
-            dropped = tuple(_behind_end(directory, found))
+        dropped = dropped or (tuple(_behind_end(directory, found)) if stop.clean_shutdown else ())
         forgotten = forgotten_after_clean_stop(directory, alone, options)
         seen_logs = look_at_logs(directory, found, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:

@@ -59,7 +59,7 @@ class SeenLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As gaps are found by it (`audit.gaps.FACTS`)."""
+        """What gaps are found by (`audit.gaps.FACTS`)."""
         names = ("base_offset", "log_bytes", "next_offset", "records")
         return {**{name: getattr(self, name) for name in names}, "status": self.status.value}
 
