@@ -79,6 +79,8 @@ class Phase:
         done = self.done() if self.done is not None else None
         if done is None or not (self.segments or done.segments):
             return self.name, None
+        if not (done.segments or done.log_bytes):  # of a small run nothing is counted before its end
+            return f"{self.name} {self._all}", None
         return (self.after, None) if 0 < self.segments <= done.segments else (self.name, done)
 
     def amount(self, done: Done) -> str:
@@ -86,6 +88,12 @@ class Phase:
             return f"{counted(done.segments, 'segment')} so far"
         segments = f"{done.segments:,} of {counted(self.segments, 'segment')}"
         return f"{segments}, {decimal(done.log_bytes)} of {decimal(self.log_bytes)}" if self.log_bytes else segments
+
+    @property
+    def _all(self) -> str:
+        """All that there is to do."""
+        segments = counted(self.segments, "segment")
+        return f"{segments}, {decimal(self.log_bytes)}" if self.log_bytes else segments
 
     def share(self, done: Done) -> float:
         """How much of all is done: from 0, also where nobody can tell, to 1."""

@@ -72,12 +72,13 @@ def test_a_build_on_a_terminal_leaves_its_result_alone(columns: int, tmp_path: P
         )
     assert (code, json.loads((tmp_path / "out").read_text())["segments"]) == (0, 2)
     assert not any(screen(written)), written
-    assert all(phase in written for phase in ("listing", "reading 0 of 2 segments"[: columns - 4])), written
+    assert all(phase in written for phase in ("listing", "reading 2 segments"[: columns - 4])), written
     assert written.count(HIDE_CURSOR) == written.count(SHOW_CURSOR) > 0
 
 
 def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name, what is done, and a rate that leaves out what it took to begin; when all is read, what goes on then."""
+    """Its name, what is done, and a rate that leaves out what it took to begin; at first what there is
+    to do, and when all is read, what goes on then."""
     done = iter([Done(), Done(1, 1_000_000, 0.5), Done(4, 4_000_000, 2.0)])
     asked = threading.Semaphore(0)
 
@@ -98,7 +99,7 @@ def test_where_there_is_no_terminal_a_long_phase_is_a_line_now_and_then(monkeypa
         end_phases()
     lines = err.getvalue().splitlines()
     assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines[:3]] == [
-        "reading: 0 of 4 segments, 0 bytes of 4.0 MB",
+        "reading 4 segments, 4.0 MB",
         "reading: 1 of 4 segments, 1.0 MB of 4.0 MB, 2.0 MB/s, 2 s left",
         "recording in the catalog",
     ]
