@@ -253,7 +253,7 @@ set_up_class_archive() {
   one_at_a_time
   archive_is_current && return
   local archive=.jars/spark.jsa directory=.jars/spark.jsa.made
-  say "letting Java note down what Spark loads, so that it starts sooner from now on (half a minute) …"
+  say "letting Java note down what Spark loads, so that it starts sooner from now on (a minute; some minutes where kidx compiles its loops first) …"
   rm -rf "$archive"*
   mkdir "$directory"
   # Java writes the archive when it ends, and with this variable the job ends after it (jobs/common/spark/java.py). Where that

@@ -48,7 +48,6 @@ class Workspace:
         # Links to the scripts would not do: they take the directory where they stand for the repository.
         self._script("spark-submit.sh", f'exec "{PROJECT}/spark-submit.sh" "$@"')
         self._script("setup.sh", f'exec "{PROJECT}/setup.sh" "$@"')
-        self._script("test.sh", f'test -x "{PROJECT}/test.sh"')  # this very test is a part of what it runs
         spark_conf = directory / "spark-conf"
         spark_conf.mkdir()
         (spark_conf / "ivysettings.xml").write_text(_IVY_SETTINGS.format(jars=PROJECT / ".jars" / "spark-kafka"))

@@ -10,6 +10,11 @@ from tests.docs.conftest import Workspace
 from tests.docs.pages import PAGES, Block, runnable
 
 
+def test_no_block_starts_the_tests() -> None:
+    """Whoever pastes block after block of the README would start more than half an hour of them."""
+    assert [block.name for page in PAGES for block in runnable(page) if "test.sh" in block.text] == []
+
+
 @pytest.mark.parametrize("block", [block for page in PAGES for block in runnable(page)], ids=lambda block: block.name)
 def test_block_runs_as_it_stands(block: Block, workspace: Workspace) -> None:
     """The exit code that the page promises, and each line of output that it shows."""
