@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import hypothesis
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from kidxlib.terminal.progress import end_phases
 from tests.support.checksum_store import ChecksumStore
@@ -27,12 +24,11 @@ Say: TypeAlias = Callable[[str], None]
 LINES: Final = pytest.StashKey[list[str]]()
 _LINES_OUTPUT: Final = "kidx_lines"
 _TESTS: Final = Path(__file__).parent
-#: The end of the name of a test of `tests/docs/test_commands.py`.
-_BLOCK_OF_PAGE: Final = re.compile(r"\[([\w/-]+\.md):\d+\]$")
-#: Directories by how long a file's tests take: those that start Spark, those that start many processes or try many
-#: examples, and all others.
+#: Directories by how long a file's tests take: the pages, whose blocks are one file's and take a quarter of an hour;
+#: those that start Spark; those that start many processes or try many examples; and all others.
 _ORDER: Final = (
-    ("airflow", "docs", "jobs", "kidxlib/spark"),
+    ("docs",),
+    ("airflow", "jobs", "kidxlib/spark"),
     ("faults", "stores", "wheel", "kafka", "kidxlib/cli", "kidxlib/recovery"),
 )
 
@@ -108,15 +104,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("what was tried")
         for line in lines:
             terminalreporter.write_line(line)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
-    """A file's tests stay in one process, as they share what takes long to make; so do the blocks of each page."""
-    scheduler = LoadFileScheduling(config, log)
-    file_of = scheduler._split_scope
-    scheduler._split_scope = lambda name: page[1] if (page := _BLOCK_OF_PAGE.search(name)) else file_of(name)
-    return scheduler
 
 
 @pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled the files

@@ -56,6 +56,7 @@ def test_it_has_the_rows_of_one_on_a_disk(url: str, tmp_path: Path) -> None:
         assert found == expected, table.name
 
 
+@pytest.mark.exhaustive("takes half a minute; tests/kidxlib/operations/maintenance does it on a disk")
 def test_a_build_puts_its_tables_in_order(url: str, tmp_path: Path) -> None:
     settings = tmp_path / "kidx.toml"
     settings.write_text("[tables]\nsmall_files_max = 1\n")
@@ -68,6 +69,7 @@ def test_a_build_puts_its_tables_in_order(url: str, tmp_path: Path) -> None:
     assert (DeltaTables(url).read(SEGMENTS).num_rows, DeltaTables(url).read(BUILDS).num_rows) == (12, 2)
 
 
+@pytest.mark.exhaustive("takes half a minute; tests/jobs/test_object_stores.py compacts index files in a store")
 def test_it_is_compacted_as_one_on_a_disk(url: str, tmp_path: Path) -> None:
     """Index files sparser, and tables written anew: the same rows, in as few files."""
     for number, catalog in enumerate((url, str(tmp_path / "catalog"))):

@@ -327,6 +327,7 @@ def failed_attempts(event_logs: Path) -> list[tuple[int, str]]:
     ]
 
 
+@pytest.mark.exhaustive("takes a driver of its own; tests/faults does the same to kidx, and below workers end, too")
 @again_if_too_late
 def test_a_mapped_log_that_shrinks_costs_one_attempt_which_is_made_again_without_mapping(tmp_path: Path) -> None:
     """A worker dies of SIGBUS: the task's next attempt reads in chunks, and the log is indexed as it is by then.

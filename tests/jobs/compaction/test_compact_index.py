@@ -109,15 +109,16 @@ def _segments(archive: Archive) -> dict[tuple[str, int], dict[str, Any]]:
     return {(row["topic"], row["base_offset"]): row for row in rows(archive.catalog, "SELECT * FROM segments")}
 
 
-def test_a_job_that_is_killed_is_finished_by_the_next(copies: Copies, exhaustive: bool) -> None:
-    """Kill -9 of all its processes, as soon as so many files have been replaced; three times with --exhaustive."""
+@pytest.mark.exhaustive("takes drivers of its own; tests/faults kills kidx amid a compaction")
+def test_a_job_that_is_killed_is_finished_by_the_next(copies: Copies) -> None:
+    """Kill -9 of all its processes, as soon as so many files have been replaced."""
     copies.restore()
     archive = copies.archive
     asked = ("--catalog", archive.catalog, "--interval-bytes", str(_SPARSE), "--apply", "--json")
     before = _tree(archive.index_dir)
     archive.compact(*asked[2:5])
     after, rows_after = _tree(archive.index_dir), _segments(archive)
-    for replaced in (1, 4, 8) if exhaustive else (4,):
+    for replaced in (1, 4, 8):
         copies.restore()
         job = start(*asked, job="compact_index")
         try:
