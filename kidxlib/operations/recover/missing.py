@@ -19,7 +19,13 @@ from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpoch
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.simulation import SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.audit.tiered.local_epochs import LocalLog
-from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, MalformedRecordsError
+from kidxlib.errors import (
+    CheckpointError,
+    CorruptIndexError,
+    IndexSizeError,
+    LogChangedError,
+    MalformedRecordsError,
+)
 from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.index.offset import OffsetIndex
@@ -36,6 +42,8 @@ _READ_BYTES_MAX: Final = 1024 * 1024 * 1024
 #: Read at a time of the end of a log, which is about as long as the interval of its index; and batches looked at there.
 _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
+#: Of a log that the broker leaves as it is, none of these is an obstacle to its start.
+_NOT_READ: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,23 +96,27 @@ def look_at_logs(
         options: of the topic.
         reader: that has read what the broker would read.
         is_compacted: the topic is known to be, so that offsets between logs may be in none.
-
-    Raises:
-        OSError, LogChangedError: a file cannot be read.
     """
     if not found.segments or found.failures or found.renamed or found.log_end_offset is None:
         return SeenLogs()
     logs = [_seen(directory, segment, reader) for segment in found.segments]
-    epochs = _lost_epochs(directory, found, stop, logs)
+    try:
+        file = read_leader_epochs(directory) or LeaderEpochs()
+    except (CheckpointError, OSError):
+        file = None  # the broker fails on it, and the simulation says so
+    epochs = None if file is None else _lost_epochs(directory, file, found, stop, logs)
     lacks = any(
         before.next_offset is None or before.next_offset < after.base_offset
         for before, after in itertools.pairwise(logs)
     )
     if (lacks and not is_compacted) or epochs is not None:
         logs = list(_with_headers(directory, logs, options, reader))
-        epochs = _lost_epochs(directory, found, stop, logs)
-    is_certain = all(log.is_read for log in logs) or epochs is None or epochs.reason == FIRST_LOGS_MISSING
-    return SeenLogs(tuple(logs), epochs if is_certain else None)
+        epochs = None if file is None else _lost_epochs(directory, file, found, stop, logs)
+    if epochs is not None and not all(log.is_read for log in logs):
+        # An epoch that was not seen may explain what is in the file, and nothing that is not there at all.
+        is_certain = epochs.reason == FIRST_LOGS_MISSING or not (file and file.entries)
+        epochs = epochs if is_certain else None
+    return SeenLogs(tuple(logs), epochs)
 
 
 def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
@@ -141,8 +153,8 @@ def _ends_of(directory: Path, segment: SimulatedSegment) -> list[Batch]:
         last = list(itertools.islice(batches(log, entry.position), _END_BATCHES_MAX))
         is_sound = last and last[-1].next_position == log.size and last[-1].last_offset >= entry.offset
         return [*itertools.islice(batches(log), 1 if entry.position else 0), *last] if is_sound else []
-    except (CorruptIndexError, IndexSizeError, MalformedRecordsError, FileNotFoundError):
-        return []  # an audit says what is wrong
+    except _NOT_READ:
+        return []  # an audit says what is wrong; the broker does not look there
     finally:
         log.close()
 
@@ -159,7 +171,11 @@ def _with_headers(
             continue
         path = str(directory / segment_file(log.base_offset, LOG_SUFFIX))
         of_log = LogReader(use_mmap=reader.use_mmap)
-        recovery = of_log.read(path, log.log_bytes, log.base_offset, without_checksums)
+        try:
+            recovery = of_log.read(path, log.log_bytes, log.base_offset, without_checksums)
+        except _NOT_READ:
+            yield log
+            continue
         yield replace(
             log,
             status=recovery.end.status,
@@ -171,16 +187,14 @@ def _with_headers(
 
 
 def _lost_epochs(
-    directory: Path, found: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
+    directory: Path, file: LeaderEpochs, found: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
 ) -> Finding | None:
-    """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts."""
-    try:
-        file = read_leader_epochs(directory)
-    except CheckpointError:
-        return None  # the broker fails on it, and the simulation says so
+    """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts.
+
+    Args:
+        file: what it says; nothing where there is none.
+    """
     in_logs = _epochs_of(logs, stop)
-    if file is None and not in_logs.recovered.entries:
-        return None
     if not stop.begins_with_first_log or any(each.name.endswith(DELETED_SUFFIX) for each in directory.iterdir()):
         in_logs = replace(in_logs, first_offset=None)
     finding = audit_epochs(file, in_logs)
@@ -188,7 +202,7 @@ def _lost_epochs(
         return None
     recovered = {each.base_offset for each in found.segments if each.action is not StartupAction.LOAD}
     at_start = LocalLog(
-        entries=None if file is None else file.entries,
+        entries=file.entries,
         log_start_offset=stop.log_start_offset,
         first_offset=logs[0].base_offset,
         end_offset=found.log_end_offset,

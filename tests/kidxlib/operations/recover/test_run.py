@@ -25,6 +25,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.recover import missing
 from kidxlib.records.header_walk import batches
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE
@@ -167,7 +168,9 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "stopped"])
-def test_what_is_missing_is_named_as_verify_names_it(lossy: Path, tmp_path: Path, *, is_clean: bool) -> None:
+def test_what_is_missing_is_named_as_verify_names_it(
+    lossy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_clean: bool
+) -> None:
     """A broker starts over it, so nothing is refused. After a clean stop its checkpoint of log starts is not there."""
     log_dir = Path(shutil.copytree(lossy, tmp_path / "logs"))
     name, content = (CLEAN_SHUTDOWN_FILE, clean_shutdown(7)) if is_clean else (LOG_START_OFFSET_CHECKPOINT, b"0\n0\n")
@@ -185,6 +188,9 @@ def test_what_is_missing_is_named_as_verify_names_it(lossy: Path, tmp_path: Path
     assert found == {topic: why for topic, why in expected.items() if not is_clean or topic != "first-segment"}
     assert plan["refused"] == [] and code == ExitCode.PROBLEMS_FOUND
     text = "" if is_clean else shown(log_dir)
+    monkeypatch.setattr(missing, "_READ_BYTES_MAX", 0)  # of large partitions what is not there at all is told still
+    few = {Path(each["directory"]).name[:-2] for each in planned(log_dir)[1]["leader_epochs"]}
+    assert few == {"epochs"} | (set() if is_clean else {"first-segment"})
     broken = [] if is_clean else broken
     for each in broken:
         assert f"{each['reason']}: {each['detail']}" in text and f"  {each['consequence']}\n" in text
