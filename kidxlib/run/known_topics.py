@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 from collections import defaultdict
@@ -29,6 +30,9 @@ from kidxlib.text.times import NS_PER_MS
 _Result = TypeVar("_Result")
 
 _ROLES: Final = "process.roles"
+_VOTERS: Final = "controller.quorum.voters"
+#: Ids of log dirs below this number are none.
+_RESERVED_IDS: Final = 100
 
 _OPTIONS: Final = (
     click.option(
@@ -56,16 +60,11 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataOptions:
-    """The options as they were given; None where they were not.
-
-    Attributes:
-        same_broker: somebody has said that the server.properties is of the sources' broker.
-    """
+    """The options as they were given; None where they were not."""
 
     cluster_metadata: str | None = None
     server_properties: Path | None = None
     metadata_high_watermark: int | None = None
-    same_broker: bool = False
 
 
 def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -109,10 +108,13 @@ class KnownTopics:
     Attributes:
         of_sources: by the source's name; sources without metadata are not there.
         warnings: why a source's own metadata was not read, and what speaks against a file that is believed.
+        contradicted: in what a server.properties contradicts the sources' `meta.properties` or metadata, so that it
+            cannot be what the broker was last started with.
     """
 
     of_sources: Mapping[str, TopicsOfSource] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    contradicted: Sequence[str] = ()
 
     def topic_id(self, source: str, topic: str) -> str | None:
         """The id of a topic in its source's cluster; None where that has no such topic, or is not known."""
@@ -242,8 +244,13 @@ def read_known_topics(
     known = KnownTopics(found, reader.warnings)
     if not known.warnings:
         _ensure_of_use(options, known)
-    unproven = "" if options.same_broker else _unproven(options, found, log_dirs)
-    return replace(known, warnings=[*known.warnings, unproven]) if unproven else known
+    if static is None:
+        return known
+    contradicted = _contradicted(
+        static, found, {name: reader.properties(log_dir) for name, log_dir in log_dirs.items()}
+    )
+    doubt = _doubt(f"--server-properties {options.server_properties}", static, found, log_dirs, contradicted)
+    return replace(known, warnings=[*known.warnings, *doubt], contradicted=contradicted)
 
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
@@ -262,14 +269,26 @@ def ensure_distinct(sources: Sequence[Source]) -> None:
     ensure_no_copies(found)
 
 
-def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterable[Source]) -> None:
+def ensure_proven(
+    options: MetadataOptions, known: KnownTopics, sources: Iterable[Source], *, same_broker: bool
+) -> None:
     """Refuse a server.properties that may be another broker's, before anything is deleted by it: it has to have the
-    node id of the source's `meta.properties`, and to name its log dir.
+    node id of the source's `meta.properties`, to name its log dir, and to contradict nothing that is known.
+
+    Args:
+        same_broker: somebody has said that it is of the sources' broker, which holds unless something contradicts it.
 
     Raises:
         UsageError: it does not.
     """
     file = f"--server-properties {options.server_properties}"
+    if known.contradicted:
+        raise UsageError(
+            f"{file}: nothing is deleted by it, also with --same-broker: {'; '.join(known.contradicted)}; give the "
+            "file that this broker was last started with"
+        )
+    if same_broker:
+        return
     for source in sources:
         if (of_source := known.of_sources.get(source.name)) is None or of_source.broker.server_properties is None:
             continue
@@ -285,23 +304,87 @@ def ensure_proven(options: MetadataOptions, known: KnownTopics, sources: Iterabl
             )
 
 
-def _unproven(options: MetadataOptions, found: Mapping[str, TopicsOfSource], log_dirs: Mapping[str, Location]) -> str:
-    """What speaks against a server.properties that is believed, of which `ensure_proven` would refuse it; empty where
+def _doubt(
+    file: str,
+    static: Mapping[str, str],
+    found: Mapping[str, TopicsOfSource],
+    log_dirs: Mapping[str, Location],
+    contradicted: Sequence[str],
+) -> list[str]:
+    """What speaks against a server.properties that is believed, of which `ensure_proven` would refuse it; nothing where
     nothing does.
     """
-    by_file = {name: static for name, each in found.items() if (static := each.broker.server_properties) is not None}
+    by_file = [name for name, each in found.items() if each.broker.server_properties is not None]
     nameless = [log_dirs[name] for name in by_file if found[name].broker.node_id is None]
-    others = [log_dirs[name] for name, static in by_file.items() if not _names(static, log_dirs[name])]
+    others = [log_dirs[name] for name in by_file if not _names(static, log_dirs[name])]
     why = [f"{log_dir / META_PROPERTIES} names no node" for log_dir in nameless]
     if others:
-        static = next(iter(by_file.values()))
         why.append(f"{_log_dirs(static)} do not name {', '.join(map(str, others))}")
+    why += contradicted
     if not why:
+        return []
+    is_or_may_be = (
+        "is another broker's, or not the one of its last start" if contradicted else "may be another broker's"
+    )
+    voters = static.get(_VOTERS)
+    whose = f"node.id={static.get('node.id', static.get('broker.id'))}{f', {_VOTERS}={voters}' if voters else ''}"
+    return [f"{file} ({whose}): it {is_or_may_be}, as {', and '.join(why)}; its values are used all the same"]
+
+
+def _contradicted(
+    static: Mapping[str, str], found: Mapping[str, TopicsOfSource], own: Mapping[str, MetaProperties]
+) -> list[str]:
+    """In what a server.properties contradicts what is certain of the broker whose log dirs the sources are.
+
+    Args:
+        own: the `meta.properties` of each source.
+    """
+    why: dict[str, None] = {}
+    for name, each in found.items():
+        if each.broker.server_properties is None:
+            continue
+        cluster_id, said = own[name].cluster_id, static.get("cluster.id")
+        if None not in (cluster_id, said) and cluster_id != said:
+            why[f"its cluster.id is {said}, and that of {META_PROPERTIES} is {cluster_id}"] = None
+        why |= dict.fromkeys(filter(None, (_other_log_dirs(static, each), _other_voters(static, each.metadata))))
+    return list(why)
+
+
+def _other_log_dirs(static: Mapping[str, str], of_source: TopicsOfSource) -> str:
+    """A broker registers the log dirs that are in use as it starts (`BrokerServer`). One that was out of use then is
+    still known by its partitions.
+    """
+    node_id, metadata = of_source.broker.node_id, of_source.metadata.to_end
+    if node_id is None or not (registered := set(metadata.log_dirs.get(node_id, ()))):
+        return ""
+    count = len(set(_named(static))) or 1  # Kafka's default is one
+    if count > len(registered):
+        places = (place for each in metadata.assignments.values() for place in each.places)
+        registered |= {directory for node, directory in places if node == node_id and not _is_reserved(directory)}
+        if count <= len(registered):
+            return ""
+    if count == len(registered):
         return ""
     return (
-        f"--server-properties {options.server_properties}: it may be another broker's, as {', and '.join(why)}; its "
-        "values hold here all the same"
+        f"{_log_dirs(static)} are {count:,}, and by {metadata.directory} broker {node_id} has {len(registered):,} "
+        f"(directory.id {', '.join(sorted(registered))})"
     )
+
+
+def _is_reserved(directory_id: str) -> bool:
+    """Whether an id stands for no log dir, as of one that is unassigned or lost (`DirectoryId.reserved`)."""
+    return int.from_bytes(base64.urlsafe_b64decode(f"{directory_id}==")) < _RESERVED_IDS
+
+
+def _other_voters(static: Mapping[str, str], metadata: ClusterMetadata) -> str:
+    """The voters of a quorum that knows them by this config alone are the same on each node (`QuorumConfig`)."""
+    given, voters = static.get(_VOTERS), metadata.to_end.static_voters
+    if given is None or voters is None:
+        return ""
+    ids = {int(voter) for each in listed(given) if (voter := each.partition("@")[0]).isdecimal()}
+    if ids == voters:
+        return ""
+    return f"{_VOTERS}={given}, and by {metadata.directory} the voters are {', '.join(map(str, sorted(voters)))}"
 
 
 def _names(static: Mapping[str, str], log_dir: Location) -> bool:
@@ -547,7 +630,7 @@ def _server_properties(file: Path) -> Mapping[str, str]:
     if lacking:
         raise UsageError(
             f"--server-properties {file}: no {' and no '.join(lacking)} in it, expected the file that a broker with "
-            "KRaft is started with; what another file leaves out says nothing of the broker"
+            "KRaft is started with: what it does not set is then Kafka's default"
         )
     if "broker" not in listed(found[_ROLES]):
         raise UsageError(

@@ -73,14 +73,16 @@ class ConfiguredTopics:
         names: Collection[str],
         read_ids: Callable[[], pa.Table],
         *,
-        proven: bool = False,
+        deletes: bool = False,
+        same_broker: bool = False,
     ) -> Self:
         """Read the metadata of some sources.
 
         Args:
             paths: of all sources of the catalog, by name: any may have the metadata of others' cluster.
             names: of the sources; one without a path has no metadata.
-            proven: something is deleted by it, so a server.properties has to be proven to be the broker's.
+            deletes: something is deleted by it, so a server.properties has to be proven to be the broker's.
+            same_broker: as for `ensure_proven`.
             read_ids: gives `source`, `topic` and `topic_id` of segments; asked where there is metadata.
 
         Raises:
@@ -89,8 +91,8 @@ class ConfiguredTopics:
         of_catalog = as_sources(paths)
         sources = [each for each in of_catalog if each.name in names]
         known = read_known_topics(options, sources, lambda: of_catalog)
-        if proven:
-            ensure_proven(options, known, sources)
+        if deletes:
+            ensure_proven(options, known, sources, same_broker=same_broker)
         if not known.of_sources:
             return cls(known)
         columns = ["topic", "source", "topic_id"]

@@ -45,6 +45,7 @@ class ClusterMetadata:
         assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
+        static_voters: as `Replica` has them.
         at_end: what it says if all of the copy is committed; None where all is known to be.
         left_out: the name of the latest snapshot, if that is damaged and was not read.
     """
@@ -57,6 +58,7 @@ class ClusterMetadata:
     assignments: Mapping[TopicPartition, Assignment]
     broker_configs: Mapping[str, Mapping[str, str]]
     log_dirs: Mapping[int, tuple[str, ...]]
+    static_voters: frozenset[int] | None = None
     at_end: ClusterMetadata | None = None
     left_out: str | None = None
 
@@ -142,6 +144,7 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         assignments=image.assignments,
         broker_configs=dict(image.broker_configs),
         log_dirs=dict(image.log_dirs),
+        static_voters=replica.static_voters,
     )
 
 

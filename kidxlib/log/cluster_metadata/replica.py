@@ -34,7 +34,8 @@ METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 QUORUM_STATE: Final = "quorum-state"
 _HEADER: Final = "SNAPSHOT_HEADER"
 _FOOTER: Final = "SNAPSHOT_FOOTER"
-_WITH_VOTERS: Final = ("LEADER_CHANGE", "KRAFT_VOTERS")
+_VOTERS: Final = "KRAFT_VOTERS"
+_WITH_VOTERS: Final = ("LEADER_CHANGE", _VOTERS)
 #: While files are read a node may delete those of an older snapshot, and has a later one then.
 _TRIES: Final = 3
 
@@ -67,6 +68,8 @@ class Replica:
         snapshot: the batches of the snapshot.
         log: the batches of the log from `snapshot_end` on, up to the first that is not whole.
         one_decides: the quorum has one voter, as far as snapshot, log and `quorum-state` say, and they say it.
+        static_voters: the ids of the voters that `controller.quorum.voters` has named; None where nothing says them, or
+            the quorum has learned of voters by records (KIP-853), which go before that config.
     """
 
     snapshot_end: int
@@ -74,6 +77,7 @@ class Replica:
     snapshot: Sequence[MetadataBatch]
     log: Sequence[MetadataBatch]
     one_decides: bool
+    static_voters: frozenset[int] | None
 
     @property
     def end_offset(self) -> int:
@@ -114,6 +118,7 @@ class _Copy:
     wanted: Wanted
     left_out: str | None = None
     voters: list[frozenset[int]] = field(default_factory=list)
+    is_dynamic: bool = False
 
     def read(self) -> Replica:
         files = {name: path for name, path in files_in(self.directory).items() if name != self.left_out}
@@ -132,7 +137,8 @@ class _Copy:
         if not self.voters and QUORUM_STATE in files:
             self._add_voters(_quorum_state(files[QUORUM_STATE]), "currentVoters")
         one_decides = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
-        return Replica(start, snapshot_ms, snapshot, log, one_decides)
+        static = None if self.is_dynamic or not self.voters else self.voters[-1]
+        return Replica(start, snapshot_ms, snapshot, log, one_decides, static)
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """Its batches, and the timestamp of the last record that it covers."""
@@ -191,6 +197,7 @@ class _Copy:
                 for name, fields in controls:
                     if name in _WITH_VOTERS:
                         self._add_voters(fields, "voters")
+                    self.is_dynamic |= name == _VOTERS
                 yield MetadataBatch(batch.last_offset, batch.max_timestamp, data), controls
         except (MalformedError, MalformedRecordsError) as error:
             raise ClusterMetadataError(f"{path}: {error}; copy the directory again") from error

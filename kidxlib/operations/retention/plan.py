@@ -101,7 +101,8 @@ def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTo
         source_paths(segments.tables),
         segments.sources,
         lambda: segments.read(["topic_id"]),
-        proven=request.delete_records_json is not None and not request.same_broker,
+        deletes=request.delete_records_json is not None,
+        same_broker=request.same_broker,
     )
     warn_of_first(configured.known.warnings)
     return configured

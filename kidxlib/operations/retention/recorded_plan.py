@@ -24,6 +24,7 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import Tables
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.times import NS_PER_MS, show_time, to_ms
 
 
@@ -166,7 +167,11 @@ def _configured(request: ApplyRequest, plan: RecordedPlan, topics: Collection[st
     ids = plan.read(["source", "topic", "topic_id"], [Among("topic", topics)])
     sources = set(map(str, ids["source"].to_pylist()))
     paths = source_paths(plan.tables)
-    return ConfiguredTopics.read(request.metadata, paths, sources, lambda: ids, proven=not request.same_broker)
+    configured = ConfiguredTopics.read(
+        request.metadata, paths, sources, lambda: ids, deletes=True, same_broker=request.same_broker
+    )
+    warn_of_first(configured.known.warnings)
+    return configured
 
 
 def _ensure_same(told_by: str, topic: str, planned: PolicyInPlan, current: PolicyInPlan) -> None:

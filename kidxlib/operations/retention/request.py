@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -144,7 +144,7 @@ def _apply_request(options: RetentionOptions, context: RunContext) -> ApplyReque
         context=context.with_catalog(),
         plan_id=options.plan_id,
         policy_file=options.policy,
-        metadata=replace(options.metadata, same_broker=options.same_broker),
+        metadata=options.metadata,
         same_broker=options.same_broker,
         delete_delay=parse_option("--delete-delay", parse_duration, options.delete_delay or DELETE_DELAY),
         max_plan_age=parse_option("--max-plan-age", parse_duration, options.max_plan_age or "1h"),
@@ -190,7 +190,7 @@ def _plan_request(options: RetentionOptions, context: RunContext) -> PlanRequest
         policies=policies,
         # Not where a symlink leads: it may lead elsewhere when the plan is applied, and that is to be read.
         policy_file=None if options.policy is None else options.policy.absolute(),
-        metadata=replace(options.metadata, same_broker=options.same_broker),
+        metadata=options.metadata,
         same_broker=options.same_broker,
         options=PlanOptions(
             now_ms=to_ms(context.now),

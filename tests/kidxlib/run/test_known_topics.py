@@ -13,7 +13,7 @@ import pytest
 from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import MetadataOptions, ensure_proven, read_known_topics
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.support.cluster_metadata import (
     ID_OF_T,
@@ -22,6 +22,8 @@ from tests.support.cluster_metadata import (
     leader_change,
     log_dir_of_t,
     of_broker,
+    partition,
+    topic,
     topic_id,
     write_copy,
 )
@@ -62,13 +64,12 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
     (tmp_path / "link").symlink_to(sources[0].path)
     (tmp_path / "c" / META_PROPERTIES).write_text("cluster.id=c\n")
 
-    def told(text: str, *, same_broker: bool = False) -> Sequence[str]:
+    def told(text: str) -> Sequence[str]:
         file.write_text(f"process.roles=broker\nnode.id=1\n{text}")
-        options = MetadataOptions(server_properties=file, same_broker=same_broker)
-        return read_known_topics(options, sources).warnings
+        return read_known_topics(MetadataOptions(server_properties=file), sources).warnings
 
-    begin = f"--server-properties {file}: it may be another broker's, as "
-    end = "; its values hold here all the same"
+    begin = f"--server-properties {file} (node.id=1): it may be another broker's, as "
+    end = "; its values are used all the same"
     for text, why in (
         ("log.dirs=/data/a", f"its log.dirs (/data/a) do not name {', '.join(str(each.path) for each in sources)}"),
         (
@@ -77,9 +78,43 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
         ),
     ):
         assert told(text) == [f"{begin}{sources[2].path / META_PROPERTIES} names no node, and {why}{end}"]
-        assert not told(text, same_broker=True)
     file.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}/a,{tmp_path}/b")
     assert read_known_topics(MetadataOptions(server_properties=file), sources[:2]).warnings == []
+
+
+def test_a_server_properties_that_the_log_dir_contradicts_is_not_its_brokers(tmp_path: Path) -> None:
+    """By the broker's registration, also where a disk was out of use as it started; by a static quorum's voters."""
+    log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xyz"]
+    metadata, file = log_dir / METADATA_DIRECTORY, tmp_path / "server.properties"
+    broker = of_broker("RegisterBrokerRecord", 1, ids[:2])
+    places = [ids[2], topic_id("A"), ids[1]]
+    values = [broker, topic("t", ID_OF_T), *(partition(ID_OF_T, n, [1], [place]) for n, place in enumerate(places))]
+    write_copy(metadata, {0: leader_change(0, [1, 3]) + data(1, values)})
+    for text, why in (
+        (f"log.dirs={log_dir},/b", ()),
+        (f"log.dirs={log_dir},/b,/c\ncontroller.quorum.voters=3@x:1, 1@y:2\ncluster.id=c", ()),
+        (f"log.dirs={log_dir}", (f"its log.dirs ({log_dir}) are 1, and by {metadata} broker 1 has 2 (directory.id ",)),
+        (f"log.dirs={log_dir},/b,/c,/d", (f"are 4, and by {metadata} broker 1 has 3 (directory.id ",)),
+        (
+            f"log.dirs={log_dir},/b\ncontroller.quorum.voters=1@y:2\ncluster.id=d",
+            (
+                "its cluster.id is d, and that of meta.properties is c",
+                f"controller.quorum.voters=1@y:2, and by {metadata} the voters are 1, 3",
+            ),
+        ),
+    ):
+        file.write_text(f"process.roles=broker\nnode.id=1\n{text}")
+        sources, options = (Source("s", log_dir),), MetadataOptions(server_properties=file)
+        known = read_known_topics(options, sources)
+        assert len(known.contradicted) == len(why) and all(map(str.__contains__, known.contradicted, why))
+        assert len(known.warnings) == bool(why), known.warnings
+        ensure = partial(ensure_proven, options, known, sources, same_broker=True)
+        if why:
+            assert "it is another broker's, or not the one of its last start" in known.warnings[0]
+            with pytest.raises(UsageError, match="nothing is deleted by it, also with --same-broker: "):
+                ensure()
+        else:
+            ensure()
 
 
 def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) -> None:

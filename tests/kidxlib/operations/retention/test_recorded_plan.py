@@ -81,6 +81,7 @@ def test_nothing_is_deleted_by_a_server_properties_that_may_be_another_brokers(t
     assert len(list((second / "t-0").glob("*.log"))) == 2
     applied = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker", "--json")
     assert applied.json["by_outcome"] == {"deleted": 1, "last": 1} and applied.code == 0, applied
+    assert "it may be another broker's, as its log.dirs (not set) do not name" in applied.err
 
 
 def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path: Path) -> None:
@@ -99,7 +100,11 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
     planned = kidx_retention_here("--catalog", catalog, *by_file)
     assert line in planned.out and planned.code == 0, planned
     plan_id = kidx_retention_here("--catalog", catalog, *by_file, "--json").json["plan_id"]
-    applied = kidx_retention_here("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s", *by_file)
+    apply = ("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s")
+    (tmp_path / "other").write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={log_dir}\n")
+    by_other = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker")
+    assert_refused(by_other, f"are 1, and by {log_dir / METADATA_DIRECTORY} broker 1 has 2")
+    applied = kidx_retention_here(*apply, *by_file)
     assert "1 segment, " in applied.out and f"problem: {line}" in applied.out and applied.code == 3, applied
 
 
