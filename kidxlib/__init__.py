@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         PublishError,
         UsageError,
     )
-    from kidxlib.format.leader_epochs import EpochEntry
+    from kidxlib.format.checkpoint_files import EpochEntry
     from kidxlib.index.offset import OffsetIndex
     from kidxlib.index.time import TimeIndex
     from kidxlib.index.transaction import TransactionIndex
@@ -104,7 +104,7 @@ _HOMES: Final = {
         "PublishError",
         "UsageError",
     ),
-    "format.leader_epochs": ("EpochEntry",),
+    "format.checkpoint_files": ("EpochEntry",),
     "index.offset": ("OffsetIndex",),
     "index.time": ("TimeIndex",),
     "index.transaction": ("TransactionIndex",),

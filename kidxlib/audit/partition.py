@@ -39,8 +39,8 @@ from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, of_local_epoc
 from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
 from kidxlib.build.listing import offset_indexes
 from kidxlib.errors import CheckpointError, LogChangedError, describe_error
-from kidxlib.format import kraft_snapshots, segment_files
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import PartitionFold
 from kidxlib.storage.location import Location, files_in
@@ -147,8 +147,8 @@ def _log_epochs(
         if start_offset >= 0
     )
     ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
-    names = (path.name for path in task.directory.glob(f"*{kraft_snapshots.SUFFIX}"))
-    snapshots = [snapshot.end_offset for name in names if (snapshot := kraft_snapshots.parse_snapshot(name))]
+    names = (path.name for path in task.directory.glob(f"*{segment_files.KRAFT_SNAPSHOT_SUFFIX}"))
+    snapshots = [snapshot.end_offset for name in names if (snapshot := segment_files.parse_kraft_snapshot(name))]
     return LogEpochs(
         recovered=fold.leader_epochs,
         changes=in_order,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LeaderEpochs
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from kidxlib.compaction.change import NOT_LOCKED, UNFINISHED, Change, ChangeActi
 from kidxlib.compaction.partition_files import FilesToCompact, why_not_read
 from kidxlib.compaction.task import Mode
 from kidxlib.errors import LogChangedError
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.index.file import IndexFile

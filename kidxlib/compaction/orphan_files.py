@@ -6,7 +6,7 @@ from kidxlib.compaction.change import NOT_LOCKED, NOT_OURS, Change, ChangeAction
 from kidxlib.compaction.orphans import Orphan, OrphanReason
 from kidxlib.compaction.partition_files import FilesToCompact
 from kidxlib.compaction.task import Mode
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.segment_files import parse_segment_file
 from kidxlib.storage.directory import Directory, read_file
 

@@ -11,9 +11,9 @@ from kidxlib.dump.findings import OffsetGap
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, KRaftSnapshotStart, LogStart
 from kidxlib.dump.source import DumpOptions, base_offset, snapshot_id
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.format import kraft_snapshots
 from kidxlib.format import layouts as formats
-from kidxlib.format.checksums.values import extend_crc32
+from kidxlib.format import segment_files
+from kidxlib.format.checksums.crc import extend_crc32
 from kidxlib.java import as_int, incremented_sequence
 from kidxlib.records.batch import Batch
 from kidxlib.records.checksum import is_crc_valid
@@ -25,7 +25,7 @@ from kidxlib.storage.log_bytes import LogBytes
 
 def dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
     """The items of a log, or of a snapshot of KRaft's, which is laid out as one."""
-    if path.name.endswith(kraft_snapshots.SUFFIX):
+    if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         found = snapshot_id(path)
         yield KRaftSnapshotStart(None, None) if found is None else KRaftSnapshotStart(found.end_offset, found.epoch)
     else:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kidxlib.dump.decoders.choice import Decoder
 from kidxlib.errors import UsageError
-from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.topic_partition import parse_partition_directory
 
@@ -25,7 +25,7 @@ class FileKind(enum.Enum):
     TRANSACTION_INDEX = segment_files.TRANSACTION_INDEX_SUFFIX
     SNAPSHOT = segment_files.SNAPSHOT_SUFFIX
     LEADER_EPOCHS = LEADER_EPOCH_CHECKPOINT
-    KRAFT_SNAPSHOT = kraft_snapshots.SUFFIX
+    KRAFT_SNAPSHOT = segment_files.KRAFT_SNAPSHOT_SUFFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,17 +161,17 @@ def base_offset(path: Path) -> int:
     return offset
 
 
-def snapshot_id(path: Path) -> kraft_snapshots.SnapshotId | None:
+def snapshot_id(path: Path) -> segment_files.SnapshotId | None:
     """Which snapshot of KRaft's log a file is; None for that of a controller that starts for the first time.
 
     Raises:
         UsageError: the name is that of neither.
     """
-    if path.name == kraft_snapshots.BOOTSTRAP_FILE:
+    if path.name == segment_files.BOOTSTRAP_SNAPSHOT:
         return None
-    if (found := kraft_snapshots.parse_snapshot(path.name)) is None:
-        example = kraft_snapshots.snapshot_file(kraft_snapshots.SnapshotId(0, 0))
-        raise UsageError(f"{path}: its name has to be as {example}, or {kraft_snapshots.BOOTSTRAP_FILE}")
+    if (found := segment_files.parse_kraft_snapshot(path.name)) is None:
+        example = segment_files.kraft_snapshot_file(segment_files.SnapshotId(0, 0))
+        raise UsageError(f"{path}: its name has to be as {example}, or {segment_files.BOOTSTRAP_SNAPSHOT}")
     return found
 
 

@@ -1,8 +1,11 @@
-"""The names of Kafka's checkpoint files, and what a broker writes into those of a log dir."""
+"""Kafka's checkpoint files: their names, what a broker writes into those of a log dir, and the leader epochs of a
+partition as `LeaderEpochFileCache` and its file keep them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from kidxlib.format.topic_partition import TopicPartition
 
@@ -34,3 +37,72 @@ def offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 def clean_shutdown(broker_epoch: int) -> bytes:
     """The content of `.kafka_cleanshutdown` (`CleanShutdownFileHandler`, version 0)."""
     return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntry:
+    """A leader epoch, and where it began.
+
+    Attributes:
+        epoch: the number of the epoch.
+        start_offset: the offset at which it begins.
+    """
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochs:
+    """Leader epochs with the offset at which each began; epochs and offsets both increase."""
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._entries: list[EpochEntry] = []
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All of them."""
+        return tuple(self._entries)
+
+    @property
+    def first(self) -> EpochEntry | None:
+        """The earliest; None where there is none."""
+        return self._entries[0] if self._entries else None
+
+    @property
+    def last(self) -> EpochEntry | None:
+        """The latest; None where there is none."""
+        return self._entries[-1] if self._entries else None
+
+    def is_new_epoch(self, epoch: int) -> bool:
+        """Whether recovery assigns this epoch when it meets it in a batch: it is above all known ones."""
+        return not self._entries or epoch > self._entries[-1].epoch
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Begin an epoch at an offset, 0 or above (`LeaderEpochFileCache.assign`).
+
+        Entries that do not come before it are dropped. Where the epoch is the latest and known to begin no later,
+        nothing changes.
+        """
+        last = self.last
+        if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
+            return
+        while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset):
+            self._entries.pop()
+        self._entries.append(EpochEntry(epoch, start_offset))
+
+    def within(self, log_start_offset: int, log_end_offset: int) -> LeaderEpochs:
+        """The epochs of the offsets from one to below another (`truncateFromEnd`, `truncateFromStart`)."""
+        entries = [entry for entry in self._entries if entry.start_offset < log_end_offset]
+        begun = [entry for entry in entries if entry.start_offset <= log_start_offset]
+        if begun:
+            entries = [EpochEntry(begun[-1].epoch, log_start_offset), *entries[len(begun) :]]
+        return LeaderEpochs(entries)
+
+    def checkpoint(self) -> bytes:
+        """The content of a `leader-epoch-checkpoint` (`LeaderEpochCheckpointFile`, version 0); empty without epochs."""
+        if not self._entries:
+            return b""  # Kafka makes the file, and writes to it with the first epoch
+        entries = (f"{entry.epoch} {entry.start_offset}" for entry in self._entries)
+        return "".join(f"{line}\n" for line in ("0", str(len(self._entries)), *entries)).encode()

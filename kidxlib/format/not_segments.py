@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from kidxlib.format import kraft_snapshots
+from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import CHECKPOINTS
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from kidxlib.format.topic_partition import MOVED_DIRECTORY, REMOTE_INDEX_CACHE
@@ -13,7 +13,7 @@ _UNFINISHED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _BROKER_FILES = (
     "partition.metadata",
     "meta.properties",
-    kraft_snapshots.BOOTSTRAP_FILE,
+    segment_files.BOOTSTRAP_SNAPSHOT,
     "quorum-state",
     ".kafka_cleanshutdown",
     ".lock",
@@ -55,7 +55,7 @@ def why_not_a_segment(name: str) -> NotASegment:
         return NotASegment.WRONG_SEGMENT_NAME
     if name.endswith(AUXILIARY_SUFFIXES):
         return NotASegment.AUXILIARY
-    if name in CHECKPOINTS or name.endswith(kraft_snapshots.SUFFIX):
+    if name in CHECKPOINTS or name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         return NotASegment.CHECKPOINT
     return NotASegment.BROKER_FILE if name in _BROKER_FILES else NotASegment.OTHER
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import SnapshotError
 from kidxlib.format import layouts as formats
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 
 CRC_COVERS_FROM: Final = formats.field_position(formats.SNAPSHOT_HEADER, "entries")
 

@@ -1,11 +1,14 @@
-"""The names of a segment's files: an offset of 20 digits and a suffix.
+"""The names of the files in a partition's directory: a segment's are an offset of 20 digits and a suffix. A snapshot of
+KRaft's log is called by where in the log it ends, and by that place's epoch.
 
-Source: `org.apache.kafka.storage.internals.log.LogFileUtils`.
+Sources: `org.apache.kafka.storage.internals.log.LogFileUtils`, `org.apache.kafka.snapshot.Snapshots`,
+`BootstrapDirectory`.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final, NamedTuple
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -21,6 +24,15 @@ _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)")
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 AUXILIARY_SUFFIXES = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
+
+KRAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
+#: With those of snapshots that are being written or deleted, which a node removes as it starts.
+KRAFT_SNAPSHOT_SUFFIXES: Final = (KRAFT_SNAPSHOT_SUFFIX, ".checkpoint.part", ".checkpoint.deleted")
+#: What formatting a log dir leaves for a controller that starts for the first time.
+BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
+
+_KRAFT_SNAPSHOT_FILE: Final = re.compile(rf"([0-9]{{20}})-([0-9]{{10}}){re.escape(KRAFT_SNAPSHOT_SUFFIX)}")
+_EPOCH_MAX: Final = 2**31 - 1
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
@@ -49,3 +61,23 @@ def parse_segment_file(name: str) -> tuple[int, str] | None:
 def _offset_in(name: str, suffix: str) -> int | None:
     parsed = parse_segment_file(name)
     return parsed[0] if parsed is not None and parsed[1] == suffix else None
+
+
+class SnapshotId(NamedTuple):
+    """Which snapshot: it holds what the log says below `end_offset`, whose last record has `epoch`."""
+
+    end_offset: int
+    epoch: int
+
+
+def kraft_snapshot_file(snapshot: SnapshotId) -> str:
+    """The name of a snapshot's file."""
+    return f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}{KRAFT_SNAPSHOT_SUFFIX}"
+
+
+def parse_kraft_snapshot(name: str) -> SnapshotId | None:
+    """The snapshot that is called `name`; None where that is none."""
+    match = _KRAFT_SNAPSHOT_FILE.fullmatch(name)
+    if match is None or int(match[1]) > OFFSET_MAX or int(match[2]) > _EPOCH_MAX:
+        return None
+    return SnapshotId(int(match[1]), int(match[2]))

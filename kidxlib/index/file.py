@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Which leader epoch an offset has, and where an epoch ends: what Kafka's `LeaderEpochFileCache` answers.
 
-A `leader-epoch-checkpoint` holds the entries (`kidxlib.format.leader_epochs`); here they are asked. Where Kafka answers
-with −1 or an empty `Optional`, the answer is None.
+A `leader-epoch-checkpoint` holds the entries (`kidxlib.format.checkpoint_files`); here they are asked. Where Kafka
+answers with −1 or an empty `Optional`, the answer is None.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from kidxlib.errors import UsageError
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 
 _EPOCH = attrgetter("epoch")
 _START_OFFSET = attrgetter("start_offset")

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from kidxlib.errors import NoSegmentsError, OffsetOutOfRangeError, UsageError
 from kidxlib.format import segment_files
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kidxlib.log.list_offsets import (
     EARLIEST,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.index.time import TimestampOffset
 from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles

@@ -7,7 +7,7 @@ from functools import partial
 
 from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import UsageError
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.log import Log
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX

@@ -14,7 +14,7 @@ from kidxlib.catalog.run_lengths import runs
 from kidxlib.catalog.segment_views import SegmentToRead
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import LogChangedError
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.layouts import MAGIC_V2, TIME_INDEX_ENTRY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.records.bulk.wanted import Wanted

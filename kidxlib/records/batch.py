@@ -12,7 +12,7 @@ from typing import Final
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.format.batch_header import MAGIC_AT
-from kidxlib.format.byte_stream import CHUNK_BYTES, ByteStream
+from kidxlib.format.codecs import CHUNK_BYTES, ByteStream
 from kidxlib.java import as_long
 from kidxlib.storage.log_bytes import LogBytes
 

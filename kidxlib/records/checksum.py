@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kidxlib.format import layouts as formats
-from kidxlib.format.byte_stream import CHUNK_BYTES
-from kidxlib.format.checksums.values import extend_crc32, extend_crc32c
+from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
+from kidxlib.format.codecs import CHUNK_BYTES
 from kidxlib.records.batch import Batch
 from kidxlib.storage.log_bytes import LogBytes
 

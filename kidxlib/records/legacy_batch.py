@@ -7,8 +7,7 @@ from typing import NoReturn
 
 from kidxlib.errors import MalformedError
 from kidxlib.format import layouts as formats
-from kidxlib.format.byte_stream import ByteStream
-from kidxlib.format.codecs import decompress
+from kidxlib.format.codecs import ByteStream, decompress
 from kidxlib.java import as_long
 from kidxlib.records.batch import Batch, stream_of
 from kidxlib.records.legacy_record import KEY_AT_V0, KEY_AT_V1, Message

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from kidxlib.errors import MalformedError
 from kidxlib.format import layouts as formats
-from kidxlib.format.byte_stream import ByteStream
-from kidxlib.format.codecs import decompress
+from kidxlib.format.codecs import ByteStream, decompress
 from kidxlib.records.batch import Batch, stream_of
 from kidxlib.records.record import Record
 from kidxlib.records.v2_record import parse_record, read_varint, record_malformed

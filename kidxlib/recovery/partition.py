@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import SnapshotError
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT

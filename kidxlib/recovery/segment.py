@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
-from kidxlib.format.checksums import values as checksums
+from kidxlib.format.checksums import crc as checksums
 from kidxlib.recovery.facts import SegmentFacts, facts_of
 from kidxlib.recovery.log_facts.header_facts import HeaderFacts
 from kidxlib.recovery.log_facts.log_checksum import log_crc32c

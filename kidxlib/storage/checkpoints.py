@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from kidxlib.errors import CheckpointError, describe_error
 from kidxlib.format import checkpoint_files
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import lines_of

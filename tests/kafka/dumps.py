@@ -10,7 +10,7 @@ from typing import Final
 from click.testing import CliRunner
 
 from kidxlib.cli.dump import dump
-from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.format import segment_files
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
@@ -21,7 +21,7 @@ _NOT_WELL: Final = re.compile(
     rb"is[vV]alid: false|^Found \d+ invalid bytes|key: (Unknown record type -?\d+|Error) at|payload: Error at"
 )
 _QUOTA: Final = re.compile(rb'(?<="value":)-?\d+\.\d+(E-?\d+)?(?=,"remove")')
-_LOGS: Final = (segment_files.LOG_SUFFIX, kraft_snapshots.SUFFIX)
+_LOGS: Final = (segment_files.LOG_SUFFIX, segment_files.KRAFT_SNAPSHOT_SUFFIX)
 
 
 def assert_as_kafka(kafka_dump: KafkaDump, file: Path, options: Iterable[str]) -> str:

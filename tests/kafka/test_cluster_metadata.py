@@ -16,7 +16,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.format.kraft_snapshots import parse_snapshot
+from kidxlib.format.segment_files import parse_kraft_snapshot
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.cluster_metadata.topic_configs import (
@@ -194,7 +194,7 @@ def test_topics_have_the_ids_of_their_directories(described: Described) -> None:
 def test_each_snapshot_and_the_log_behind_it_say_the_same(described: Described, tmp_path: Path) -> None:
     """And so does the log alone."""
     expected = read_cluster_metadata(described.metadata_directory)
-    snapshots = [path for path in described.metadata_directory.iterdir() if parse_snapshot(path.name) is not None]
+    snapshots = [path for path in described.metadata_directory.iterdir() if parse_kraft_snapshot(path.name) is not None]
     assert len(snapshots) > 2
     for kept in (None, *snapshots):
         copy = tmp_path / METADATA_DIRECTORY

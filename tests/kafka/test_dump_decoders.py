@@ -17,7 +17,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.messages.coordinator import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kidxlib.messages.definitions import Message, messages_of
@@ -119,10 +119,10 @@ def _files(directory: Path) -> Iterator[tuple[Path, str]]:
         ("__transaction_state", _TRANSACTIONS),
         ("__cluster_metadata", _METADATA),
     ):
-        for suffix in (segment_files.LOG_SUFFIX, kraft_snapshots.SUFFIX):
+        for suffix in (segment_files.LOG_SUFFIX, segment_files.KRAFT_SNAPSHOT_SUFFIX):
             for path in sorted((directory / f"{topic}-0").glob(f"*{suffix}")):
                 yield path, option
-    yield directory / kraft_snapshots.BOOTSTRAP_FILE, _METADATA
+    yield directory / segment_files.BOOTSTRAP_SNAPSHOT, _METADATA
 
 
 def test_topics_of_a_broker(kafka_dump: KafkaDump, log_dir: Path, scratch: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
-from kidxlib.format.kraft_snapshots import SnapshotId, snapshot_file
-from kidxlib.format.segment_files import segment_file
+from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA
@@ -104,7 +103,7 @@ def write_copy(directory: Path, logs: dict[int, bytes], snapshots: dict[tuple[in
     for base_offset, content in logs.items():
         (directory / segment_file(base_offset, segment_files.LOG_SUFFIX)).write_bytes(content)
     for (end_offset, epoch), content in (snapshots or {}).items():
-        (directory / snapshot_file(SnapshotId(end_offset, epoch))).write_bytes(content)
+        (directory / kraft_snapshot_file(SnapshotId(end_offset, epoch))).write_bytes(content)
     return directory
 
 

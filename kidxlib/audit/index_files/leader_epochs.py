@@ -8,8 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    EpochEntry,
+    LeaderEpochs,
+)
 
 #: The reason of a file that begins before the first log does.
 FIRST_LOGS_MISSING: Final = "first-logs-missing"

@@ -13,7 +13,7 @@ from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.recovery.partition import FoldedSegment, PartitionFold, StateSource
 from kidxlib.storage.checkpoints import read_leader_epochs
 from kidxlib.storage.location import Location

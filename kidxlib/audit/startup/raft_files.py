@@ -17,8 +17,8 @@ from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import INT_BITS, LONG_BITS, KafkaThrows, Thrown, unreadable
 from kidxlib.audit.startup.topic_ids import read_topic_id
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
-from kidxlib.format import kraft_snapshots, segment_files
-from kidxlib.format.kraft_snapshots import SnapshotId
+from kidxlib.format import segment_files
+from kidxlib.format.segment_files import SnapshotId
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE, ensure_whole_snapshot
 from kidxlib.messages.framed import CLUSTER_METADATA, read_framed
 from kidxlib.records.header_walk import batches
@@ -55,7 +55,7 @@ def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[
     Args:
         metadata_is_read: the latest snapshot and the log were read, and are good.
     """
-    yield from _of_bootstrap(log_dir / kraft_snapshots.BOOTSTRAP_FILE)
+    yield from _of_bootstrap(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
     directory = log_dir / METADATA_DIRECTORY
     try:
         files = files_in(directory)
@@ -124,7 +124,7 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
     snapshots: list[SnapshotId] = []
     renamed: dict[SnapshotId, Location] = {}
     for name in sorted(files):
-        if not name.endswith(kraft_snapshots.SUFFIXES):
+        if not name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIXES):
             continue
         snapshot = _as_kafka_reads(name)
         if snapshot is None:
@@ -134,15 +134,15 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
                 "StringIndexOutOfBoundsException or NumberFormatException",
                 _MISNAMED,
             )
-        elif name.endswith(kraft_snapshots.SUFFIX):
-            if kraft_snapshots.snapshot_file(snapshot) in files:
+        elif name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
+            if segment_files.kraft_snapshot_file(snapshot) in files:
                 snapshots.append(snapshot)
             else:
                 renamed[snapshot] = files[name]
     bases = [base for name in files if (base := segment_files.parse_segment_log(name)) is not None]
     start, latest = min(bases, default=0), max(snapshots, default=None)
     if renamed and (latest is None or max(renamed) > latest):
-        own = kraft_snapshots.snapshot_file(max(renamed))
+        own = segment_files.kraft_snapshot_file(max(renamed))
         newer = "reads the log from its first offset on"
         if start > 0:
             newer = f"too (OffsetOutOfRangeException), as its log begins at offset {start}"
@@ -162,16 +162,16 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
             _RESTORE,
         )
     elif latest is not None and not metadata_is_read:
-        yield from _of_latest(files[kraft_snapshots.snapshot_file(latest)], start, snapshots)
+        yield from _of_latest(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
 
 
 def _of_latest(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
     try:
         ensure_whole_snapshot(path)
     except ClusterMetadataError as error:
-        before = max((each for each in snapshots if kraft_snapshots.snapshot_file(each) != path.name), default=None)
+        before = max((each for each in snapshots if segment_files.kraft_snapshot_file(each) != path.name), default=None)
         if before is not None and before.end_offset >= start:
-            instead: str | None = f"{kraft_snapshots.snapshot_file(before)} and the log"
+            instead: str | None = f"{segment_files.kraft_snapshot_file(before)} and the log"
         else:
             instead = "the log, from its first offset on" if start == 0 else None
         remedy = _RESTORE if instead is None else f"move the file away: the node then reads {instead}; keep a copy"

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from kidxlib.audit.tiered.finding import METADATA, broken
 from kidxlib.audit.tiered.listing import Found, key_of
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.log.remote.epochs import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.text.counted import counted

@@ -16,7 +16,7 @@ from kidxlib.audit.tiered.finding import METADATA, broken
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL
 from kidxlib.audit.tiered.segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.audit.tiered.segment_logs import ReadSegment, StateStart, of_transaction_indexes, read_logs
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.audit.tiered.finding import RemoteSegmentKey
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import (
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,

@@ -25,7 +25,7 @@ from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
 from kidxlib.audit.tiered.segment import RemoteSegmentToRead
 from kidxlib.audit.tiered.segment_objects import of_any_level
 from kidxlib.errors import LogChangedError
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

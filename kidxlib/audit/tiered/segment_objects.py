@@ -16,7 +16,7 @@ from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
 from kidxlib.audit.tiered.segment import RemoteSegmentToRead
 from kidxlib.errors import CheckpointError, CorruptIndexError, SnapshotError, UnknownVersionError
 from kidxlib.format import layouts as formats
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import (
     OFFSET_INDEX_SUFFIX,

@@ -19,7 +19,7 @@ from kidxlib.build.results import BuiltSegment, FinishedPartition, FinishedSegme
 from kidxlib.build.segments import GROUP_BYTES, GROUP_FILES
 from kidxlib.build.tasks import PartitionTask, SegmentTask
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import FoldState, PartitionFold, ScannedSegment

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from kidxlib.errors import MissingLibraryError, UsageError
+from kidxlib.format.checksums.crc import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
 from kidxlib.format.checksums.folded_kernel import folded_crc32, folded_crc32c
 from kidxlib.format.checksums.folding import BLOCK_BYTES, VECTOR_WORDS
-from kidxlib.format.checksums.libraries import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
 
 #: The environment variable that names one to take.
 FORCED_BY: Final = "KIDX_CHECKSUMS"

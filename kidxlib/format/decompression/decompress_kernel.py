@@ -12,11 +12,16 @@ import numpy as np
 from numba import types
 
 from kidxlib.format import layouts as formats
+from kidxlib.format.codecs import (
+    BLOCK_STORED,
+    LZ4_MAGIC,
+    SNAPPY_RATIO_MAX,
+    XERIAL_HEAD_BYTES,
+    XERIAL_MAGIC,
+    header_checksum,
+)
 from kidxlib.format.decompression import libraries  # noqa: F401 - knows the symbols
 from kidxlib.format.decompression.snappy_kernel import snappy_block, snappy_size
-from kidxlib.format.lz4 import BLOCK_STORED, header_checksum
-from kidxlib.format.lz4 import MAGIC as LZ4_MAGIC
-from kidxlib.format.snappy import SNAPPY_RATIO_MAX, XERIAL_HEAD_BYTES, XERIAL_MAGIC
 from kidxlib.format.varint import int32, uint8
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import copy_bytes

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kidxlib.errors import ClusterMetadataError
-from kidxlib.format import kraft_snapshots
-from kidxlib.format.kraft_snapshots import SnapshotId
+from kidxlib.format import segment_files
+from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, Image, is_wanted
 from kidxlib.log.cluster_metadata.replica import MetadataBatch, Replica, read_replica
@@ -96,7 +96,7 @@ def read_despite_damage(directory: Location, high_watermark: int | None = None) 
     try:
         return read_cluster_metadata(directory, high_watermark)
     except ClusterMetadataError:
-        latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files_in(directory))), default=None)
+        latest = max(filter(None, map(segment_files.parse_kraft_snapshot, files_in(directory))), default=None)
         found = None if latest is None else _without(directory, latest, high_watermark)
         if found is None:
             raise
@@ -105,7 +105,7 @@ def read_despite_damage(directory: Location, high_watermark: int | None = None) 
 
 def _without(directory: Location, latest: SnapshotId, high_watermark: int | None) -> ClusterMetadata | None:
     """What a copy says without its latest snapshot; None where that is less."""
-    left_out = kraft_snapshots.snapshot_file(latest)
+    left_out = segment_files.kraft_snapshot_file(latest)
     try:
         replica = read_replica(directory, is_wanted, left_out=left_out)
     except (ClusterMetadataError, OSError):

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
-from kidxlib.format import kraft_snapshots, segment_files
+from kidxlib.format import segment_files
 from kidxlib.records.batch import Batch
 from kidxlib.records.checksum import is_crc_valid
 from kidxlib.records.control import read_control_record
@@ -122,7 +122,7 @@ class _Copy:
 
     def read(self) -> Replica:
         files = {name: path for name, path in files_in(self.directory).items() if name != self.left_out}
-        latest = max(filter(None, map(kraft_snapshots.parse_snapshot, files)), default=None)
+        latest = max(filter(None, map(segment_files.parse_kraft_snapshot, files)), default=None)
         if latest is None and all(segment_files.parse_segment_log(name) is None for name in files):
             raise ClusterMetadataError(
                 f"{self.directory}: neither a .log nor a snapshot is in it; expected {METADATA_DIRECTORY}, or a log "
@@ -131,7 +131,7 @@ class _Copy:
         snapshot: list[MetadataBatch] = []
         snapshot_ms = None
         if latest is not None:
-            snapshot, snapshot_ms = self.read_snapshot(files[kraft_snapshots.snapshot_file(latest)])
+            snapshot, snapshot_ms = self.read_snapshot(files[segment_files.kraft_snapshot_file(latest)])
         start = 0 if latest is None else latest.end_offset
         log = list(self._log(files, start))
         if not self.voters and QUORUM_STATE in files:

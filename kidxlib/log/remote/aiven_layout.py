@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.errors import RemoteLogMetadataError
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.messages.remote_log_metadata import SegmentState
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.catalog.results.compare import FilePairRow, LogPairRow
-from kidxlib.format import kraft_snapshots
+from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
     INDEX_SUFFIXES,
@@ -455,7 +455,7 @@ def beside_logs(directory: ListedDirectory) -> list[str]:
 
 def _snapshot_offset(name: str) -> int | None:
     """The offset of a producer snapshot, or at which one of KRaft's ends."""
-    if (found := kraft_snapshots.parse_snapshot(name)) is not None:
+    if (found := segment_files.parse_kraft_snapshot(name)) is not None:
         return found.end_offset
     return parse_snapshot(name)
 

@@ -12,8 +12,7 @@ import numpy as np
 from kidxlib.catalog.results.compare import FilePairRow
 from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format import layouts as formats
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,

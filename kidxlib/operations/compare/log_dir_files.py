@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kidxlib.errors import describe_error
-from kidxlib.format import kraft_snapshots
+from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -27,7 +27,7 @@ from kidxlib.text.counted import counted
 #: Of these B may have more or less; the log starts are looked at with their partitions.
 _OFFSETS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 #: Files of a log dir that a copy has to have if the original has them.
-_FILES: Final = (META_PROPERTIES, *LOG_DIR_CHECKPOINTS, kraft_snapshots.BOOTSTRAP_FILE)
+_FILES: Final = (META_PROPERTIES, *LOG_DIR_CHECKPOINTS, segment_files.BOOTSTRAP_SNAPSHOT)
 
 
 def origin(one: Place, other: Place, *, as_copy: bool) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def log_dir_files(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator
             yield Finding(kind=Kind.FILE_MISSING, file=name, detail=f"B has none{of}")
         elif name in _OFFSETS and name not in {*one.problems, *other.problems}:
             yield from _of_checkpoint(name, one.checkpoints[name], other, topics)
-        elif name == kraft_snapshots.BOOTSTRAP_FILE and len(has) == len(copied) == 1:
+        elif name == segment_files.BOOTSTRAP_SNAPSHOT and len(has) == len(copied) == 1:
             yield from _of_content(name, has[0], copied[0])
     yield from _clean_shutdown(one, other)
 

@@ -18,9 +18,13 @@ from kidxlib.audit.startup import checkpoints, topic_ids
 from kidxlib.audit.startup.text_files import KafkaThrows
 from kidxlib.audit.tiered.local_epochs import TieredPartition, mended_epochs, of_local_epochs
 from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
-from kidxlib.format import kraft_snapshots
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, offset_checkpoint
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LeaderEpochs,
+    offset_checkpoint,
+)
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.log.cluster_metadata.image import Assignment
@@ -353,10 +357,10 @@ def _snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
     directory = log_dir.path / METADATA_DIRECTORY
     if not directory.is_dir():
         return
-    latest = max(filter(None, map(kraft_snapshots.parse_snapshot, os.listdir(directory))), default=None)
+    latest = max(filter(None, map(segment_files.parse_kraft_snapshot, os.listdir(directory))), default=None)
     if latest is None:
         return
-    name = kraft_snapshots.snapshot_file(latest)
+    name = segment_files.kraft_snapshot_file(latest)
     try:
         read_replica(directory, lambda record: False)
     except (ClusterMetadataError, OSError) as error:

@@ -26,7 +26,7 @@ from kidxlib.errors import (
     LogChangedError,
     MalformedRecordsError,
 )
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.operations.recover.read_logs import LogReader

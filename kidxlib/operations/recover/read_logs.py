@@ -9,7 +9,7 @@ import numpy as np
 
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.format import layouts as formats
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.records.batch import Batch
 from kidxlib.records.header_walk import batches
 from kidxlib.recovery.kept_scans import ScanWriter

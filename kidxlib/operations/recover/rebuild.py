@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from kidxlib.build.directories import Target
 from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.request import BuildRequest

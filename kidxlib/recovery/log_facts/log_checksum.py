@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kidxlib.format.checksums import values as checksums
+from kidxlib.format.checksums import crc as checksums
 from kidxlib.storage.log_bytes import LogBytes
 
 #: Of bytes that are no batch at most so many are read, for the checksum alone.

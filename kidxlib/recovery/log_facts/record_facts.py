@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts as formats
-from kidxlib.format.checksums import values as checksums
+from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
 from kidxlib.records.batch import parse_batch
 from kidxlib.records.columns import records_in

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.kraft_snapshots import SnapshotId, snapshot_file
+from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA
 from kidxlib.records.record import Record
@@ -35,7 +35,7 @@ def test_keys_and_values_as_json() -> None:
 
 
 def test_a_snapshot_of_metadata_as_json(tmp_path: Path) -> None:
-    snapshot = tmp_path / snapshot_file(SnapshotId(1234, 5))
+    snapshot = tmp_path / kraft_snapshot_file(SnapshotId(1234, 5))
     snapshot.write_bytes(encoded.batch_v2([Record(0, 1, None, _config_record())]))
     start, batch, record = objects("--cluster-metadata-decoder", str(snapshot))
     assert start == {"file": str(snapshot), "type": "kraft_snapshot", "end_offset": 1234, "epoch": 5}

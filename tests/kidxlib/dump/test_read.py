@@ -8,8 +8,7 @@ from typing import Final
 
 from kidxlib.format import layouts as formats
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.kraft_snapshots import BOOTSTRAP_FILE
-from kidxlib.format.segment_files import segment_file
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, segment_file
 from kidxlib.records.record import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.dump import flip, objects, run
@@ -39,8 +38,8 @@ def test_objects_are_those_of_the_page(segment: Path, tmp_path: Path) -> None:
     found += objects(str(index))
     segment.unlink()
     found += objects(str(time_index))
-    (tmp_path / BOOTSTRAP_FILE).touch()
-    found += objects(str(tmp_path / BOOTSTRAP_FILE))
+    (tmp_path / BOOTSTRAP_SNAPSHOT).touch()
+    found += objects(str(tmp_path / BOOTSTRAP_SNAPSHOT))
 
     documented = _documented()
     assert {each["type"] for each in found} == documented.keys()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import CheckpointError, NoSegmentsError, OffsetOutOfRangeError, UsageError
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.library.open_partition import open_partition
 from kidxlib.library.recover_directory import recover_directory
 from kidxlib.log.list_offsets import TimestampAndOffset

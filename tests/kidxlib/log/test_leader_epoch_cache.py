@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import UsageError
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 
 #: Epochs, and the offsets at which each begins, as they are assigned one after the other.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from kidxlib.format import layouts as formats
-from kidxlib.format.lz4 import header_checksum
+from kidxlib.format.codecs import header_checksum
 from kidxlib.records.record import Header, Record
 from tests.support.logs import v2_records
 from tests.support.logs.batches import Batch

@@ -19,8 +19,7 @@ from kidxlib.build.listing import list_partitions
 from kidxlib.build.skipped import Skipped
 from kidxlib.build.source import Source
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, describe_error
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.remote.epochs import read_segments

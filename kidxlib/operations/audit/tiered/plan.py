@@ -19,7 +19,7 @@ from kidxlib.audit.tiered.partition import RemotePartition
 from kidxlib.audit.tiered.segment import RemoteSegmentToRead
 from kidxlib.build.bins import BINS_PER_CORE
 from kidxlib.catalog.matching import Values
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.log.remote.layout import Layout
 from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import TopicIdPartition

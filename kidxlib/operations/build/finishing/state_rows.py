@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kidxlib.catalog.partitions import FoldedLogs, PartitionStateRow
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.partition import FoldState, StateSource
 

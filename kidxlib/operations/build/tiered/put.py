@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kidxlib.errors import PublishError
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.log.remote.objects import object_name
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition

@@ -8,7 +8,7 @@ from kidxlib.audit.tiered.remade import RemadeObject
 from kidxlib.audit.tiered.segment import RemoteSegmentToRead
 from kidxlib.catalog.columns import Int32, column
 from kidxlib.catalog.rows import Row, kinds_of, row
-from kidxlib.format.checksums.values import crc32c
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.log.remote.objects import object_name
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.audit.tiered.local_epochs import LocalLog, mended_epochs, of_local_epochs, of_local_start
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.errors import RemoteLogMetadataError
-from kidxlib.format.leader_epochs import EpochEntry
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.log.remote.aiven_layout import AIVEN, read_manifest
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 

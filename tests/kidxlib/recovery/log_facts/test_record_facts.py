@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.format.checksums.values import extend_crc64nvme
+from kidxlib.format.checksums.crc import extend_crc64nvme
 from kidxlib.java import as_long
 from kidxlib.records import reader
 from kidxlib.records.batch import parse_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.format.leader_epochs import EpochEntry, LeaderEpochs
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 
 OFFSETS = st.integers(0, 30)
 ASSIGNED = st.lists(st.builds(EpochEntry, st.integers(0, 9), OFFSETS), max_size=12)

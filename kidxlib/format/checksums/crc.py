@@ -1,11 +1,16 @@
-"""The C functions that compute checksums, out of wheels: those of Intel's ISA-L, which picks what the processor can do,
-and Google's CRC-32C, which is the faster one where the processor has no AVX-512.
+"""The C functions that compute checksums, and checksums of bytes that Python holds.
+
+The functions come out of wheels: those of Intel's ISA-L, which picks what the processor can do, and Google's CRC-32C,
+which is the faster one where the processor has no AVX-512.
 """
 
 from __future__ import annotations
 
 import ctypes
+import zlib
 from typing import Final
+
+import google_crc32c
 
 from kidxlib.errors import MissingLibraryError
 from kidxlib.format.c_library import c_library
@@ -25,6 +30,26 @@ CRC32.restype = ctypes.c_uint32
 CRC64_NVME: Final[ctypes._NamedFuncPointer] = _ISAL.crc64_rocksoft_refl
 CRC64_NVME.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)
 CRC64_NVME.restype = ctypes.c_uint64
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC-32C of some bytes."""
+    return int(google_crc32c.value(data))
+
+
+def extend_crc32c(crc: int, data: bytes) -> int:
+    """The CRC-32C of what `crc` covers (0: nothing) followed by `data`."""
+    return int(google_crc32c.extend(crc, data))
+
+
+def extend_crc64nvme(crc: int, data: bytes) -> int:
+    """The CRC-64/NVME of what `crc` covers (0: nothing) followed by `data`."""
+    return int(CRC64_NVME(crc, data, len(data)))
+
+
+def extend_crc32(crc: int, data: bytes) -> int:
+    """The CRC-32 of what `crc` covers (0: nothing) followed by `data`."""
+    return zlib.crc32(data, crc)
 
 
 def _google_crc32c() -> ctypes._NamedFuncPointer | None:
