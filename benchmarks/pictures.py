@@ -25,8 +25,7 @@ from kidxlib.index.search_kernel import WARM_BYTES
 from kidxlib.index.time import TimeIndex
 from kidxlib.library.read import read
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import WholeLog

@@ -19,7 +19,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.request import ISOLATIONS, READ_COMMITTED
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.terminal.console import note
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control

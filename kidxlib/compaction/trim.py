@@ -21,7 +21,7 @@ from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.preallocated import without_room
 from kidxlib.index.time import TimeIndex
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
 

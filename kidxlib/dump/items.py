@@ -22,9 +22,9 @@ from kidxlib.dump.entries import (
 from kidxlib.dump.findings import DumpFinding, OffsetMismatch, OffsetNotFound, TimestampMismatch, TimestampOutOfOrder
 from kidxlib.format import layouts as formats
 from kidxlib.java import as_int, incremented_sequence
-from kidxlib.records.batch import Batch
+from kidxlib.records.batch_headers import Batch
 from kidxlib.records.control import ControlRecord
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 
 
 @dataclass(frozen=True, slots=True)

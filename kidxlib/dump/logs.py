@@ -15,10 +15,8 @@ from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
 from kidxlib.format.checksums.crc import extend_crc32
 from kidxlib.java import as_int, incremented_sequence
-from kidxlib.records.batch import Batch
-from kidxlib.records.checksum import is_crc_valid
+from kidxlib.records.batch_headers import Batch, headers, is_crc_valid
 from kidxlib.records.control import read_control_record
-from kidxlib.records.header_walk import headers
 from kidxlib.records.reader import messages, records
 from kidxlib.storage.log_bytes import LogBytes
 

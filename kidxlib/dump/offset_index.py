@@ -12,8 +12,7 @@ from kidxlib.errors import DumpError, MalformedRecordsError
 from kidxlib.index.base import AbstractIndex
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimestampOffset
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import headers, spans
+from kidxlib.records.batch_headers import Batch, headers, spans
 from kidxlib.storage.log_bytes import LogBytes
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)

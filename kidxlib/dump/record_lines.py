@@ -8,7 +8,7 @@ from kidxlib.dump.items import DumpedBatch, DumpedRecord
 from kidxlib.dump.value_formats import RecordFormat, ValueFormat, as_text
 from kidxlib.format import layouts as formats
 from kidxlib.messages.json_objects import json_text
-from kidxlib.records.batch import Batch
+from kidxlib.records.batch_headers import Batch
 
 
 def batch_line(dumped: DumpedBatch) -> str:

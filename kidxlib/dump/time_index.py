@@ -13,8 +13,7 @@ from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import headers, spans
+from kidxlib.records.batch_headers import Batch, headers, spans
 from kidxlib.records.reader import messages, records
 from kidxlib.storage.log_bytes import LogBytes
 

@@ -19,7 +19,7 @@ from kidxlib.log.log import Log
 from kidxlib.records.arrow.batches import BATCHES, batch_rows
 from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import records_schema
-from kidxlib.records.batch import parse_batch
+from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.bulk.wanted import Wanted

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kidxlib.java import as_long
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,8 @@ from kidxlib.index.transaction import TransactionIndex
 from kidxlib.java import as_long
 from kidxlib.log.list_offsets import TimestampAndOffset
 from kidxlib.log.positions import BatchPosition
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
-from kidxlib.records.reader import base_offset, first_record_since, offset_of_max_timestamp
-from kidxlib.records.record import Record
+from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.reader import Record, base_offset, first_record_since, offset_of_max_timestamp
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, as_location
 from kidxlib.storage.log_bytes import LogBytes

@@ -11,7 +11,7 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.remarks import FILE_ERRORS, log_name, remark_on_end, remark_on_gap, why_end_is_missing
 from kidxlib.lookup.row_groups import Longs, groups
-from kidxlib.records import header_walk
+from kidxlib.records import batch_headers
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, walk
 
 
@@ -88,7 +88,7 @@ def _answer_by_hand(segment: LogSegment, row: int, target: int, answers: Answers
         with answers.counting(rows, segment):
             batch = segment.translate_offset(target)
             if batch is not None:
-                epoch = next(header_walk.batches(segment.log, batch.position)).partition_leader_epoch
+                epoch = next(batch_headers.batches(segment.log, batch.position)).partition_leader_epoch
                 answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
     except FILE_ERRORS as error:
         answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")

@@ -22,7 +22,7 @@ from kidxlib.lookup.remarks import (
     why_not_in,
 )
 from kidxlib.lookup.row_groups import Longs, groups
-from kidxlib.records import header_walk, reader
+from kidxlib.records import batch_headers, reader
 from kidxlib.records.columns import records_in
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_timestamps, walk
 from kidxlib.text.times import show_ms
@@ -80,7 +80,7 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
     arrived = np.flatnonzero((walks["outcome"] == SearchOutcome.FOUND) & ~answers.found[rows])
     goes_on = False
     for position, numbers in groups(walks["position"][arrived], arrived):
-        batch = next(header_walk.batches(segment.log, position))
+        batch = next(batch_headers.batches(segment.log, position))
         inside = records_in(segment.log, batch)
         answers.add_bytes(rows[numbers], batch.size)
         if inside is None:

@@ -14,7 +14,7 @@ from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.checked_index import CheckedIndexReader, IndexesOfLog
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, as_location
 from kidxlib.text.times import NS_PER_MS

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
-from kidxlib.records import header_walk
-from kidxlib.records.batch import Batch
+from kidxlib.records import batch_headers
+from kidxlib.records.batch_headers import Batch
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
@@ -194,7 +194,7 @@ class _Places:
     def _header(self, position: int) -> Batch | None:
         """The batch that starts at a position; None where none does, or it does not say its first offset."""
         try:
-            batch = next(header_walk.batches(self._content, position), None)
+            batch = next(batch_headers.batches(self._content, position), None)
         except MalformedRecordsError:
             return None
         return batch if batch is not None and (batch.is_v2 or batch.codec == CODEC_NONE) else None

@@ -13,7 +13,7 @@ from kidxlib.format import layouts as formats
 from kidxlib.reading.damage import Damage
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.arrow.arrays import Array, has_attribute, numbers, words
-from kidxlib.records.arrow.columns import pieces, record_batch
+from kidxlib.records.arrow.records import pieces, record_batch
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
 

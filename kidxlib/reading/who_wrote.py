@@ -31,7 +31,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.records import header_walk, reader
+from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.control import read_control_record
@@ -184,7 +184,7 @@ def _record(reads: Sequence[SegmentRead]) -> tuple[dict[str, Any] | None, tuple[
 def _control_type(log_path: str, position: int) -> str | None:
     with opened_log(log_path) as opened:
         log = opened.log(opened.version.size, use_mmap=False)
-        batch = next(header_walk.batches(log, position))
+        batch = next(batch_headers.batches(log, position))
         return read_control_record(next(reader.records(log, batch))).name
 
 

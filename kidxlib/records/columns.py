@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.records import batch as records
-from kidxlib.records import reader, v2_batch
+from kidxlib.records import batch_headers as records
+from kidxlib.records import reader
 from kidxlib.records.column_kernel import read_records
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -50,7 +50,7 @@ def records_in(log: LogBytes, batch: records.Batch) -> RecordsIn | None:
         return RecordsIn(found[0][0], both[:, 0], both[:, 1], True)
     count = batch.records_count or 0
     try:
-        content = v2_batch.content(log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""
+        content = reader.content(log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""
     except MalformedError:
         return None
     if not 0 <= count <= len(content) or len(content) == _CONTENT_BYTES_MAX:

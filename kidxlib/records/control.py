@@ -15,7 +15,7 @@ from kidxlib.messages.definitions import Message, messages_of
 from kidxlib.messages.json_objects import json_object
 from kidxlib.messages.readable import Readable
 from kidxlib.messages.reading import read_message
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 
 
 @dataclass(frozen=True, slots=True)

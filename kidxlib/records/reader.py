@@ -9,15 +9,330 @@ Kafka may throw at once. Checksums are not looked at, as on a broker's read path
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NoReturn
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.records.batch import Batch
-from kidxlib.records.legacy_batch import legacy_messages
-from kidxlib.records.legacy_record import Message
-from kidxlib.records.record import Record
-from kidxlib.records.v2_batch import records_v2
+from kidxlib.format.codecs import ByteStream, decompress
+from kidxlib.java import as_long, text_of
+from kidxlib.records.batch_headers import Batch, stream_of
 from kidxlib.storage.log_bytes import LogBytes
+
+# Where things are in a message, which starts after offset and size.
+_CRC_AT: Final = formats.field_position(formats.MESSAGE_V1, "crc") - formats.LOG_OVERHEAD
+_LEGACY_MAGIC_AT: Final = formats.field_position(formats.MESSAGE_V1, "magic") - formats.LOG_OVERHEAD
+_ATTRIBUTES_AT: Final = formats.field_position(formats.MESSAGE_V1, "attributes") - formats.LOG_OVERHEAD
+_TIMESTAMP_AT: Final = formats.field_position(formats.MESSAGE_V1, "timestamp") - formats.LOG_OVERHEAD
+KEY_AT_V0: Final = _TIMESTAMP_AT
+KEY_AT_V1: Final = formats.MESSAGE_V1.itemsize - formats.LOG_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header of a record.
+
+    Attributes:
+        key: its name. What of it is no UTF-8 is read as U+FFFD, as in Java.
+        value: None is null.
+    """
+
+    key: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as a consumer would get it; also a marker of a control batch.
+
+    Attributes:
+        offset: its offset in the partition.
+        timestamp: in ms since the epoch: its producer's or, in a batch with LogAppendTime, the broker's; −1 is none.
+        key, value: None is null; a null value is a tombstone.
+        headers: its headers, in their order.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def parse_record(body: bytes, base_offset: int, base_timestamp: int, append_time: int | None) -> Record:
+    """`DefaultRecord.readFrom`, of the bytes after its size; IndexError where they are too few."""
+    timestamp_delta, at = read_varint(body, 1, bytes_max=10)  # the first byte is attributes, none of which is in use
+    offset_delta, at = read_varint(body, at)
+    key, at = _sized(body, at)
+    value, at = _sized(body, at)
+    headers_count, at = read_varint(body, at)
+    headers: tuple[Header, ...] = ()
+    if headers_count:
+        if not 0 <= headers_count <= len(body) - at:
+            record_malformed(body, f"at most {len(body) - at} headers, not {headers_count}")
+        read = []
+        for _ in range(headers_count):
+            header_key, at = _sized(body, at)
+            if header_key is None:
+                record_malformed(body, "no null as a header's key")
+            header_value, at = _sized(body, at)
+            read.append(Header(text_of(header_key), header_value))
+        headers = tuple(read)
+    if at != len(body):
+        record_malformed(body, f"{at} bytes, where its fields end")
+    timestamp = as_long(base_timestamp + timestamp_delta) if append_time is None else append_time
+    return Record(as_long(base_offset + offset_delta), timestamp, key, value, headers)
+
+
+def read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
+    """A zig-zag varint (`ByteUtils.readVarint`; with 10 bytes `readVarlong`), and where it ends, which may be past
+    `data`: IndexError.
+    """
+    byte = data[at]
+    if byte < 128:
+        return byte >> 1 ^ -(byte & 1), at + 1
+    value, end = byte & 127, at + 1
+    while byte >= 128:
+        if end - at == bytes_max:
+            record_malformed(data, f"a number of at most {bytes_max} bytes at its byte {at}")
+        byte = data[end]
+        value |= (byte & 127) << 7 * (end - at)
+        end += 1
+    value &= (1 << (32 if bytes_max == 5 else 64)) - 1
+    return value >> 1 ^ -(value & 1), end
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = read_varint(data, at)
+    if size < 0:
+        return None, at
+    if at + size > len(data):
+        raise IndexError
+    return data[at : at + size], at + size
+
+
+def record_malformed(body: bytes, expected: str) -> NoReturn:
+    shown = body[:24].hex() + ("…" if len(body) > 24 else "")
+    raise MalformedError(f"a record of {len(body)} bytes ({shown})", expected)
+
+
+def content(log: LogBytes, batch: Batch) -> ByteStream:
+    """What a v2 batch holds after its header: its records one after the other, decompressed as they are taken.
+
+    Raises:
+        MalformedError: while they are taken: a codec that is none, or compressed bytes that its codec does not write.
+    """
+    stored = stream_of(log, batch.position + formats.BATCH_V2_BYTES_MIN, batch.next_position)
+    return decompress(batch.codec, stored, batch.magic)
+
+
+def records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
+    """`DefaultRecordBatch.RecordIterator`."""
+    if batch.size < formats.BATCH_V2_BYTES_MIN:
+        raise MalformedError(f"{batch.size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {batch.magic}")
+    count = batch.records_count or 0
+    if count < 0:
+        raise MalformedError(f"{count} records", "0 or more")
+    if count == 0:
+        return
+    stream = content(log, batch)
+    append_time = batch.max_timestamp if batch.is_log_append_time else None
+    for number in range(count):
+        size = _size_of_record(stream, number, count)
+        body = stream.take(size)
+        if len(body) < size:
+            raise MalformedError(f"{len(body)} bytes of record {number} of {count}", f"{size}, as it says")
+        try:
+            record = parse_record(body, batch.offset_field, batch.base_timestamp, append_time)
+        except IndexError:  # a read past the end
+            record_malformed(body, "its fields to end within it")
+        if number == count - 1 and stream.take(1):
+            raise MalformedError(f"more bytes after the last of {count} records", "none")
+        yield record
+
+
+def _size_of_record(content: ByteStream, number: int, count: int) -> int:
+    varint = b""
+    while len(varint) < 5:
+        byte = content.take(1)
+        varint += byte
+        if not byte:
+            raise MalformedError(f"the end of the data at record {number} of {count}", "the size of that record")
+        if byte[0] < 128:
+            break
+    size, _ = read_varint(varint, 0) if varint[-1] < 128 else (-1, 0)
+    if size < 0:
+        raise MalformedError(f"size {varint.hex()} of record {number} of {count}", "a number from 0 on")
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record of magic 0 or 1 as it is stored (`LegacyRecord`): in the log, or compressed within a wrapper.
+
+    Attributes:
+        body: its bytes after offset and size.
+        append_time: what its wrapper says of a broker's clock; None where that says nothing.
+    """
+
+    offset: int
+    body: bytes
+    append_time: int | None = None
+
+    @property
+    def crc(self) -> int:
+        """The checksum that it carries."""
+        return int.from_bytes(self.body[_CRC_AT:_LEGACY_MAGIC_AT])
+
+    @property
+    def covered_by_crc(self) -> bytes:
+        """What that checksum is of."""
+        return self.body[_LEGACY_MAGIC_AT:]
+
+    @property
+    def timestamp(self) -> int:
+        """In ms since the epoch; −1 is none, as it always is of magic 0."""
+        magic = self.body[_LEGACY_MAGIC_AT]
+        if magic == 0:
+            return formats.NO_TIMESTAMP
+        if magic == 1 and self.append_time is not None:
+            return self.append_time
+        return int.from_bytes(self.body[_TIMESTAMP_AT:KEY_AT_V1], signed=True)
+
+    def sizes(self) -> tuple[int, int]:
+        """The sizes of key and value, as they are stored; below 0 is null.
+
+        Raises:
+            MalformedError: one is not within the message.
+        """
+        key_size = self._size(self._key_at, "key")
+        return key_size, self._size(self._key_at + 4 + max(key_size, 0), "value")
+
+    def record(self) -> Record:
+        """What it says. What follows the value is left alone, as Kafka does.
+
+        Raises:
+            MalformedError: key or value do not fit into it.
+        """
+        key, at = self._sized(self._key_at, "key")
+        value, _ = self._sized(at, "value")
+        return Record(self.offset, self.timestamp, key, value)
+
+    def check_not_compressed(self) -> None:
+        """
+        Raises:
+            MalformedError: it is, which within a wrapper none may be.
+        """
+        if self.body[_ATTRIBUTES_AT] & formats.ATTRIBUTE_CODEC:
+            raise MalformedError("a compressed message within a compressed one", "records")
+
+    @property
+    def _key_at(self) -> int:
+        return KEY_AT_V0 if self.body[_LEGACY_MAGIC_AT] == 0 else KEY_AT_V1
+
+    def _size(self, at: int, what: str) -> int:
+        if at + 4 > len(self.body):
+            raise MalformedError(f"the end of a message of {len(self.body)} bytes", f"the size of its {what}")
+        return int.from_bytes(self.body[at : at + 4], signed=True)
+
+    def _sized(self, at: int, what: str) -> tuple[bytes | None, int]:
+        size = self._size(at, what)
+        at += 4
+        if at + max(size, 0) > len(self.body):
+            raise MalformedError(
+                f"a {what} of {size} bytes in a message of {len(self.body)}", f"at most {len(self.body) - at}"
+            )
+        return (None, at) if size < 0 else (self.body[at : at + size], at + size)
+
+
+def legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
+    if batch.codec == formats.CODEC_NONE:
+        body = log.read(batch.position + formats.LOG_OVERHEAD, batch.size - formats.LOG_OVERHEAD)
+        yield Message(batch.offset_field, body)
+    else:
+        yield from _messages_of_wrapper(log, batch)
+
+
+def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
+    """`AbstractLegacyRecordBatch.DeepRecordsIterator`. The offsets in a wrapper of magic 1 count from its own, which is
+    that of the last record: so such a wrapper is decompressed twice, where Kafka keeps all that it holds.
+    """
+    base = 0
+    stream = wrapper_content(log, batch)
+    if batch.magic == 1 and batch.offset_field != 0:  # old librdkafka left it at 0
+        last_inner_offset = _last_inner_offset(stream)
+        if batch.offset_field < last_inner_offset:
+            raise MalformedError(
+                f"a wrapper with offset {batch.offset_field} of records up to {last_inner_offset}",
+                "its offset not below the last record's, or 0",
+            )
+        base = as_long(batch.offset_field - last_inner_offset)
+        stream = wrapper_content(log, batch)
+    append_time = batch.max_timestamp if batch.is_log_append_time else None
+    empty = True
+    while (entry := _next_entry(stream)) is not None:
+        inner_offset, size = entry
+        body = stream.take(size)
+        if len(body) < size:
+            break
+        yield Message(as_long(base + inner_offset), body, append_time)
+        empty = False
+    if empty:
+        _wrapper_empty()
+
+
+def wrapper_content(log: LogBytes, batch: Batch) -> ByteStream:
+    """What a wrapper holds: messages one after the other, decompressed as they are taken.
+
+    Raises:
+        MalformedError: at once or while they are taken: its codec is none that a wrapper may have, it has no value, or
+            compressed bytes are not what its codec writes.
+    """
+    if batch.magic < 0:
+        raise MalformedError(f"magic {batch.magic}", "0 or 1")
+    if batch.codec == formats.CODEC_ZSTD:
+        raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
+    start, end = _value_of_wrapper(log, batch)
+    return decompress(batch.codec, stream_of(log, start, end), batch.magic)
+
+
+def _last_inner_offset(stream: ByteStream) -> int:
+    last = None
+    while (entry := _next_entry(stream)) is not None:
+        offset, size = entry
+        if stream.skip(size) == size:
+            last = offset
+    return _wrapper_empty() if last is None else last
+
+
+def _next_entry(stream: ByteStream) -> tuple[int, int] | None:
+    """Offset and size of the next message in a wrapper; None where the rest is too short, as Kafka does."""
+    head = stream.take(formats.LOG_OVERHEAD)
+    if len(head) < formats.LOG_OVERHEAD:
+        return None
+    offset, size = int.from_bytes(head[:8], signed=True), int.from_bytes(head[8:], signed=True)
+    if size < formats.ENTRY_SIZE_MIN:
+        raise MalformedError(f"a message of {size} bytes in a wrapper", f"{formats.ENTRY_SIZE_MIN} or more")
+    return offset, size
+
+
+def _wrapper_empty() -> NoReturn:
+    raise MalformedError("a wrapper that holds no message", "one or more")
+
+
+def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
+    """Where in the file the compressed bytes of a wrapper start and end. It has no key, but might."""
+    start = batch.position + formats.LOG_OVERHEAD + (KEY_AT_V0 if batch.magic == 0 else KEY_AT_V1)
+    for what in ("key", "value"):
+        size = int.from_bytes(log.read(start, min(4, batch.next_position - start)), signed=True)
+        start += 4
+        if start + max(size, 0) > batch.next_position:
+            raise MalformedError(f"a {what} of {size} bytes", f"at most {max(batch.next_position - start, 0)}")
+        if what == "value" and size < 0:
+            raise MalformedError("a wrapper whose value is null", "compressed messages")
+        if what == "key":
+            start += max(size, 0)
+    return start, start + size
 
 
 def records(log: LogBytes, batch: Batch) -> Iterator[Record]:

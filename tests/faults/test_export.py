@@ -11,7 +11,7 @@ import pytest
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import again_if_too_late, kidx, kill_session, running_kidx, while_it_runs
 from tests.support.logs import encoded

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.storage.checkpoints import read_offset_checkpoint
 from tests.kafka.crashed import SHORT_SESSION
 from tests.kafka.disk_damages import DAMAGES, Damage

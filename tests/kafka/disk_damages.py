@@ -25,8 +25,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.lazy_log import LogFile
 from tests.kafka.crashed import INDEX_SUFFIXES
 

@@ -12,8 +12,8 @@ import numpy as np
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
-from kidxlib.records.header_walk import batches
-from kidxlib.records.record import Record
+from kidxlib.records.batch_headers import batches
+from kidxlib.records.reader import Record
 from kidxlib.recovery.producers import Producers
 from kidxlib.storage.lazy_log import LogFile
 from tests.support.logs import encoded

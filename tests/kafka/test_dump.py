@@ -17,7 +17,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from tests.conftest import Say
 from tests.kafka.dumps import NO_MEMORY, assert_as_kafka
 from tests.kafka.mutations import mutated_log

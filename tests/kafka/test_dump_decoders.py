@@ -24,7 +24,7 @@ from kidxlib.messages.definitions import Message, messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA, REMOTE_LOG_METADATA
 from kidxlib.messages.reading import Values
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.kafka.dumps import assert_as_kafka
 from tests.kafka.reading import TIMEOUT_SECONDS

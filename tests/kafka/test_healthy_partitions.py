@@ -14,7 +14,7 @@ import pytest
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.support.audits import audited
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.functions import Functions

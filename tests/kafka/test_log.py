@@ -24,7 +24,7 @@ from kidxlib.log.positions import LogOffset
 from kidxlib.log.roll import RollParams, should_roll
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.seeker import Seeker
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import WholeLog

@@ -17,8 +17,8 @@ from kidxlib.index.time import TimeIndex
 from kidxlib.log.list_offsets import TimestampAndOffset
 from kidxlib.log.positions import BatchPosition
 from kidxlib.log.segment import LogSegment
-from kidxlib.records import header_walk, reader
-from kidxlib.records.record import Record
+from kidxlib.records import batch_headers, reader
+from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
@@ -72,7 +72,7 @@ def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: P
     log = WholeLog(np.frombuffer(data, np.uint8))
     base = golden_segment.base_offset
     ours = _segment(scratch, base, data, golden_segment.offset_index, golden_segment.time_index)
-    found = list(header_walk.batches(log))
+    found = list(batch_headers.batches(log))
     inside = [record for batch in rng.sample(found, min(5, len(found))) for record in reader.records(log, batch)]
     offsets = [offset for batch in found for offset in (reader.base_offset(log, batch), batch.last_offset)]
     count = 100 if exhaustive else 4

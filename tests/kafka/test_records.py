@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.java import text_of
-from kidxlib.records import header_walk, reader
+from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import records_schema
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from kidxlib.storage.log_bytes import LogBytes, WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
@@ -38,7 +38,7 @@ def _read(log: LogBytes) -> tuple[list[KafkaBatch], list[Record], MalformedRecor
     """All that is read from a log, until its end or an error."""
     batches, read = [], []
     try:
-        for batch in header_walk.batches(log):
+        for batch in batch_headers.batches(log):
             inside = list(reader.records(log, batch))
             batches.append(
                 KafkaBatch(
@@ -347,7 +347,7 @@ def test_first_record_since(
         log = _log(segment.log.read_bytes())
         batches, read, _ = _read(log)
         for found in rng.sample(batches, min(4, len(batches))):
-            batch = next(header_walk.batches(log, found.position))
+            batch = next(batch_headers.batches(log, found.position))
             path = scratch / "a.log"
             path.write_bytes(log.read(batch.position, batch.size))
             inside = list(reader.records(log, batch))

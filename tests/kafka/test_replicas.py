@@ -21,8 +21,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.replicas.compare import compare_replicas
 from kidxlib.operations.compare.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.checkpoints import read_checkpoints
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.tables.delta_tables import DeltaTables

@@ -28,7 +28,7 @@ from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.decode import RecordPlacer
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say

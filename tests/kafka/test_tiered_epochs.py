@@ -36,7 +36,7 @@ from kidxlib.format.topic_partition import TopicPartition as PartitionName
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.operations.audit.tiered.local_partitions import refusals_on_epochs
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.docs.pages import PROJECT

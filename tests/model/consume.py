@@ -10,9 +10,9 @@ import numpy as np
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.records import header_walk, reader
-from kidxlib.records.batch import Batch
-from kidxlib.records.record import Record
+from kidxlib.records import batch_headers, reader
+from kidxlib.records.batch_headers import Batch
+from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
 
 _V2_COVERED_FROM: Final = formats.field_position(formats.BATCH_V2, "attributes")
@@ -37,7 +37,7 @@ def consume(data: bytes, base_offset: int) -> Consumed:
     found: list[tuple[Batch, Record]] = []
     end, last_offset = 0, base_offset - 1
     try:
-        for batch in header_walk.batches(log):
+        for batch in batch_headers.batches(log):
             first = batch.offset_field if batch.is_v2 else batch.last_offset
             increases = last_offset < first <= batch.last_offset <= base_offset + formats.RELATIVE_OFFSET_MAX
             if batch.magic > formats.MAGIC_V2 or not increases or not crc_is_right(data, batch):

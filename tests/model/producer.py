@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.support.logs.encoded import record_v2
 
 _HEADER_BYTES: Final = 61

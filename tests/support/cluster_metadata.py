@@ -12,7 +12,7 @@ from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segmen
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from tests.support.logs import encoded
 from tests.support.messages import encoded as message_bytes

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.records.batch import Batch
-from kidxlib.records.record import Record
+from kidxlib.records.batch_headers import Batch
+from kidxlib.records.reader import Record
 from tests.model.consume import consume
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.log.log import Log
 from kidxlib.lookup.remarks import FAR, GAP, MARKER
-from kidxlib.records import header_walk, reader
+from kidxlib.records import batch_headers, reader
 from tests.support.logs.golden import GoldenSegment
 
 SPECIAL: Final = range(EARLIEST_PENDING_UPLOAD, 0)
@@ -51,7 +51,7 @@ def some_timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
     """
     known = [0]
     for segment in log.segments:
-        found = list(header_walk.batches(segment.log))
+        found = list(batch_headers.batches(segment.log))
         known += [batch.max_timestamp for batch in found]
         for batch in rng.sample(found, min(3, len(found))):
             known += [record.timestamp for record in reader.records(segment.log, batch)]
@@ -76,7 +76,7 @@ def check_offset(log: Log, offset: int, answer: Mapping[str, Any], remarks: Iter
     segment, batch = found
     place = segment.base_offset, batch.position, batch.base_offset
     assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == place, offset
-    holder = next(header_walk.batches(segment.log, batch.position))
+    holder = next(batch_headers.batches(segment.log, batch.position))
     assert (-1 if answer["leader_epoch"] is None else answer["leader_epoch"]) == holder.partition_leader_epoch, offset
     assert (answer["offset"], answer["timestamp"]) == (None, None), (offset, answer)
     _check_note(answer, (*remarks, GAP))
@@ -95,7 +95,7 @@ def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks
     _check_note(answer, (*remarks, MARKER, FAR, GAP))
     if timestamp >= 0:  # the batch holds the record
         segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
-        holder = next(header_walk.batches(segment.log, answer["position"]))
+        holder = next(batch_headers.batches(segment.log, answer["position"]))
         assert record.offset in [each.offset for each in reader.records(segment.log, holder)], timestamp
         assert answer["batch_base_offset"] == reader.base_offset(segment.log, holder)
         assert (MARKER in (answer["note"] or "")) == holder.is_control

@@ -11,7 +11,7 @@ from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 from tests.support.messages import encoded as message_bytes
 from tests.support.messages import varint

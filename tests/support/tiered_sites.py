@@ -29,7 +29,7 @@ from kidxlib.log.remote.objects import object_name
 from kidxlib.log.remote.segments import fold_metadata
 from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage, read_framed
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.storage.lazy_log import LogFile
 from tests.support.tiered import copied, update, write_metadata

@@ -17,7 +17,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.batch_header import MAGIC_AT
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.records import header_sweep
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.past_end import PastEnd
 from kidxlib.recovery.segment import RecoveredSegment

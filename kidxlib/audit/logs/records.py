@@ -20,8 +20,8 @@ from kidxlib.audit.logs.sequences import SequenceCheck
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format.batch_header import MAGIC_V2
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.records import header_walk, reader
-from kidxlib.records.batch import Batch
+from kidxlib.records import batch_headers, reader
+from kidxlib.records.batch_headers import Batch
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.contents import contents_of
 from kidxlib.records.bulk.decode import RecordPlacer
@@ -85,7 +85,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
         expected = dict(zip(gaps.numbers.tolist(), gaps.expected.tolist(), strict=True))
         is_odd[gaps.numbers] = True
         for number in np.flatnonzero(is_odd).tolist():
-            batch = next(header_walk.batches(log, int(table.rows["position"][number])))
+            batch = next(batch_headers.batches(log, int(table.rows["position"][number])))
             yield from _of_records(log, batch, int(before[number]))
             if number in expected:
                 yield _sequence_gap(batch, expected[number])

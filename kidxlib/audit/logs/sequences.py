@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format.layouts import NO_SEQUENCE
-from kidxlib.records.bulk.sequences import incremented_sequences
+from kidxlib.records.arrow.arrays import incremented_sequences
 
 _Rows: TypeAlias = NDArray[np.void]
 

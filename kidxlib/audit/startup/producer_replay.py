@@ -16,8 +16,8 @@ from kidxlib.audit.startup.load_state import LoadState, fail
 from kidxlib.audit.startup.simulation import SimulatedSegment
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import segment_files
+from kidxlib.records.batch_headers import batches
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
-from kidxlib.records.header_walk import batches
 from kidxlib.storage.log_bytes import LogBytes
 
 

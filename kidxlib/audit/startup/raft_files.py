@@ -21,7 +21,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE, ensure_whole_snapshot
 from kidxlib.messages.framed import CLUSTER_METADATA, read_framed
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, files_in

@@ -13,7 +13,7 @@ from kidxlib.dump.decoders.coordinators import (
 )
 from kidxlib.dump.decoders.decoded import Decoded
 from kidxlib.dump.decoders.remote_log_metadata import decode_remote_log_metadata
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 
 #: What reads the records of one of Kafka's own topics.
 Decoder: TypeAlias = Callable[[Record], Decoded]

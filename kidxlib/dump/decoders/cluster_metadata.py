@@ -12,7 +12,7 @@ from kidxlib.dump.decoders.decoded import Decoded, Part
 from kidxlib.errors import UnreadableMessageError
 from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
 from kidxlib.messages.json_objects import json_object
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 

@@ -20,7 +20,7 @@ from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.json_objects import json_object
 from kidxlib.messages.readable import Readable
 from kidxlib.messages.reading import read_message
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 
 _KEY_VERSION: Final = 0
 #: What Kafka prints in place of a tombstone's value.

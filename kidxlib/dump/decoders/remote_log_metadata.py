@@ -20,7 +20,7 @@ from kidxlib.messages.remote_log_metadata import (
     TopicIdPartition,
     read_remote_log_metadata,
 )
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 
 
 def decode_remote_log_metadata(record: Record) -> Decoded:

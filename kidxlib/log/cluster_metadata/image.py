@@ -16,7 +16,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import MetadataBatch
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.text.quoted import quoted
 
 #: `ConfigResource.Type`.

@@ -16,12 +16,9 @@ import numpy as np
 
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
 from kidxlib.format import segment_files
-from kidxlib.records.batch import Batch
-from kidxlib.records.checksum import is_crc_valid
+from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.control import read_control_record
-from kidxlib.records.header_walk import batches
-from kidxlib.records.reader import records
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record, records
 from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_bytes import LogBytes

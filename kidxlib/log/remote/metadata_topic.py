@@ -12,8 +12,7 @@ from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX, ExportedPartition, exported_partitions
 from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC, MetadataRecord, read_record
-from kidxlib.records.checksum import is_crc_valid
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.records.reader import records
 from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.lazy_log import LogFile

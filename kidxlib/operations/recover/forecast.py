@@ -21,7 +21,7 @@ from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.page_cache.unread import HeadersRead, read_headers
 from kidxlib.operations.recover.producers import forgotten_after_clean_stop
 from kidxlib.operations.recover.read_logs import LogReader
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.kept_scans import KeptScans
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers

@@ -30,8 +30,7 @@ from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import DELETED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.operations.recover.read_logs import LogReader
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.checkpoints import read_leader_epochs

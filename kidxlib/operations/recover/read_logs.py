@@ -10,8 +10,7 @@ import numpy as np
 from kidxlib.audit.startup.recovery import Recovery
 from kidxlib.format import layouts as formats
 from kidxlib.format.checkpoint_files import EpochEntry
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.parallel import recover_in_sections

@@ -19,7 +19,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.log.segment import LogSegment
 from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, PlanOptions
-from kidxlib.records import header_walk, reader
+from kidxlib.records import batch_headers, reader
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.retention.decide import Decisions, decide, keep_all
 from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
@@ -188,7 +188,7 @@ def first_timestamp(partition: Partition, decisions: Decisions, log_start_offset
     def first() -> int | None:
         for number in range(decisions.deleted, len(partition.segments)):
             log = partition.open(number).log
-            for batch in header_walk.batches(log):
+            for batch in batch_headers.batches(log):
                 if not batch.is_control and batch.last_offset >= log_start_offset:
                     for record in reader.records(log, batch):
                         if record.offset >= log_start_offset:

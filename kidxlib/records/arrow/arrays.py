@@ -13,12 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
-from kidxlib.records.bulk.sequences import incremented_sequences
 
 Array: TypeAlias = "pa.Array[Any]"
 
 #: Kafka's `TimestampType`s: the names by their ids, and one more.
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
+
+_INT_MAX: Final = 2**31 - 1
 
 
 def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
@@ -59,6 +60,18 @@ def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
     """Whether batches have an attribute that came with magic 2."""
     has_it: NDArray[np.bool_] = ((batches["attributes"] & bit) != 0) & (batches["magic"] >= formats.MAGIC_V2)
     return has_it
+
+
+def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
+    """`kidxlib.java.incremented_sequence` of each.
+
+    Args:
+        first: sequence numbers, of shape (n,).
+        increments: that many are added, of shape (n,); as Java's 32 bits have them.
+    """
+    first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
+    goes_round = first > (_INT_MAX - more).astype(np.int32)
+    return np.where(goes_round, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
 
 
 def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:

@@ -7,8 +7,9 @@ Checksums are not looked at, as on a broker's read path.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +17,145 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.records.arrow.arrays import has_attribute, numbers, words
-from kidxlib.records.arrow.columns import pieces, record_batch
+from kidxlib.java import text_of
+from kidxlib.records.arrow.arrays import (
+    Array,
+    flags,
+    has_attribute,
+    numbers,
+    sequence_numbers,
+    timestamp_type_ids,
+    timestamp_types,
+    words,
+)
+from kidxlib.records.arrow.schema import CONSUMED, HEADER, HEADERS
 from kidxlib.records.bulk.batch_table import BatchTable
-from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
-from kidxlib.records.bulk.fill_kernel import fill_control_types
-from kidxlib.records.bulk.placed import PlacedRecords
+from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, PlacedRecords, RecordPlacer
+from kidxlib.records.bulk.fill_kernel import fill_control_types, fill_data, fill_ends, fill_header_ends, fill_headers
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.control import read_control_record
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 
 #: By the types of control records.
 _MARKERS: Final = ("ABORT", "COMMIT")
+
+_Column: TypeAlias = Callable[[PlacedRecords], Array]
+
+
+def record_batch(placed: PlacedRecords, schema: pa.Schema, others: Mapping[str, Array]) -> pa.RecordBatch:
+    """Records as rows.
+
+    Args:
+        others: the columns that batches and records do not tell, as far as the schema has them.
+    """
+    return pa.RecordBatch.from_arrays([_column(placed, field, others) for field in schema], schema=schema)
+
+
+def _column(placed: PlacedRecords, field: pa.Field[Any], others: Mapping[str, Array]) -> Array:
+    if field.name == "headers":
+        return _headers(placed, none_is_null=field.nullable)
+    return others[field.name] if field.name in others else _COLUMNS[field.name](placed)
+
+
+def pieces(placed: PlacedRecords, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
+    """Records, as many of them at once as are wanted, and as many bytes of keys and values; one that has more comes by
+    itself.
+    """
+    sizes = np.maximum(placed.places["key_bytes"], 0) + np.maximum(placed.places["value_bytes"], 0)
+    if len(sizes) <= rows_max and int(sizes.sum()) <= bytes_max:
+        yield placed
+        return
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start]) - int(sizes[start])
+        end = min(int(np.searchsorted(ends, before + bytes_max, "right")), start + rows_max)
+        end = max(end, start + 1)
+        yield PlacedRecords(placed.batches, placed.places[start:end])
+        start = end
+
+
+def _of_places(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
+    return numbers(kind, placed.places[field])
+
+
+def _of_batches(kind: pa.DataType, field: str, placed: PlacedRecords) -> Array:
+    return numbers(kind, placed.of_batches(field))
+
+
+def _flags(bit: int, placed: PlacedRecords) -> Array:
+    return flags(has_attribute(placed.batches, bit)[placed.places["batch"]])
+
+
+def _timestamp_type(placed: PlacedRecords) -> Array:
+    return timestamp_types(timestamp_type_ids(placed.batches)[placed.places["batch"]])
+
+
+def _timestamp_type_id(placed: PlacedRecords) -> Array:
+    return numbers(pa.int32(), timestamp_type_ids(placed.batches)[placed.places["batch"]])
+
+
+def _sequences(placed: PlacedRecords) -> Array:
+    deltas = placed.places["offset"] - placed.of_batches("offset_field")
+    return sequence_numbers(placed.of_batches("base_sequence"), deltas)
+
+
+def _binary(what: str, placed: PlacedRecords) -> Array:
+    return _binary_array(placed.places[f"{what}_at"], placed.places[f"{what}_bytes"])
+
+
+def _binary_array(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> Array:
+    """What lies at some addresses in memory; sizes below 0 are null."""
+    rows = len(sizes)
+    ends, filled = np.empty(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
+    size, nulls = fill_ends(sizes, ends, filled)
+    data = np.empty(size, np.uint8)
+    fill_data(addresses, sizes, data)
+    buffers = [pa.py_buffer(filled.data) if nulls else None, pa.py_buffer(ends.data), pa.py_buffer(data.data)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
+
+
+def _headers(placed: PlacedRecords, *, none_is_null: bool) -> Array:
+    rows = len(placed.places)
+    ends, filled = np.empty(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
+    count = fill_header_ends(placed.places, ends, filled)
+    key_at, key_bytes, value_at, value_bytes = (np.empty(count, np.int64) for _ in range(4))
+    fill_headers(placed.places, key_at, key_bytes, value_at, value_bytes)
+    keys, values = _texts(_binary_array(key_at, key_bytes)), _binary_array(value_at, value_bytes)
+    inside = pa.StructArray.from_arrays([keys, values], fields=HEADER)
+    buffers = [pa.py_buffer(filled.data) if none_is_null else None, pa.py_buffer(ends.data)]
+    return pa.Array.from_buffers(HEADERS, rows, buffers, children=[inside])
+
+
+def _texts(keys: Array) -> Array:
+    """UTF-8 as Java reads it."""
+    try:
+        texts: Array = keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        seen = keys.dictionary_encode()
+        assert isinstance(seen, pa.DictionaryArray)
+        texts = pa.array([text_of(key) for key in seen.dictionary.to_pylist() if key is not None], pa.string()).take(
+            seen.indices
+        )
+    return texts
+
+
+_COLUMNS: Final[Mapping[str, _Column]] = {
+    "offset": partial(_of_places, pa.int64(), "offset"),
+    "timestamp": partial(_of_places, CONSUMED.field("timestamp").type, "timestamp"),
+    "timestampType": _timestamp_type_id,
+    "timestamp_ms": partial(_of_places, pa.int64(), "timestamp"),
+    "timestamp_type": _timestamp_type,
+    "key": partial(_binary, "key"),
+    "value": partial(_binary, "value"),
+    "leader_epoch": partial(_of_batches, pa.int32(), "partition_leader_epoch"),
+    "producer_id": partial(_of_batches, pa.int64(), "producer_id"),
+    "producer_epoch": partial(_of_batches, pa.int16(), "producer_epoch"),
+    "sequence": _sequences,
+    "transactional": partial(_flags, formats.ATTRIBUTE_TRANSACTIONAL),
+    "control": partial(_flags, formats.ATTRIBUTE_CONTROL),
+    "batch_position": partial(_of_batches, pa.int64(), "position"),
+}
 
 
 def record_rows(

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts as formats
-from kidxlib.records import header_walk
-from kidxlib.records.batch import Batch, parse_batch
+from kidxlib.records import batch_headers
+from kidxlib.records.batch_headers import Batch, parse_batch
 from kidxlib.records.bulk.batch_table_kernel import BATCH, ENDED, MALFORMED, NO_ROOM, PAST, TABLE_WALK, fill_batches
 from kidxlib.records.bulk.header_reads_kernel import fill_batches_of_file
 from kidxlib.records.bulk.wanted import Wanted
@@ -137,7 +137,7 @@ class BatchWalk:
             if why in (PAST, ENDED):
                 return
             if why == MALFORMED:
-                list(header_walk.batches(self._log, self.position))  # raises what it is
+                list(batch_headers.batches(self._log, self.position))  # raises what it is
                 return
             if why != NO_ROOM and self._whole:
                 window_position, window = _window_of_batch(self._log, self.position)

@@ -36,7 +36,7 @@ from kidxlib.records.header_kernel import (
     next_size,
 )
 
-#: A batch, with the fields of `records.batch.Batch`.
+#: A batch, with the fields of `records.batch_headers.Batch`.
 BATCH: Final = np.dtype(
     [
         ("position", "i8"),

@@ -10,7 +10,7 @@ import numpy as np
 from kidxlib.format import layouts as formats
 from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
-from kidxlib.records.batch import parse_batch
+from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.columns import records_in
 from kidxlib.recovery.facts import SegmentFacts, smallest_of
 from kidxlib.recovery.log_facts.header_facts import HeaderFacts

@@ -23,7 +23,7 @@ from kidxlib.log.remote.local_layout import LOCAL, STORAGE_DIRECTORY
 from kidxlib.log.remote.objects import object_name
 from kidxlib.messages.framed import FramedMessage
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.docs.pages import PROJECT
 from tests.support.logs import encoded
 from tests.support.spark.jobs import run_here

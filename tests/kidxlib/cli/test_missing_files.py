@@ -12,7 +12,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import count
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 
 _WITHOUT_LOG = "no .log in the directory of 1 partition: lacking-0"

@@ -17,7 +17,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_I
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
 from kidxlib.lookup.remarks import MARKER
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import change, data, leader_change, partition, topic, topic_id, write_copy

@@ -34,7 +34,7 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.small_files import small_file

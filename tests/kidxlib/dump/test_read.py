@@ -9,7 +9,7 @@ from typing import Final
 from kidxlib.format import layouts as formats
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, segment_file
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.dump import flip, objects, run
 from tests.support.logs import encoded

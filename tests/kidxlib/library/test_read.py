@@ -31,8 +31,8 @@ from kidxlib.library.read_tables import read_batches
 from kidxlib.reading.damage import Damage
 from kidxlib.records.arrow.batches import BATCHES, LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.records.batch import parse_batch
-from kidxlib.records.record import Header, Record
+from kidxlib.records.batch_headers import parse_batch
+from kidxlib.records.reader import Header, Record
 from kidxlib.recovery.unfinished_append import is_unfinished
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in

@@ -25,7 +25,7 @@ from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import RECORDS, records_schema
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control, encode

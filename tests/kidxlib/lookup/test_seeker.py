@@ -27,7 +27,7 @@ from kidxlib.lookup.columns import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP
 from kidxlib.lookup.partition import CatalogedPartition
 from kidxlib.lookup.remarks import FAR
 from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.lazy_log import LogFile

@@ -14,7 +14,7 @@ from kidxlib.log.list_offsets import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMEST
 from kidxlib.log.log import Log
 from kidxlib.lookup.answers import Answers
 from kidxlib.lookup.special_targets import answer_special
-from kidxlib.records import header_walk, reader
+from kidxlib.records import batch_headers, reader
 from tests.support.logs import golden
 from tests.support.seeks import SPECIAL, check_timestamp, golden_directory
 
@@ -42,7 +42,7 @@ def asked(log: Log, target: int) -> dict[str, Any]:
 def timestamps(log: Log) -> Iterator[tuple[int, int]]:
     """Of each record, with its offset."""
     for segment in log.segments:
-        for batch in header_walk.batches(segment.log):
+        for batch in batch_headers.batches(segment.log):
             yield from ((record.timestamp, record.offset) for record in reader.records(segment.log, batch))
 
 
@@ -62,12 +62,12 @@ def test_the_largest_timestamp_is_that_of_the_first_record_that_has_it(logs: lis
     for log in logs:
         answer = asked(log, MAX_TIMESTAMP)
         largest, offset = max(timestamps(log), key=lambda each: (each[0], -each[1]), default=(-1, -1))
-        if all(batch.magic == 0 for segment in log.segments for batch in header_walk.batches(segment.log)):
+        if all(batch.magic == 0 for segment in log.segments for batch in batch_headers.batches(segment.log)):
             assert not answer["found"] and answer["note"] == "no record has a timestamp"
             continue
         assert (answer["timestamp"], answer["offset"]) == (largest, offset), log.name
         segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
-        batch = next(header_walk.batches(segment.log, answer["position"]))
+        batch = next(batch_headers.batches(segment.log, answer["position"]))
         assert offset in [record.offset for record in reader.records(segment.log, batch)]
 
 

@@ -19,7 +19,7 @@ from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded

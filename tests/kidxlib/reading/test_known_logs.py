@@ -20,7 +20,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_I
 from kidxlib.library.read import count, read
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.terminal.options.sources import parse_topics
 from tests.conftest import one_in

@@ -23,7 +23,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.left_out import Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from tests.support.cluster_metadata import (

@@ -25,7 +25,7 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows, rows_of_partition
 from tests.support.logs import encoded

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kidxlib.errors import DamagedLogError
 from kidxlib.format.segment_files import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.conftest import one_in
 from tests.support.logs import encoded
 from tests.support.logs.transactions import Written, random_transactions

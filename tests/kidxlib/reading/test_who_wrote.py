@@ -15,7 +15,7 @@ from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.reading.who_wrote import Outcome, who_wrote
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import run_here

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.records import header_walk, reader
-from kidxlib.records.record import Header, Record
+from kidxlib.records import batch_headers, reader
+from kidxlib.records.reader import Header, Record
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch
@@ -35,7 +35,7 @@ def log_of(data: bytes) -> LogBytes:
 
 
 def records_of(log: LogBytes, position: int = 0) -> Iterator[Record]:
-    for batch in header_walk.batches(log, position):
+    for batch in batch_headers.batches(log, position):
         yield from reader.records(log, batch)
 
 
@@ -70,7 +70,7 @@ def test_records_come_back(base_offset: int, fields: list[tuple[Any, ...]], way:
         offset += step
     codec, compress = encoded.WAYS[way]
     log = log_of(lead + encoded.batch_v2(written, codec, compress))
-    (batch,) = header_walk.batches(log, len(lead))
+    (batch,) = batch_headers.batches(log, len(lead))
     assert list(reader.records(log, batch)) == written
     assert (batch.position, batch.size, batch.records_count) == (len(lead), log.size - len(lead), len(written))
     assert (reader.base_offset(log, batch), batch.last_offset) == (base_offset, written[-1].offset)
@@ -83,7 +83,7 @@ def test_generated_segments(segment: Segment) -> None:
     """Headers over anything: records are read, or there is an error that names the batch."""
     log = log_of(segment.log)
     try:
-        for batch in header_walk.batches(log):
+        for batch in batch_headers.batches(log):
             try:
                 inside = list(reader.records(log, batch))
             except MalformedRecordsError as error:
@@ -101,7 +101,7 @@ def test_chunks(descriptor: int, chunk_bytes: int) -> None:
     os.write(descriptor, data)
     log = ChunkedLog(descriptor, len(data), chunk_bytes)
     assert list(records_of(log)) == list(encoded.RECORDS) * len(encoded.WAYS)
-    found = list(header_walk.batches(log))
+    found = list(batch_headers.batches(log))
     turns = zip(*(reader.records(log, batch) for batch in found), strict=True)
     assert list(turns) == [(record,) * len(found) for record in encoded.RECORDS]
 
@@ -111,7 +111,7 @@ def test_log_that_shrinks(descriptor: int) -> None:
     data = encoded.batch_v2(encoded.RECORDS, 4, lambda body: encoded.zstd(os.urandom(200_000) + body))
     os.write(descriptor, data)
     log = ChunkedLog(descriptor, len(data))
-    (batch,) = header_walk.batches(log)
+    (batch,) = batch_headers.batches(log)
     os.ftruncate(descriptor, 100_000)
     with pytest.raises(LogChangedError, match="file ends at byte 100000"):
         log.read(99_999, 2)
@@ -131,7 +131,7 @@ def test_disk_that_fails(way: str) -> None:
 
     codec, compress = encoded.WAYS[way]
     log = Failing(np.frombuffer(encoded.batch_v2(encoded.RECORDS, codec, compress), np.uint8))
-    (batch,) = header_walk.batches(log)
+    (batch,) = batch_headers.batches(log)
     with pytest.raises(OSError, match="a bad sector"):
         list(reader.records(log, batch))
 
@@ -141,7 +141,7 @@ def test_nothing_is_read_before_it_is_asked_for(way: str) -> None:
     """Records before a malformed place are there, and a batch that is only looked at is not read."""
     codec, compress = encoded.WAYS[way]
     log = log_of(encoded.batch_v2(encoded.RECORDS, codec, compress, records=99) + encoded.batch_v2(encoded.RECORDS, 7))
-    batch, other = header_walk.batches(log)
+    batch, other = batch_headers.batches(log)
     assert list(islice(reader.records(log, batch), len(encoded.RECORDS))) == list(encoded.RECORDS)
     found = reader.first_record_since(log, batch, timestamp=1_700_000_000_005, offset=102)
     assert found == encoded.RECORDS[3]
@@ -217,3 +217,12 @@ def test_malformed(data: bytes, message: str) -> None:
         list(records_of(log_of(SOUND + data)))
     assert caught.value.position == len(SOUND)
     assert "\n" not in str(caught.value)
+
+
+def test_wrapper_that_an_old_client_left_at_offset_0() -> None:
+    messages = [encoded.message(Record(number, 7, b"k", b"v"), 1) for number in range(3)]
+    for offset, expected in [(0, [0, 1, 2]), (2, [0, 1, 2]), (12, [10, 11, 12])]:
+        log = log_of(encoded.wrapper(messages, offset, magic=1, codec=1, compress=encoded.gzip))
+        (batch,) = batch_headers.batches(log)
+        assert [record.offset for record in reader.records(log, batch)] == expected
+        assert (reader.base_offset(log, batch), batch.records_count) == (expected[0], None)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
+from kidxlib.records.batch_headers import batches
 from kidxlib.records.header_search import SearchOutcome, Step, new_walks, step_to_offsets, step_to_timestamps, walk
-from kidxlib.records.header_walk import batches
 from kidxlib.recovery.coarsen import Indexes, ScanCost, from_denser, from_headers, scan_cost
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status

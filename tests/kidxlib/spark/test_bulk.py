@@ -19,7 +19,7 @@ from jobs.common.spark.session import session
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.spark import bulk, rows, scans
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES, GoldenSegment

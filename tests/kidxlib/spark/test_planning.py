@@ -18,7 +18,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, GreaterThanOrEqual, Less
 
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
 from tests.support.consumed import Row, rows_of_partition
 from tests.support.logs import encoded

@@ -16,7 +16,7 @@ from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.spark.columns import source_schema
 from kidxlib.spark.rows import task_rows, tasks_of
 from kidxlib.terminal.options.sources import parse_topics

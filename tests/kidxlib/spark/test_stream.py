@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.spark.stream_cut import shares
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded

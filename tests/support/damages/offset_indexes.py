@@ -10,8 +10,7 @@ import numpy as np
 
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
-from kidxlib.records.batch import Batch
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.lazy_log import LogFile
 from tests.support.damages.damage import ACTIVE, INDEX, LARGE, LARGE_INDEX, SMALL, Damage, Entries, file_name
 from tests.support.damages.edits import (

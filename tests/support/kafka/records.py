@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from py4j.java_gateway import get_field
 from py4j.protocol import Py4JJavaError
 
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from tests.support.kafka.functions import Functions
 
 T = TypeVar("T")

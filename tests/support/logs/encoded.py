@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kidxlib.format import layouts as formats
 from kidxlib.format.codecs import header_checksum
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from tests.support.logs import v2_records
 from tests.support.logs.batches import Batch
 

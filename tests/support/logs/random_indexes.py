@@ -12,7 +12,7 @@ from kidxlib.errors import MalformedRecordsError
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import WholeLog

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import WholeLog

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kidxlib.format import layouts as formats
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, control
 

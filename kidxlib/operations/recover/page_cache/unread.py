@@ -38,7 +38,7 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.operations.recover.page_cache.mount import mount_id_of
 from kidxlib.operations.recover.read_logs import LogReader
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.past_end import PastEnd

@@ -19,8 +19,8 @@ from kidxlib.audit.logs.records import audit_records
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
-from kidxlib.records import header_walk
-from kidxlib.records.record import Record
+from kidxlib.records import batch_headers
+from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in
 from tests.support.audits import audited, problems_of, verified
@@ -174,7 +174,7 @@ def test_what_the_loops_pass_over_has_nothing_odd(log: bytes) -> None:
     expected = list[records._Oddity]()
     whole, last_offset = WholeLog(np.frombuffer(log, np.uint8)), -1
     with suppress(MalformedRecordsError):  # a negative magic
-        for batch in header_walk.batches(whole):
+        for batch in batch_headers.batches(whole):
             expected += records._of_records(whole, batch, last_offset)
             last_offset = max(last_offset, batch.last_offset)
     found = [each for each in records._oddities(whole) if each.reason != "sequence-gap"]

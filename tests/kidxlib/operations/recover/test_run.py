@@ -26,7 +26,7 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover import missing
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA

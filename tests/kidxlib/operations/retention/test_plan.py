@@ -22,7 +22,7 @@ from kidxlib.operations.retention.partition import partitions_of
 from kidxlib.operations.retention.plan_options import PlanOptions
 from kidxlib.operations.retention.planned import planned_rows
 from kidxlib.operations.retention.request import PlanRequest, RetentionOptions, retention_request
-from kidxlib.records.record import Record
+from kidxlib.records.reader import Record
 from kidxlib.retention.policy import Policy
 from kidxlib.retention.topic_policy import TopicPolicy
 from kidxlib.text.times import show_time

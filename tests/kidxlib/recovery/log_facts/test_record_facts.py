@@ -16,7 +16,7 @@ from kidxlib.format import layouts as formats
 from kidxlib.format.checksums.crc import extend_crc64nvme
 from kidxlib.java import as_long
 from kidxlib.records import reader
-from kidxlib.records.batch import parse_batch
+from kidxlib.records.batch_headers import parse_batch
 from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover

@@ -12,7 +12,7 @@ import pytest
 from kidxlib.format.layouts import BATCH_V2, field_position
 from kidxlib.format.segment_files import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
-from kidxlib.records.header_walk import batches
+from kidxlib.records.batch_headers import batches
 from kidxlib.storage.lazy_log import LogFile
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired

@@ -19,7 +19,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.operations.report.savings import reading
 from kidxlib.operations.report.savings.measure import measure_savings
 from kidxlib.operations.report.savings.saving import TopicSavings
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.tables.memory_tables import MemoryTables

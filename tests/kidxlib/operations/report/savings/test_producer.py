@@ -17,7 +17,7 @@ from kidxlib.operations.report.savings.records import Records, RecordsToBe
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.decode import RecordPlacer
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.records.record import Header, Record
+from kidxlib.records.reader import Header, Record
 from tests.conftest import one_in
 from tests.model.producer import contents_of
 from tests.support.logs.encoded import batch_v2, gzip, lz4, snappy, xerial, zstd

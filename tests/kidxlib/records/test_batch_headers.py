@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.records import header_walk
+from kidxlib.records import batch_headers
 from tests.kidxlib.records.test_reader import SOUND, log_of, records_of
 from tests.support.logs import encoded
 
@@ -19,4 +19,4 @@ def test_bytes_left_over(left_over: bytes) -> None:
 def test_position_before_the_file() -> None:
     """A damaged index names such."""
     with pytest.raises(MalformedRecordsError, match="batch at byte -1: found that position, expected one from 0 on"):
-        list(header_walk.batches(log_of(SOUND), -1))
+        list(batch_headers.batches(log_of(SOUND), -1))

@@ -1,6 +1,10 @@
-"""A batch of a log as its header tells it.
+"""The batches of a log, from header to header: what a header tells, where the next one is, and whether the checksum of
+a batch fits what it covers.
 
-Offsets and timestamps are Java longs: sums wrap.
+`batches` and `headers` find batches as Kafka's `FileLogInputStream` does: `batches` refuses headers that no broker
+takes; `headers` gives them for whatever they say, as Kafka does until it is asked for more than the header. Both are
+lazy, and look at no checksum, as on a broker's read path; `is_crc_valid` does. Offsets and timestamps are Java longs:
+sums wrap.
 """
 
 from __future__ import annotations
@@ -11,10 +15,15 @@ from typing import Final
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts as formats
-from kidxlib.format.batch_header import MAGIC_AT
+from kidxlib.format.batch_header import MAGIC_AT, SIZE_AT
+from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
 from kidxlib.format.codecs import CHUNK_BYTES, ByteStream
 from kidxlib.java import as_long
 from kidxlib.storage.log_bytes import LogBytes
+
+_PIECE_BYTES: Final = 16 * CHUNK_BYTES
+_V2_COVERS_FROM: Final = formats.field_position(formats.BATCH_V2, "attributes")
+_LEGACY_COVERS_FROM: Final = formats.field_position(formats.MESSAGE_V1, "magic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +162,68 @@ def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
             yield log.read(start, min(CHUNK_BYTES, end - start))
 
     return ByteStream(chunks())
+
+
+def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
+    """The batches from file position `position` on, which must be where one starts (`FileRecords.batchesFrom`).
+
+    It ends where no whole batch follows, be that the end of the file or a batch that reaches past it; bytes left over
+    are no error. One small read of the file a batch.
+
+    Raises:
+        MalformedRecordsError: a size that no batch can have, or a negative magic; a negative `position`, as an index
+            that is damaged may name.
+    """
+    for batch in headers(log, position):
+        if batch.magic < 0:
+            raise MalformedRecordsError(batch.position, f"magic {batch.magic}", "0 to 127")
+        if batch.is_v2 and batch.size < formats.BATCH_V2_BYTES_MIN:
+            raise too_small(batch.position, batch.size, batch.magic)
+        yield batch
+
+
+def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
+    """The batches, as `batches` yields them, and also those with a negative magic or with a size too small for magic 2.
+    The fields of such a batch are the bytes at their usual places.
+
+    Raises:
+        MalformedRecordsError: a size that not even a message of magic 0 can have; a header that reaches past the end
+            of the file; a negative `position`.
+    """
+    return (parse_batch(*span) for span in spans(log, position))
+
+
+def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
+    """Where the batches lie, by their sizes alone: position, size, and the bytes from there on that a header may take,
+    as many as the file has.
+
+    Raises:
+        MalformedRecordsError: a size that no batch can have, or a negative `position`.
+    """
+    if position < 0:
+        raise MalformedRecordsError(position, "that position", "one from 0 on")
+    while position < log.size - formats.HEADER_SIZE_UP_TO_MAGIC:
+        head = log.read(position, formats.BATCH_V2.itemsize)
+        size = formats.LOG_OVERHEAD + int.from_bytes(head[SIZE_AT : SIZE_AT + 4], signed=True)
+        if size < formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN:
+            raise MalformedRecordsError(
+                position, f"size {size - formats.LOG_OVERHEAD}", f"{formats.ENTRY_SIZE_MIN} or more"
+            )
+        if position > log.size - size:
+            return
+        yield position, size, head
+        position += size
+
+
+def is_crc_valid(log: LogBytes, batch: Batch) -> bool:
+    """Whether its checksum fits (`RecordBatch.isValid`). Of a large batch a piece is held at a time."""
+    if batch.is_v2:
+        if batch.size < formats.BATCH_V2_BYTES_MIN:
+            return False
+        covered_from, extend = _V2_COVERS_FROM, extend_crc32c
+    else:
+        covered_from, extend = _LEGACY_COVERS_FROM, extend_crc32
+    crc = 0
+    for position in range(batch.position + covered_from, batch.next_position, _PIECE_BYTES):
+        crc = extend(crc, log.read(position, min(_PIECE_BYTES, batch.next_position - position)))
+    return crc == batch.crc
