@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kidxlib.dump.decoders.choice import DECODERS, Decoder
+from kidxlib.dump.decoders import DECODERS, Decoder
+from kidxlib.dump.lines import RecordFormat, ValueFormat
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, dump_source
-from kidxlib.dump.value_formats import RecordFormat, ValueFormat
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.command import discard_output

@@ -1,25 +1,16 @@
-"""The items that a dump of a segment's files consists of, those of a log among them.
+"""The items that a dump of a segment's files consists of: a log's batches and records, the entries of the other files,
+and what does not fit together. `Findings` counts what is wrong, for the one line that is said of a file at its end.
 
 The names of their fields are those of `kidx dump --json`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, TypeAlias
 
-from kidxlib.dump.decoders.decoded import Decoded
-from kidxlib.dump.entries import (
-    AbortedEntry,
-    CheckpointEntry,
-    Empty,
-    NotCompared,
-    OffsetEntry,
-    ProducerEntry,
-    Sane,
-    TimeEntry,
-)
-from kidxlib.dump.findings import DumpFinding, OffsetMismatch, OffsetNotFound, TimestampMismatch, TimestampOutOfOrder
+from kidxlib.dump.decoders import Decoded
 from kidxlib.format import layouts as formats
 from kidxlib.java import as_int, incremented_sequence
 from kidxlib.records.batch_headers import Batch
@@ -106,6 +97,131 @@ class InvalidBytes:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """An offset index without entries."""
+
+    kind: ClassVar[str] = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Sane:
+    """An index that passed `sanityCheck`."""
+
+    kind: ClassVar[str] = "sane"
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """The entries of an index follow as they stand; what they would be compared with is not there."""
+
+    kind: ClassVar[str] = "not_compared"
+    missing: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """An entry of an offset index."""
+
+    kind: ClassVar[str] = "offset_index_entry"
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEntry:
+    """An entry of a time index."""
+
+    kind: ClassVar[str] = "time_index_entry"
+    timestamp_ms: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedEntry:
+    """An entry of a transaction index."""
+
+    kind: ClassVar[str] = "aborted_transaction"
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerEntry:
+    """An entry of a producer snapshot. None stands where the file says that there is no such value."""
+
+    kind: ClassVar[str] = "producer"
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    current_transaction_first_offset: int | None
+    last_timestamp_ms: int
+    first_sequence: int | None
+    last_sequence: int | None
+    last_offset: int | None
+    offset_delta: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """An entry of a `leader-epoch-checkpoint`."""
+
+    kind: ClassVar[str] = "leader_epoch"
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetGap:
+    """A record does not follow the one before it by one, as compaction and transactions bring about, too."""
+
+    kind: ClassVar[str] = "offset_gap"
+    offset: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMismatch:
+    """The batch that an entry names does not end with the entry's offset."""
+
+    kind: ClassVar[str] = "offset_mismatch"
+    index_offset: int
+    log_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetNotFound:
+    """No batch ends with an entry's offset; the next one after it ends with `log_offset`, None where none follows."""
+
+    kind: ClassVar[str] = "offset_not_found"
+    index_offset: int
+    log_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampMismatch:
+    """The largest timestamp of the records in the batch that ends with an entry's offset is not the entry's."""
+
+    kind: ClassVar[str] = "timestamp_mismatch"
+    index_timestamp_ms: int
+    log_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampOutOfOrder:
+    """An entry's timestamp is not above that of the one before it."""
+
+    kind: ClassVar[str] = "timestamp_out_of_order"
+    index_timestamp_ms: int
+    previous_timestamp_ms: int
+
+
+DumpFinding: TypeAlias = OffsetGap | OffsetMismatch | OffsetNotFound | TimestampMismatch | TimestampOutOfOrder
+
+
 DumpItem: TypeAlias = (
     LogStart
     | KRaftSnapshotStart
@@ -135,3 +251,66 @@ def has_problem(item: DumpItem) -> bool:
             return True
         case _:
             return False
+
+
+#: Of what a checksum stands in.
+_CHECKED: Final[dict[type, str]] = {DumpedBatch: "batches", DumpedRecord: "records"}
+#: What is wrong with entries.
+_WRONG: Final[dict[type, str]] = {
+    OffsetMismatch: "whose batch ends with another offset",
+    OffsetNotFound: "with whose offset no batch ends",
+    TimestampMismatch: "whose batch has another largest timestamp",
+    TimestampOutOfOrder: "whose timestamp is not above the one before",
+}
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found wrong in the items of one file so far."""
+
+    _seen: Counter[type] = field(default_factory=Counter)
+    _wrong: Counter[type] = field(default_factory=Counter)
+    _first: dict[type, str] = field(default_factory=dict)
+
+    def add(self, item: DumpItem) -> None:
+        """Take the next item into account."""
+        kind: type = type(item)
+        self._seen[kind] += 1
+        if not has_problem(item):
+            return
+        if isinstance(item, DumpedRecord) and item.crc_valid is not False:
+            kind = Decoded
+        self._wrong[kind] += 1
+        if kind not in self._first:
+            self._first[kind] = _where(item)
+
+    @property
+    def line(self) -> str | None:
+        """All of it in one line: how many of what, and where the first is; None where nothing is wrong."""
+        return "; ".join(map(self._reported, self._wrong)) or None
+
+    def _reported(self, kind: type) -> str:
+        if kind is InvalidBytes:
+            return self._first[kind]
+        count, first = f"{self._wrong[kind]:,}", self._first[kind]
+        if kind is Decoded:
+            return f"{count} of {self._seen[DumpedRecord]:,} records could not be decoded, the first {first}"
+        if kind in _CHECKED:
+            return f"checksum does not match in {count} of {self._seen[kind]:,} {_CHECKED[kind]}, the first {first}"
+        return f"{count} {'entry' if self._wrong[kind] == 1 else 'entries'} {_WRONG[kind]}, the first {first}"
+
+
+def _where(item: DumpItem) -> str:
+    match item:
+        case DumpedBatch():
+            return f"at byte {item.batch.position}"
+        case DumpedRecord():
+            return f"at offset {item.offset}, in the batch at byte {item.batch.position}"
+        case InvalidBytes():
+            return f"{item.bytes:,} bytes after the last whole batch, from byte {item.position} on"
+        case OffsetMismatch() | OffsetNotFound():
+            return f"with offset {item.index_offset}"
+        case TimestampMismatch() | TimestampOutOfOrder():
+            return f"with timestamp {item.index_timestamp_ms}"
+        case _:
+            raise AssertionError(item)

@@ -8,8 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
-from kidxlib.dump.record_lines import timestamp_type
-from kidxlib.dump.value_formats import RecordFormat, as_json_text
+from kidxlib.dump.lines import RecordFormat, as_json_text, timestamp_type
 from kidxlib.format import layouts as formats
 from kidxlib.messages.json_objects import json_text
 

@@ -1,21 +1,206 @@
-"""The items of a dump as lines of Kafka's `kafka-dump-log`."""
+"""The items of a dump as lines of Kafka's `kafka-dump-log`, and how they show keys and values: as text, hex, JSON or a
+number.
+"""
 
 from __future__ import annotations
 
+import enum
+import json
+from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.dump.entries import AbortedEntry, CheckpointEntry, Empty, OffsetEntry, ProducerEntry, Sane, TimeEntry
-from kidxlib.dump.findings import (
+from kidxlib.dump.items import (
+    AbortedEntry,
+    CheckpointEntry,
+    DumpedBatch,
+    DumpedRecord,
     DumpFinding,
+    DumpItem,
+    Empty,
+    InvalidBytes,
+    KRaftSnapshotStart,
+    LogStart,
+    OffsetEntry,
     OffsetGap,
     OffsetMismatch,
     OffsetNotFound,
+    ProducerEntry,
+    Sane,
+    TimeEntry,
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem, InvalidBytes, KRaftSnapshotStart, LogStart
-from kidxlib.dump.record_lines import batch_line, optional, record_line
-from kidxlib.dump.value_formats import RecordFormat
+from kidxlib.format import layouts as formats
+from kidxlib.java import text_of
+from kidxlib.messages.json_objects import json_text
+from kidxlib.records.batch_headers import Batch
+
+
+class ValueFormat(enum.StrEnum):
+    """How keys and values are shown."""
+
+    TEXT = "text"  # UTF-8
+    HEX = "hex"
+    JSON = "json"  # as it is, if it is JSON, else text
+    INT = "int"  # the number in the first 4 bytes, if there are as many, else hex
+    LONG = "long"  # the number in the first 8 bytes, if there are as many, else hex
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat:
+    """What is wanted of records.
+
+    Attributes:
+        keys, values: how they are shown; values of headers as values.
+        metadata: whether to show what records say besides key and value.
+    """
+
+    keys: ValueFormat = ValueFormat.TEXT
+    values: ValueFormat = ValueFormat.TEXT
+    metadata: bool = True
+
+
+def as_text(data: bytes, value_format: ValueFormat) -> str:
+    """Bytes in a form; those that are none in it as text or hex."""
+    match value_format:
+        case ValueFormat.TEXT:
+            return text_of(data)
+        case ValueFormat.HEX:
+            return data.hex()
+        case ValueFormat.JSON:
+            return text_of(data) if (found := _json_in(data)) is None else found
+        case ValueFormat.INT | ValueFormat.LONG:
+            return data.hex() if (number := _number_in(data, value_format)) is None else str(number)
+
+
+def as_json_text(data: bytes | None, value_format: ValueFormat) -> str:
+    """Bytes in a form, as JSON."""
+    if data is None:
+        return "null"
+    if value_format is ValueFormat.JSON and (found := _json_in(data)) is not None:
+        return found
+    if value_format in _NUMBER_BYTES and (number := _number_in(data, value_format)) is not None:
+        return str(number)
+    return json.dumps(as_text(data, ValueFormat.TEXT if value_format is ValueFormat.JSON else value_format))
+
+
+def _json_in(data: bytes) -> str | None:
+    """The JSON that `data` is, in one line and else as it stands there, its numbers too; None where it is none."""
+    try:
+        text = data.decode()
+        json.loads(text, parse_constant=_reject_constant)
+    except (ValueError, RecursionError):
+        return None
+    return text.replace("\n", " ").replace("\r", " ")  # where JSON has these, it has them between its parts
+
+
+def _reject_constant(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_NUMBER_BYTES: Final = {ValueFormat.INT: 4, ValueFormat.LONG: 8}
+
+
+def _number_in(data: bytes, value_format: ValueFormat) -> int | None:
+    size = _NUMBER_BYTES[value_format]
+    return int.from_bytes(data[:size], signed=True) if len(data) >= size else None
+
+
+def batch_line(dumped: DumpedBatch) -> str:
+    """A batch."""
+    batch = dumped.batch
+    if batch.is_v2:
+        line = (
+            f"baseOffset: {batch.offset_field} lastOffset: {batch.last_offset} count: {batch.records_count} "
+            f"baseSequence: {batch.base_sequence} lastSequence: {dumped.last_sequence} "
+            f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
+            f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
+            f"isTransactional: {_boolean(batch.is_transactional)} isControl: {_boolean(batch.is_control)} "
+            f"deleteHorizonMs: {optional(batch.delete_horizon_ms)}"
+        )
+    else:
+        line = f"offset: {batch.last_offset}"
+    if dumped.crc_valid is None:
+        return line
+    return (
+        f"{line} position: {batch.position} {timestamp_type(batch)}: {batch.max_timestamp} size: {batch.size} "
+        f"magic: {batch.magic} compresscodec: {formats.CODECS[batch.codec]} crc: {batch.crc} "
+        f"isvalid: {_boolean(dumped.crc_valid)}"
+    )
+
+
+def record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
+    """A record; nothing where nothing of it is wanted."""
+    parts = []
+    if record_format.metadata:
+        parts.append(
+            f"| offset: {record.offset} {timestamp_type(record.batch)}: {record.timestamp} "
+            f"keySize: {record.key_size} valueSize: {record.value_size}"
+        )
+        if record.batch.is_v2:
+            keys = ",".join(header.key for header in record.headers)
+            parts.append(f"sequence: {record.sequence} headerKeys: [{keys}]")
+        if record.crc_valid is not None:
+            parts.append(f"isValid: {_boolean(record.crc_valid)} crc: {record.crc}")
+        if record.control is not None:
+            parts.append(_control(record))
+    elif record.contents is not None:
+        parts.append("|")
+    key, value = _contents(record, record_format)
+    if key is not None:
+        parts.append(f"key: {key}")
+    if value is not None:
+        parts.append(f"payload: {value}")
+    return "" if parts == ["|"] else " ".join(parts)
+
+
+def _contents(record: DumpedRecord, record_format: RecordFormat) -> tuple[str | None, str | None]:
+    """Key and value as they are shown; None where nothing is."""
+    if record.decoded is not None:
+        key, value = record.decoded.key, record.decoded.value
+        return None if key is None else key.shown, None if value is None else value.shown
+    if record.contents is None:
+        return None, None
+    return _as_text(record.contents.key, record_format.keys), _as_text(record.contents.value, record_format.values)
+
+
+def _as_text(data: bytes | None, value_format: ValueFormat) -> str | None:
+    return None if data is None else as_text(data, value_format)
+
+
+def _control(record: DumpedRecord) -> str:
+    control = record.control
+    assert control is not None
+    if control.fields is None:
+        return f"controlType: UNKNOWN({control.type_id})"
+    if control.type_id in (formats.CONTROL_TYPE_ABORT, formats.CONTROL_TYPE_COMMIT):
+        return f"endTxnMarker: {control.name} coordinatorEpoch: {control.fields['coordinatorEpoch']}"
+    return f"{_KRAFT_WORDS[control.type_id]} {json_text(control.fields)}"
+
+
+_KRAFT_WORDS: Final = {
+    2: "LeaderChange:",
+    3: "SnapshotHeader",
+    4: "SnapshotFooter",
+    5: "KRaftVersion",
+    6: "KRaftVoters",
+}
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def optional(value: int | None) -> str:
+    """A number or none, as Java shows an `OptionalLong`."""
+    return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
+
+
+def timestamp_type(batch: Batch) -> str:
+    """The name of a batch's `TimestampType`."""
+    if batch.magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if batch.is_log_append_time else "CreateTime"
 
 
 def as_line(item: DumpItem, file: str, record_format: RecordFormat) -> str:

@@ -10,22 +10,384 @@ is not complete, before the error is raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from os import PathLike
 from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from kidxlib.dump.entries import AbortedEntry, CheckpointEntry, ProducerEntry
-from kidxlib.dump.files import content
-from kidxlib.dump.index_files import dump_index
-from kidxlib.dump.items import DumpItem
-from kidxlib.dump.logs import dump_log
-from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset
+from kidxlib.dump.items import (
+    AbortedEntry,
+    CheckpointEntry,
+    DumpedBatch,
+    DumpedRecord,
+    DumpItem,
+    Empty,
+    InvalidBytes,
+    KRaftSnapshotStart,
+    LogStart,
+    NotCompared,
+    OffsetEntry,
+    OffsetGap,
+    OffsetMismatch,
+    OffsetNotFound,
+    ProducerEntry,
+    Sane,
+    TimeEntry,
+    TimestampMismatch,
+    TimestampOutOfOrder,
+)
+from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, beside, snapshot_id
+from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts as formats
+from kidxlib.format import segment_files
+from kidxlib.format.checksums.crc import extend_crc32
 from kidxlib.format.producer_snapshot import read_snapshot
+from kidxlib.index.base import AbstractIndex
+from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
-from kidxlib.java import decremented_sequence
+from kidxlib.java import as_int, decremented_sequence, incremented_sequence
+from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
+from kidxlib.records.control import read_control_record
+from kidxlib.records.reader import messages, records
 from kidxlib.storage.checkpoints import read_epoch_entries
+from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_file import open_log
+
+_Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
+
+#: In place of the number of an entry: a lookup that finds none leads to byte 0.
+_NO_ENTRY: Final = -1
+
+
+@contextlib.contextmanager
+def opened_log(path: Path) -> Iterator[LogFile]:
+    """A log, closed at the end.
+
+    Raises:
+        DumpError: it is larger than any that Kafka opens.
+        OSError: it cannot be read.
+    """
+    with contextlib.closing(LogFile(str(path))) as log:
+        if log.size > formats.SEGMENT_BYTES_MAX:
+            raise DumpError(f"{log.size} bytes, expected {formats.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
+        yield log
+
+
+def content(path: PathLike[str]) -> bytes:
+    """A small file as it is now: mapped, it would kill the process when a broker that uses it truncates it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
+        return file.read()
+
+
+def dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
+    """The items of a log, or of a snapshot of KRaft's, which is laid out as one."""
+    if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
+        found = snapshot_id(path)
+        yield KRaftSnapshotStart(None, None) if found is None else KRaftSnapshotStart(found.end_offset, found.epoch)
+    else:
+        yield LogStart(base_offset(path))
+    with opened_log(path) as log:
+        if options.max_bytes is not None:
+            log.keep_valid(options.max_bytes)
+        end = 0
+        previous_offset: int | None = None
+        for batch in headers(log):
+            yield _dumped(log, batch)
+            _check_known(batch)
+            if options.deep:
+                for record in _records(log, batch, options):
+                    if previous_offset is not None and record.offset != previous_offset + 1:
+                        yield OffsetGap(previous_offset, record.offset)
+                    previous_offset = record.offset
+                    yield record
+            end = batch.next_position
+        if options.max_bytes is None and end < log.size:
+            yield InvalidBytes(end, log.size - end)
+
+
+def _dumped(log: LogBytes, batch: Batch) -> DumpedBatch:
+    known = batch.magic >= 0 and batch.codec < _CODECS_ASSIGNED
+    return DumpedBatch(batch, is_crc_valid(log, batch) if known else None)
+
+
+def _check_known(batch: Batch) -> None:
+    if batch.magic < 0:
+        raise MalformedRecordsError(batch.position, f"magic {batch.magic}", "0 to 127")
+    if batch.codec >= _CODECS_ASSIGNED:
+        raise MalformedRecordsError(batch.position, f"codec {batch.codec}", f"0 to {_CODECS_ASSIGNED - 1}")
+
+
+_CODECS_ASSIGNED: Final = formats.CODEC_ZSTD + 1
+
+
+def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
+    """Kafka takes a compressed batch apart before it prints the first record, so nothing of a malformed one is given.
+    To hold nothing either, such a batch is decompressed twice.
+    """
+    taken_apart: Callable[[LogBytes, Batch], Iterator[Any]] = records if batch.is_v2 else messages
+    if batch.codec != formats.CODEC_NONE:
+        for _ in taken_apart(log, batch):
+            pass
+    try:
+        yield from _records_v2(log, batch, options) if batch.is_v2 else _legacy_records(log, batch, options)
+    except MalformedError as error:
+        raise MalformedRecordsError(batch.position, error.found, error.expected) from error
+
+
+def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
+    for record in records(log, batch):
+        sequence = formats.NO_SEQUENCE
+        if batch.base_sequence >= 0:
+            sequence = incremented_sequence(batch.base_sequence, as_int(record.offset - batch.offset_field))
+        control, malformed = None, None
+        if batch.is_control and options.metadata:
+            try:
+                control = read_control_record(record)
+            except MalformedError as error:
+                malformed = error
+        contents = record if options.contents and not batch.is_control else None
+        decoded = None
+        if contents is not None and options.decode is not None:
+            try:
+                decoded = options.decode(record)
+            except MalformedError as error:
+                if not options.metadata:
+                    raise
+                contents, malformed = None, error
+        yield DumpedRecord(
+            batch=batch,
+            offset=record.offset,
+            timestamp=record.timestamp,
+            key_size=_size(record.key),
+            value_size=_size(record.value),
+            sequence=sequence,
+            headers=record.headers,
+            control=control,
+            contents=contents,
+            decoded=decoded,
+        )
+        if malformed is not None:
+            raise malformed
+
+
+def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
+    for message in messages(log, batch):
+        message.check_not_compressed()
+        key_size, value_size = message.sizes() if options.metadata else (0, 0)
+        contents, decoded, malformed = None, None, None
+        if options.contents:
+            try:
+                contents = message.record()
+                decoded = None if options.decode is None else options.decode(contents)
+            except MalformedError as error:
+                if not options.metadata:
+                    raise
+                contents, malformed = None, error
+        yield DumpedRecord(
+            batch=batch,
+            offset=message.offset,
+            timestamp=message.timestamp,
+            key_size=key_size,
+            value_size=value_size,
+            crc=message.crc if options.metadata else None,
+            crc_valid=extend_crc32(0, message.covered_by_crc) == message.crc if options.metadata else None,
+            contents=contents,
+            decoded=decoded,
+        )
+        if malformed is not None:
+            raise malformed
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
+    """The entries, each after its number, up to room that was not used, as of an index that is written to: Kafka takes
+    zeros for that.
+    """
+    for number in range(len(index)):
+        entry = index.entry(number)
+        if number and entry.offset == index.base_offset:
+            return
+        yield number, entry
+
+
+def offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) -> Iterator[DumpItem]:
+    """The entries of an `.index`, each after what is wrong with it."""
+    for number, entry in used_entries(index):
+        batch = _batch_at(log, index, number, entry.position, max_message_size)
+        if batch.last_offset != entry.offset:
+            yield OffsetMismatch(entry.offset, batch.last_offset)
+        yield OffsetEntry(entry.offset, entry.position)
+
+
+def _batch_at(log: LogBytes, index: OffsetIndex, number: int, position: int, max_bytes: int) -> Batch:
+    leads = where_it_leads(index, number, position)
+    try:
+        batch = next(headers(log, position), None) if position >= 0 else None
+    except MalformedRecordsError as error:
+        raise at_fault(log, position, leads, error) from error
+    if batch is None:
+        raise DumpError(f"{leads}, expected a batch there; the log has {log.size} bytes")
+    if batch.size > max_bytes:
+        raise DumpError(
+            f"the batch at byte {position} of the log has {batch.size} bytes, expected {max_bytes} or less: "
+            "give a larger --max-message-size"
+        )
+    return batch
+
+
+def where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
+    """Which entry it is that leads to a byte of the log."""
+    if number == _NO_ENTRY:
+        return f"before the first entry, which leads to byte {position} of the log"
+    return (
+        f"entry {number + 1} of {len(index)}, at byte {number * index.entry_bytes}, leads to byte {position} of the log"
+    )
+
+
+def at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsError) -> DumpError:
+    """What is malformed where an entry leads: the index, if no batch starts there, else the log."""
+    try:
+        start = next((start for start, _size, _head in spans(log) if start >= position), log.size)
+    except MalformedRecordsError as first:
+        error, start = first, position
+    if start != position:
+        return DumpError(f"{leads}, where no batch starts")
+    return DumpError(f"its log is malformed: {error}; {leads}")
+
+
+def time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iterator[DumpItem]:
+    """The entries of a `.timeindex`, each after what is wrong with it."""
+    readable = _Readable(log)
+    previous_timestamp = formats.NO_TIMESTAMP
+    for _number, entry in used_entries(index):
+        position = offsets.lookup(entry.offset).position
+        try:
+            if not 0 <= position <= log.size:
+                raise DumpError(f"{_looked_up(offsets, entry.offset)}, expected 0 to {log.size}")
+            readable.check(position)
+            batch = next((batch for batch in headers(log, position) if batch.last_offset >= entry.offset), None)
+        except MalformedRecordsError as error:
+            raise at_fault(log, position, _looked_up(offsets, entry.offset), error) from error
+        if batch is None or batch.last_offset != entry.offset:
+            yield OffsetNotFound(entry.offset, None if batch is None else batch.last_offset)
+        else:
+            log_timestamp = _max_timestamp(log, batch)
+            if log_timestamp != entry.timestamp:
+                yield TimestampMismatch(entry.timestamp, log_timestamp)
+            if previous_timestamp >= entry.timestamp:
+                yield TimestampOutOfOrder(entry.timestamp, previous_timestamp)
+        yield TimeEntry(entry.timestamp, entry.offset)
+        previous_timestamp = entry.timestamp
+
+
+def _looked_up(offsets: OffsetIndex, offset: int) -> str:
+    slot = offsets.trace(offset).slot
+    return f"{offsets.name}: {where_it_leads(offsets, slot, offsets.lookup(offset).position)}"
+
+
+class _Readable:
+    """Whether a log can be walked from a place to its end, as Kafka does for each entry of a time index. Here one walk
+    is enough for all places that it comes by, if they are asked for in order.
+    """
+
+    def __init__(self, log: LogBytes) -> None:
+        self._log = log
+        self._walk: Iterator[tuple[int, int, bytes]] = iter(())  # one that is known to reach the end
+        self._reached: int | None = None  # by it; None at the end
+
+    def check(self, position: int) -> None:
+        """
+        Raises:
+            MalformedRecordsError: it cannot.
+        """
+        while self._reached is not None and self._reached < position:
+            self._step()
+        if self._reached != position:
+            for _ in spans(self._log, position):
+                pass
+            self._walk = spans(self._log, position)
+            self._step()
+
+    def _step(self) -> None:
+        self._reached = next((position for position, _size, _head in self._walk), None)
+
+
+def _max_timestamp(log: LogBytes, batch: Batch) -> int:
+    """The largest of its records; −1 where none is above that."""
+    timestamps = (record.timestamp for record in records(log, batch)) if batch.is_v2 else _timestamps(log, batch)
+    try:
+        return max(itertools.chain((formats.NO_TIMESTAMP,), timestamps))
+    except MalformedRecordsError as error:
+        raise DumpError(f"its log is malformed where an entry leads: {error}") from error
+
+
+def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
+    """The timestamps of messages, whatever else stands in them."""
+    for message in messages(log, batch):
+        try:
+            message.check_not_compressed()
+        except MalformedError as error:
+            raise MalformedRecordsError(batch.position, error.found, error.expected) from error
+        yield message.timestamp
+
+
+def dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
+    """The items of an offset or time index. Where its log is not there, they are not compared, which an item says.
+
+    Raises:
+        DumpError: an entry leads nowhere, or to where the log is malformed; all before it was given.
+        KidxError: the index is malformed as a whole, or a log was changed meanwhile.
+        OSError: a file cannot be read.
+    """
+    path = source.path
+    index: OffsetIndex | TimeIndex
+    if source.kind is FileKind.OFFSET_INDEX:
+        index = OffsetIndex.from_bytes(content(path), base_offset(path), name=str(path))
+        if not len(index):
+            yield Empty()
+            return
+    else:
+        index = TimeIndex.from_bytes(content(path), base_offset(path), name=str(path))
+    if options.sanity_only:
+        index.sanity_check()
+        yield Sane()
+        return
+    if source.log is None:
+        yield NotCompared(str(source.missing))
+        yield from _as_they_stand(index)
+        return
+    with opened_log(source.log) as log:
+        for item in _compared(index, source, log, options):
+            if not options.verify_only or not isinstance(item, OffsetEntry | TimeEntry):
+                yield item
+
+
+def _as_they_stand(index: OffsetIndex | TimeIndex) -> Iterator[DumpItem]:
+    if isinstance(index, OffsetIndex):
+        return (OffsetEntry(entry.offset, entry.position) for _, entry in used_entries(index))
+    return (TimeEntry(entry.timestamp, entry.offset) for _, entry in used_entries(index))
+
+
+def _compared(
+    index: OffsetIndex | TimeIndex, source: DumpSource, log: LogBytes, options: DumpOptions
+) -> Iterator[DumpItem]:
+    if isinstance(index, OffsetIndex):
+        return offset_entries(index, log, options.max_message_size)
+    path = beside(source.path, FileKind.OFFSET_INDEX)
+    return time_entries(index, OffsetIndex.from_bytes(content(path), index.base_offset, name=str(path)), log)
 
 
 def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:

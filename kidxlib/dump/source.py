@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kidxlib.dump.decoders.choice import Decoder
+from kidxlib.dump.decoders import Decoder
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT

@@ -9,15 +9,11 @@ from typing import Final, get_args
 
 import click
 
-from kidxlib.dump.entries import NotCompared
-from kidxlib.dump.findings import DumpFinding
-from kidxlib.dump.items import DumpedRecord, DumpItem
+from kidxlib.dump.items import DumpedRecord, DumpFinding, DumpItem, Findings, NotCompared
 from kidxlib.dump.json_lines import as_json
-from kidxlib.dump.lines import as_line, finding_lines
+from kidxlib.dump.lines import RecordFormat, as_line, finding_lines
 from kidxlib.dump.read import dump_file
 from kidxlib.dump.source import DumpOptions, DumpSource
-from kidxlib.dump.summary import Findings
-from kidxlib.dump.value_formats import RecordFormat
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.terminal.console import note, printable
 

@@ -1,0 +1,239 @@
+"""What `kafka-dump-log` prints of the records of Kafka's own topics, with the option for each of them.
+
+Sources: `DumpLogSegments.CoordinatorRecordMessageParser` and its subclasses, `ClusterMetadataLogMessageParser`,
+`RemoteMetadataLogMessageParser`, and `toString` of what these read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.messages.coordinator import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    CoordinatorRecord,
+    read_coordinator_record,
+)
+from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
+from kidxlib.messages.json_objects import json_object, json_text
+from kidxlib.messages.readable import Readable
+from kidxlib.messages.reading import read_message
+from kidxlib.messages.remote_log_metadata import (
+    RemoteLogMetadata,
+    RemotePartitionDelete,
+    RemoteSegment,
+    RemoteSegmentId,
+    RemoteSegmentSnapshot,
+    RemoteSegmentUpdate,
+    TopicIdPartition,
+    read_remote_log_metadata,
+)
+from kidxlib.records.reader import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A key or a value that was decoded.
+
+    Attributes:
+        fields: as a JSON value.
+        text: what Kafka prints; None for this JSON.
+    """
+
+    fields: Any
+    text: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """In the words of `kafka-dump-log`."""
+        return json_text(self.fields) if self.text is None else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record that was decoded.
+
+    Attributes:
+        key, value: None where Kafka prints nothing.
+        is_whole: whether all of it could be read. If not, one of the two says what Kafka says to that.
+    """
+
+    key: Part | None
+    value: Part | None
+    is_whole: bool = True
+
+
+#: What reads the records of one of Kafka's own topics.
+Decoder: TypeAlias = Callable[[Record], Decoded]
+
+_KEY_VERSION: Final = 0
+#: What Kafka prints in place of a tombstone's value.
+_TOMBSTONE: Final = Part(None, "<DELETE>")
+#: The protocol type of groups whose members say what they subscribe to in messages that Kafka knows.
+_CONSUMER: Final = "consumer"
+#: By the field of a member that holds it, such a message.
+_OF_MEMBERS: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+
+_WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def decode_cluster_metadata(record: Record) -> Decoded:
+    """A record of `__cluster_metadata` (`--cluster-metadata-decoder`)."""
+    try:
+        framed = read_framed(record.value, CLUSTER_METADATA)
+    except UnreadableMessageError as error:
+        text = f"Error at {record.offset}, skipping. {error.message or 'null'}"
+        return Decoded(None, Part(text, text), is_whole=False)
+    return Decoded(None, Part(framed_fields(framed)))
+
+
+def framed_fields(framed: FramedMessage) -> dict[str, Any]:
+    """A message of a topic of metadata, as JSON."""
+    return {
+        "type": _WORD_START.sub("_", framed.message.name).upper(),
+        "version": framed.version,
+        "data": json_object(framed.message, framed.values, framed.version),
+    }
+
+
+def decode_remote_log_metadata(record: Record) -> Decoded:
+    """A record of `__remote_log_metadata` (`--remote-log-metadata-decoder`)."""
+    try:
+        framed, metadata = read_remote_log_metadata(record.value)
+    except UnreadableMessageError as error:
+        text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
+        return Decoded(None, Part(text, text), is_whole=False)
+    return Decoded(None, Part(framed_fields(framed), _text(metadata)))
+
+
+def _text(metadata: RemoteLogMetadata) -> str:
+    match metadata:
+        case RemoteSegment():
+            return (
+                f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment(metadata.segment)}, "
+                f"startOffset={metadata.start_offset}, endOffset={metadata.end_offset}, brokerId={metadata.broker_id}, "
+                f"maxTimestampMs={metadata.max_timestamp_ms}, eventTimestampMs={metadata.event_timestamp_ms}, "
+                f"segmentLeaderEpochs={_epochs(metadata.leader_epochs)}, "
+                f"segmentSizeInBytes={metadata.segment_bytes}, customMetadata={_custom(metadata.custom_metadata)}, "
+                f"state={metadata.state.name}, txnIdxEmpty={_boolean(metadata.transaction_index_empty)}}}"
+            )
+        case RemoteSegmentUpdate():
+            return (
+                f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment(metadata.segment)}, "
+                f"customMetadata={_custom(metadata.custom_metadata)}, state={metadata.state.name}, "
+                f"eventTimestampMs={metadata.event_timestamp_ms}, brokerId={metadata.broker_id}}}"
+            )
+        case RemotePartitionDelete():
+            return (
+                f"RemotePartitionDeleteMetadata{{topicPartition={_partition(metadata.partition)}, "
+                f"state={metadata.state.name}, eventTimestampMs={metadata.event_timestamp_ms}, "
+                f"brokerId={metadata.broker_id}}}"
+            )
+        case RemoteSegmentSnapshot():
+            return (
+                f"RemoteLogSegmentMetadataSnapshot{{segmentId={metadata.id}, startOffset={metadata.start_offset}, "
+                f"endOffset={metadata.end_offset}, maxTimestampMs={metadata.max_timestamp_ms}, "
+                f"segmentLeaderEpochs={_epochs(metadata.leader_epochs)}, "
+                f"segmentSizeInBytes={metadata.segment_bytes}, customMetadata={_custom(metadata.custom_metadata)}, "
+                f"state={metadata.state.name}, txnIdxEmpty={_boolean(metadata.transaction_index_empty)}}}"
+            )
+
+
+def _segment(segment: RemoteSegmentId) -> str:
+    return f"RemoteLogSegmentId{{topicIdPartition={_partition(segment.partition)}, id={segment.id}}}"
+
+
+def _partition(partition: TopicIdPartition) -> str:
+    return f"{partition.topic_id}:{partition.topic}-{partition.partition}"
+
+
+def _epochs(epochs: Mapping[int, int]) -> str:
+    return f"{{{', '.join(f'{epoch}={offset}' for epoch, offset in epochs.items())}}}"
+
+
+def _custom(metadata: bytes | None) -> str:
+    return "Optional.empty" if metadata is None else f"Optional[CustomMetadata{{{len(metadata)} bytes}}]"
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def decode_consumer_offsets(record: Record) -> Decoded:
+    """A record of `__consumer_offsets` (`--offsets-decoder`).
+
+    Raises:
+        MalformedError: it has no key; Kafka throws, too.
+    """
+    return _decode(record, CONSUMER_OFFSETS)
+
+
+def decode_transaction_state(record: Record) -> Decoded:
+    """A record of `__transaction_state` (`--transaction-log-decoder`).
+
+    Raises:
+        MalformedError: as `decode_consumer_offsets`.
+    """
+    return _decode(record, TRANSACTION_STATE)
+
+
+def decode_share_group_state(record: Record) -> Decoded:
+    """A record of `__share_group_state` (`--share-group-state-decoder`).
+
+    Raises:
+        MalformedError: as `decode_consumer_offsets`.
+    """
+    return _decode(record, SHARE_GROUP_STATE)
+
+
+def _decode(record: Record, module: str) -> Decoded:
+    if record.key is None:
+        raise MalformedError(f"no key in the record at offset {record.offset}", "one, as this decoder reads it")
+    try:
+        read = read_coordinator_record(record.key, record.value, module)
+    except UnknownRecordTypeError as error:
+        text = f"Unknown record type {error.record_type} at offset {record.offset}, skipping."
+        return Decoded(Part(text, text), None, is_whole=False)
+    except UnreadableMessageError as error:
+        text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
+        return Decoded(Part(text, text), None, is_whole=False)
+    key = {"type": str(read.record_type), "data": json_object(read.key_message, read.key, _KEY_VERSION)}
+    if read.value is None:
+        return Decoded(Part(key), _TOMBSTONE)
+    return Decoded(Part(key), Part({"version": str(read.value_version), "data": _value(read)}))
+
+
+def _value(read: CoordinatorRecord) -> dict[str, Any]:
+    assert read.value is not None and read.value_version is not None
+    shown = json_object(read.value_message, read.value, read.value_version)
+    if read.value_message.name == "GroupMetadataValue" and read.value["protocolType"] == _CONSUMER:
+        for member, member_shown in zip(read.value["members"], shown["members"], strict=True):
+            for field, message_name in _OF_MEMBERS.items():
+                member_shown[field] = _consumer_protocol(message_name, member[field]) or member_shown[field]
+    return shown
+
+
+def _consumer_protocol(message_name: str, data: bytes) -> dict[str, Any] | None:
+    """What a member of a group says in Kafka's consumer protocol; None where it is none."""
+    message, readable = messages_of("kafka-clients")[message_name], Readable(data)
+    try:
+        version = readable.number(2)
+        return json_object(message, read_message(message, readable, version), version)
+    except UnreadableMessageError:
+        return None
+
+
+#: By option: the topic, and what reads its records.
+DECODERS: Final[Mapping[str, tuple[str, Decoder]]] = {
+    "--offsets-decoder": ("__consumer_offsets", decode_consumer_offsets),
+    "--transaction-log-decoder": ("__transaction_state", decode_transaction_state),
+    "--cluster-metadata-decoder": ("__cluster_metadata and its snapshots", decode_cluster_metadata),
+    "--remote-log-metadata-decoder": ("__remote_log_metadata", decode_remote_log_metadata),
+    "--share-group-state-decoder": ("__share_group_state", decode_share_group_state),
+}
