@@ -26,7 +26,7 @@ from benchmarks.submit import run_job
 from kidxlib.errors import KidxError
 from kidxlib.format import segment_files
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.lookup.columns import OFFSET, TIMESTAMP
+from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover

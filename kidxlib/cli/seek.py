@@ -16,8 +16,8 @@ from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.lookup.columns import TIMESTAMP
-from kidxlib.lookup.known_partitions import no_such_partition
+from kidxlib.lookup.answers import TIMESTAMP
+from kidxlib.lookup.cataloged_partitions import no_such_partition
 from kidxlib.lookup.remote_log import remote_log
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked

@@ -12,22 +12,300 @@ from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from kidxlib.errors import UsageError
-from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, LATEST
+from kidxlib.errors import UsageError, describe_error
+from kidxlib.format import layouts as formats
+from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP
 from kidxlib.log.log import Log
-from kidxlib.lookup.answers import Answers
-from kidxlib.lookup.by_offset import answer_offsets
-from kidxlib.lookup.by_time import answer_timestamps
+from kidxlib.log.segment import LogSegment
+from kidxlib.lookup.answers import (
+    FILE_ERRORS,
+    MARKER,
+    NO_RECORDS,
+    OFFSET,
+    Answers,
+    Longs,
+    groups,
+    is_empty,
+    log_name,
+    remark_on_end,
+    remark_on_gap,
+    remark_on_start,
+    remark_on_times,
+    why_end_is_missing,
+    why_not_in,
+)
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.columns import OFFSET
-from kidxlib.lookup.largest_timestamps import LargestTimestamps
-from kidxlib.lookup.remarks import remark_on_times
-from kidxlib.lookup.row_groups import Longs, groups
-from kidxlib.lookup.special_targets import answer_special
+from kidxlib.records import batch_headers, reader
+from kidxlib.records.columns import records_in
+from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
+from kidxlib.text.times import show_ms
 
 _LONG_MAX: Final = 2**63 - 1
+
+_LEAST: Final = -(2**63)
+
+
+def answer_special(log: Log, target: int, rows: Longs, answers: Answers) -> None:
+    """Answer a special target, see `Log.fetch_offset_by_timestamp`.
+
+    Args:
+        rows: those that ask for this target.
+    """
+    try:
+        if target == MAX_TIMESTAMP:
+            _answer_latest_timestamp(log, rows, answers)
+            return
+        found = log.fetch_offset_by_timestamp(target)
+    except FILE_ERRORS as error:
+        answers.unsure(rows, describe_error(error))
+        return
+    if found is None or found.offset < 0:
+        answers.note(rows, "the log is not tiered")
+        return
+    answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+    if target == LATEST:
+        remark_on_end(log, rows, answers)
+    else:
+        remark_on_start(log, rows, answers)
+
+
+def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
+    segment = log.latest_timestamp_segment
+    try:
+        with answers.counting(rows, segment):
+            found = segment.find_max_timestamp()
+            batch = None if found is None else segment.translate_offset(found.offset)
+    finally:
+        segment.release()
+    for each in log.segments[:-1]:
+        answers.unsure(rows, each.truncation)
+    if found is None:
+        answers.note(rows, "no record has a timestamp")
+        remark_on_end(log, rows, answers)
+        return
+    if batch is not None:
+        answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, formats.NO_LEADER_EPOCH)
+    answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+    answers.file_error(rows, segment.note)
+    remark_on_end(log, rows, answers)
+
+
+def answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answers) -> None:
+    """Answer for each target in which batch a fetch from there starts, or why there is none.
+
+    Args:
+        base_offsets: of the log's segments.
+        targets, answers: of n rows.
+    """
+    inside = _inside(log, targets, answers)
+    floors = np.maximum(np.searchsorted(base_offsets, targets[inside], "right") - 1, 0)
+    for floor, rows in groups(floors, inside):
+        for number in range(floor, len(log.segments)):
+            asked = rows
+            rows = _answer_offsets_in(log.segments[number], asked, targets, answers)
+            if number > floor:
+                remark_on_gap(log, number, asked[answers.found[asked]], answers)
+            if not len(rows):
+                break
+        answers.note(rows, "no batch of the log reaches it")
+
+
+def _inside(log: Log, targets: Longs, answers: Answers) -> Longs:
+    """The rows whose offsets the log may have; the others are answered."""
+    start = log.log_start_offset
+    is_inside = targets >= start
+    answers.note(np.flatnonzero(~is_inside), f"below the log start offset {start}")
+    try:
+        end = log.log_end_offset
+    except FILE_ERRORS:
+        pass  # the last segment will say it
+    else:
+        answers.note(np.flatnonzero(targets == end), f"at the log end offset {end}, which no record has yet")
+        answers.note(np.flatnonzero(targets > end), f"above the log end offset {end}")
+        remark_on_end(log, np.flatnonzero(targets >= end), answers)
+        is_inside &= targets < end
+    return np.flatnonzero(is_inside)
+
+
+def _answer_offsets_in(segment: LogSegment, rows: Longs, targets: Longs, answers: Answers) -> Longs:
+    """Answer what one segment has; the rows whose offsets are past its last batch."""
+    try:
+        walks = new_walks(targets[rows], segment.offset_index.lookup_many(targets[rows])["position"])
+        walk(segment.log, walks, step_to_offsets)
+        answers.add_bytes(rows, walks["bytes_read"])
+        found = walks["outcome"] == SearchOutcome.FOUND
+        answers.batches(
+            rows[found],
+            segment.base_offset,
+            walks["position"][found],
+            walks["base_offset"][found],
+            walks["leader_epoch"][found],
+        )
+        past_end: NDArray[np.bool_] = walks["outcome"] == SearchOutcome.NONE
+        for number in np.flatnonzero(walks["outcome"] == SearchOutcome.NOT_IN_HEADERS):
+            past_end[number] = _answer_offset_by_hand(segment, rows[number], int(targets[rows[number]]), answers)
+        missing = why_end_is_missing(segment) if past_end.any() else None
+    except FILE_ERRORS as error:
+        answers.fail(rows, describe_error(error))
+        return rows[:0]
+    finally:
+        segment.release()
+    answers.file_error(rows, segment.note)
+    rows = rows[past_end]
+    answers.unsure(rows, missing)
+    return rows
+
+
+def _answer_offset_by_hand(segment: LogSegment, row: int, target: int, answers: Answers) -> bool:
+    """Answer one; whether its offset is past the last batch."""
+    rows = np.array([row])
+    try:
+        with answers.counting(rows, segment):
+            batch = segment.translate_offset(target)
+            if batch is not None:
+                epoch = next(batch_headers.batches(segment.log, batch.position)).partition_leader_epoch
+                answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, epoch)
+    except FILE_ERRORS as error:
+        answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")
+        return False
+    return batch is None
+
+
+class LargestTimestamps:
+    """The largest timestamps of the first segments of a log.
+
+    Attributes:
+        known: for each segment the largest timestamp in it and those before it, in ms since the epoch.
+        unknown: the segments whose largest timestamp cannot be read, and why.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.known: list[int] = []
+        self.unknown: list[tuple[int, str]] = []
+        self._log = log
+
+    def first_segments(self, timestamps: Longs) -> Longs:
+        """For each timestamp the number of the first segment that has it or a later one; the number of segments in the
+        log if none has.
+        """
+        if len(timestamps):
+            self._load(int(timestamps.max()))
+        return np.searchsorted(self.known, timestamps, "left")
+
+    def _load(self, timestamp: int) -> None:
+        """Ask the segments for theirs, up to the first that has this timestamp or a later one."""
+        for number in range(len(self.known), len(self._log.segments)):
+            largest = self.known[-1] if self.known else _LEAST
+            if largest >= timestamp > _LEAST:
+                return
+            segment = self._log.segments[number]
+            try:
+                largest = max(largest, segment.largest_timestamp)
+            except FILE_ERRORS as error:
+                self.unknown.append((number, describe_error(error)))
+            else:
+                if segment.truncation is not None:
+                    self.unknown.append((number, segment.truncation))
+            self.known.append(largest)
+
+
+def answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:
+    """Answer for each target which record is the first with this timestamp or a later one, or why there is none.
+
+    Args:
+        largest: of the log.
+        rows: the rows to answer, of the n in `targets` and `answers`.
+    """
+    for number, asked in groups(largest.first_segments(targets[rows]), rows):
+        if number < len(largest.known):
+            _answer_times_in(log, number, asked, targets, answers)
+            remark_on_gap(log, number, asked[answers.is_first_batch(asked)], answers)
+        elif is_empty(log):
+            answers.note(asked, NO_RECORDS)
+            remark_on_end(log, asked, answers)
+        else:
+            answers.note(asked, f"all records are older, the latest is of {show_ms(largest.known[-1])}")
+            remark_on_end(log, asked, answers)
+        for passed, reason in largest.unknown:
+            if passed < number:
+                answers.unsure(asked, f"not searched: {reason}")
+
+
+def _answer_times_in(log: Log, number: int, rows: Longs, targets: Longs, answers: Answers) -> None:
+    """Answer from the one segment in which a broker looks, by its number."""
+    segment, since = log.segments[number], log.log_start_offset
+    try:
+        known_older = segment.time_index.lookup_many(targets[rows])["offset"]
+        positions = segment.offset_index.lookup_many(np.maximum(known_older, since))["position"]
+        walks = new_walks(targets[rows], positions)
+        undecided = True
+        while undecided:
+            walk(segment.log, walks, step_to_timestamps)
+            undecided = _look_inside(segment, since, walks, rows, answers)
+        answers.add_bytes(rows, walks["bytes_read"])
+        for row in rows[walks["outcome"] == SearchOutcome.NOT_IN_HEADERS]:
+            _answer_time_by_hand(segment, since, row, int(targets[row]), answers)
+        missed = rows[answers.is_open(rows)]
+        if len(missed):
+            answers.note(missed, NO_RECORDS if is_empty(log) else why_not_in(segment, since))
+            answers.unsure(missed, why_end_is_missing(segment))
+        answers.file_error(rows, segment.note)
+    except FILE_ERRORS as error:
+        answers.fail(rows, describe_error(error))
+    finally:
+        segment.release()
+
+
+def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows: Longs, answers: Answers) -> bool:
+    """Look for the records in the batches that walks have come to; whether some walks have to go on."""
+    arrived = np.flatnonzero((walks["outcome"] == SearchOutcome.FOUND) & ~answers.found[rows])
+    goes_on = False
+    for position, numbers in groups(walks["position"][arrived], arrived):
+        batch = next(batch_headers.batches(segment.log, position))
+        inside = records_in(segment.log, batch)
+        answers.add_bytes(rows[numbers], batch.size)
+        if inside is None:
+            walks["outcome"][numbers] = SearchOutcome.NOT_IN_HEADERS
+            continue
+        eligible = inside.offsets >= since
+        offsets, timestamps = inside.offsets[eligible], inside.timestamps[eligible]
+        # The first that is not below a target is the first at which the largest so far is not below it.
+        at = np.searchsorted(np.maximum.accumulate(timestamps), walks["target"][numbers], "left")
+        hit = at < len(offsets)
+        found = rows[numbers[hit]]
+        answers.batches(
+            found,
+            segment.base_offset,
+            batch.position,
+            inside.base_offset,
+            batch.partition_leader_epoch,
+        )
+        answers.records(found, offsets[at[hit]], timestamps[at[hit]])
+        if batch.is_control and len(found):
+            answers.note(found, MARKER)
+        missed = numbers[~hit]
+        if inside.complete:
+            walks["position"][missed], walks["outcome"][missed] = batch.next_position, SearchOutcome.UNDECIDED
+            goes_on = goes_on or len(missed) > 0
+        else:
+            walks["outcome"][missed] = SearchOutcome.NOT_IN_HEADERS
+    return goes_on
+
+
+def _answer_time_by_hand(segment: LogSegment, since: int, row: int, target: int, answers: Answers) -> None:
+    rows = np.array([row])
+    try:
+        with answers.counting(rows, segment):
+            found = segment.find_record(target, since)
+            if found is not None:
+                batch, record = found
+                first = reader.base_offset(segment.log, batch)
+                answers.batches(rows, segment.base_offset, batch.position, first, batch.partition_leader_epoch)
+                answers.records(rows, record.offset, record.timestamp)
+    except FILE_ERRORS as error:
+        answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")
 
 
 class Seeker:

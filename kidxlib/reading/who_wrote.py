@@ -22,7 +22,7 @@ from kidxlib.errors import (
     describe_error,
 )
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.lookup.known_partitions import no_such_partition
+from kidxlib.lookup.cataloged_partitions import no_such_partition
 from kidxlib.messages.coordinator import TRANSACTION_STATE, read_coordinator_record
 from kidxlib.reading.batches import batch_rows_of
 from kidxlib.reading.damage import Damage, fail_on

@@ -13,7 +13,7 @@ from kidxlib.log.list_offsets import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from kidxlib.lookup.columns import RESULT_COLUMNS, TIMESTAMP
+from kidxlib.lookup.answers import RESULT_COLUMNS, TIMESTAMP
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.text.times import show_ms, show_time

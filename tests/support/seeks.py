@@ -11,7 +11,7 @@ from typing import Any, Final
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.log.log import Log
-from kidxlib.lookup.remarks import FAR, GAP, MARKER
+from kidxlib.lookup.answers import FAR, GAP, MARKER
 from kidxlib.records import batch_headers, reader
 from tests.support.logs.golden import GoldenSegment
 

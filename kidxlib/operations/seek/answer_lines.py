@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import Values
-from kidxlib.lookup.columns import RESULT_COLUMNS
+from kidxlib.lookup.answers import RESULT_COLUMNS
 
 CSV_HEAD: Final = ",".join(RESULT_COLUMNS).encode() + b"\n"
 #: What a field of CSV is put into quotes for.

@@ -14,9 +14,8 @@ from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.run_lengths import runs
 from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.work import ItemRows
-from kidxlib.lookup.columns import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP
-from kidxlib.lookup.partition import CatalogedPartition
-from kidxlib.lookup.row_groups import Longs
+from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
+from kidxlib.lookup.cataloged_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
 from kidxlib.operations.seek.catalog_rows import HELD, SEARCHED, Unknown
 

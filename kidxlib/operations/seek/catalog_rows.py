@@ -14,7 +14,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.lookup.known_partitions import KnownPartitions
+from kidxlib.lookup.cataloged_partitions import KnownPartitions
 from kidxlib.tables.protocol import Tables
 from kidxlib.tables.scope import scope_of
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.lookup.columns import OFFSET
+from kidxlib.lookup.answers import OFFSET
 from kidxlib.terminal.console import warn
 
 _NAME: Final = ("topic", "partition")

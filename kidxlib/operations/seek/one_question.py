@@ -15,9 +15,8 @@ from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.lookup.columns import OFFSET
-from kidxlib.lookup.known_partitions import not_cataloged
-from kidxlib.lookup.partition import CatalogedPartition
+from kidxlib.lookup.answers import OFFSET
+from kidxlib.lookup.cataloged_partitions import CatalogedPartition, not_cataloged
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.request import Question

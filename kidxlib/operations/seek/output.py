@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kidxlib.errors import KidxError, UsageError, describe_error
-from kidxlib.lookup.columns import RESULT_COLUMNS
+from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek.answer_format import Format
 from kidxlib.operations.seek.answer_lines import CSV_HEAD, csv_lines, json_lines
 from kidxlib.operations.seek.answer_work import RESULT

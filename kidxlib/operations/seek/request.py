@@ -9,7 +9,7 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
-from kidxlib.lookup.columns import OFFSET, TIMESTAMP
+from kidxlib.lookup.answers import OFFSET, TIMESTAMP
 from kidxlib.operations.seek.answer_format import Format
 from kidxlib.run.catalog_place import absolute
 from kidxlib.storage.location import ensure_text

@@ -16,7 +16,7 @@ from kidxlib.cli.seek import seek
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
-from kidxlib.lookup.remarks import MARKER
+from kidxlib.lookup.answers import MARKER
 from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.support.catalog import append_rows

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kidxlib.lookup.columns import RESULT_COLUMNS
+from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek.answer_lines import CSV_HEAD, csv_lines, json_lines
 from kidxlib.operations.seek.answer_work import RESULT
 

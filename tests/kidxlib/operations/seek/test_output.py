@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.lookup.columns import RESULT_COLUMNS
+from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek.answer_work import RESULT
 from kidxlib.operations.seek.output import WRITTEN, ensure_new, write_answers
 

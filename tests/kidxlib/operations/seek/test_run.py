@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kidxlib.engine.work import SMALL_BYTES
-from kidxlib.lookup.columns import RESULT_COLUMNS
+from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek import run
 from tests.conftest import Say
 from tests.support.seek_catalog import Held, check_answers, hold_golden, some_questions, write_questions

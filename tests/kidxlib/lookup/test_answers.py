@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.lookup.row_groups import groups
+from kidxlib.lookup.answers import groups
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 99))))

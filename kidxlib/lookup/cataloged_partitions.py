@@ -1,0 +1,165 @@
+"""The partitions in a catalog: the message for one that is not among them, and one that is, ready to be searched.
+
+No directory is listed, and no file is opened before it is needed. The files are checked against the catalog. A log that
+is missing, or whose size differs from its row, is reported and not searched.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from kidxlib.catalog.partitions import PartitionToSearch
+from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.segment_views import SegmentToSearch
+from kidxlib.format.checkpoint_files import LeaderEpochs
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.index.time import TimestampOffset
+from kidxlib.log.log import Log
+from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
+from kidxlib.lookup.seeker import Seeker
+from kidxlib.recovery.outcome import USABLE, Status
+from kidxlib.storage.location import location
+from kidxlib.text.times import NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogedPartition:
+    """A partition of one source.
+
+    Attributes:
+        facts: its row of `partitions`.
+        segments: its rows of `segments` that are present, with the columns of `SegmentToSearch`.
+    """
+
+    facts: PartitionToSearch
+    segments: pa.Table
+
+    def seeker(self) -> Seeker | str:
+        """The seeker that answers questions to this partition, or the reason why none can be answered."""
+        rows = sorted(SegmentToSearch.of_arrow(self.segments), key=lambda row: row.base_offset)
+        if not rows:
+            return f"{self.facts.directory}: no segment was there when the catalog was built"
+        log = Log(
+            [_segment(row) for row in rows],
+            name=self.facts.directory,
+            log_start_offset=self.facts.log_start_offset or 0,
+            log_end_offset=self.facts.log_end_offset,
+            leader_epochs=_leader_epochs(rows),
+        )
+        return Seeker(log)
+
+
+def _segment(row: SegmentToSearch) -> CheckedSegment:
+    is_usable = row.status in USABLE
+    problem = None if row.status is Status.OK else _problem(row)
+    expected = ExpectedFiles(
+        log_bytes=row.log_bytes,
+        valid_bytes=row.valid_bytes,
+        offset_index_bytes=row.offset_index_bytes,
+        time_index_bytes=row.time_index_bytes,
+        broken=None if is_usable else problem,
+        truncation=problem if is_usable else None,
+    )
+    return CheckedSegment(
+        location(row.log_path),
+        row.base_offset,
+        location(row.index_directory),
+        expected,
+        mtime_ms=None if row.log_mtime_ns is None else row.log_mtime_ns // NS_PER_MS,
+        # Of what cannot be searched nothing is known: what its row has is of the batches before the scan ended.
+        max_timestamp=_max_timestamp(row) if is_usable else None,
+    )
+
+
+def _max_timestamp(row: SegmentToSearch) -> TimestampOffset | None:
+    if row.max_timestamp_ms is None:
+        return None
+    offset = row.offset_of_max_timestamp
+    return TimestampOffset(row.max_timestamp_ms, row.base_offset if offset is None else offset)
+
+
+def _problem(row: SegmentToSearch) -> str:
+    where = "" if row.reason_position is None else f" at byte {row.reason_position}"
+    reason = "" if row.reason is None else f" ({row.reason}{where})"
+    return f"{row.log_path} was {row.status}{reason} when the catalog was built"
+
+
+def _leader_epochs(rows: Iterable[SegmentToSearch]) -> LeaderEpochs:
+    """The leader epochs of a partition, as recovery assigns them."""
+    epochs = LeaderEpochs()
+    for entry in (entry for row in rows for entry in row.leader_epochs or ()):
+        if epochs.is_new_epoch(entry["epoch"]):
+            epochs.assign(entry["epoch"], entry["start_offset"])
+    return epochs
+
+
+def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Mapping[str, Any]]) -> str:
+    """Why a catalog cannot be asked about a partition, or about one source of it.
+
+    Args:
+        known: `source`, `topic` and `partition` of those that it has.
+    """
+    by_name: dict[TopicPartition, list[str]] = defaultdict(list)
+    for row in known:
+        by_name[TopicPartition(row["topic"], row["partition"])].append(row["source"])
+    if source is not None and wanted in by_name:
+        return f"{wanted.directory} is not in source {source}; it is in {', '.join(sorted(by_name[wanted]))}"
+    return no_such_partition(wanted, by_name)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPartitions:
+    """The partitions in a catalog, for the message about one that is not among them.
+
+    Attributes:
+        sources: the sources of each partition, by topic and number.
+    """
+
+    sources: Mapping[str, Mapping[int, Sequence[str]]]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Self:
+        """The partitions in rows with `source`, `topic` and `partition`."""
+        sources: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for source, topic, partition in zip(*(rows.column(name).to_pylist() for name in PARTITION_KEY), strict=True):
+            sources[topic][partition].append(source)
+        return cls(sources)
+
+    def why_unknown(self, wanted: TopicPartition, source: str | None) -> str:
+        """The message that a partition is not in the catalog, or not in a source, and what is."""
+        numbers = self.sources.get(wanted.topic)
+        if numbers is None:
+            topics = _like(wanted.topic, sorted(self.sources))
+            return f"no partition of topic {wanted.topic} in the catalog; there are {topics}"
+        if wanted.partition not in numbers:
+            partitions = _some([str(number) for number in sorted(numbers)])
+            return f"no partition {wanted.partition} of topic {wanted.topic} in the catalog; there are {partitions}"
+        return f"{wanted.directory} is not in source {source}; it is in {_some(sorted(numbers[wanted.partition]))}"
+
+
+#: So many names are worth listing.
+_NAMED: Final = 3
+
+
+def no_such_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -> str:
+    """The message that a partition does not exist, with the most similar names that do."""
+    there = sorted(partition.directory for partition in set(known))
+    return f"no partition {wanted.directory} in it; it has {_like(wanted.directory, there)}"
+
+
+def _like(name: str, there: Sequence[str]) -> str:
+    """The names most similar to one that is not there; the first of all where none is similar."""
+    return _some(there, difflib.get_close_matches(name, there, n=_NAMED))
+
+
+def _some(there: Sequence[str], chosen: Sequence[str] = ()) -> str:
+    """The names that are chosen, else the first, and how many there are besides, as a text."""
+    named = chosen or there[:_NAMED]
+    more = f" and {len(there) - len(named)} more" if len(there) > len(named) else ""
+    return f"{', '.join(named) or 'none'}{more}"
