@@ -16,6 +16,8 @@ from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.acceptance_rule import findings_of, held
 from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.terminal.console import print_json
@@ -71,7 +73,9 @@ def _find(catalog: TablesCatalog, request: AcceptRequest) -> _Found:
     if request.withdraw:
         _ensure_any(recorded, request, "accepted")
         return _Found(recorded, [])
-    policy_of, directories = asked_of_recorded(catalog.tables, sources)
+    paths = {name: path for name, path in source_paths(catalog.tables).items() if name in sources}
+    known = read_known_topics(MetadataOptions(), as_sources(paths))
+    policy_of, directories = asked_of_recorded(catalog.tables, sources, known)
     gaps = known_gaps(catalog.tables, sources, selected.topics, policy_of, directories).all_lost
     damages = damage_now(catalog.tables, sources, selected, gaps, directories)
     _ensure_any(damages, request, "known to the catalog as damage")

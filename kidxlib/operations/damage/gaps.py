@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.gaps import FACTS, GAP, Directories, FoundGaps, Gap, PolicyOf, gaps_in
-from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.matching import Values, positions_in
@@ -19,8 +18,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, findings_of, held
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.console import print_line
@@ -135,18 +133,16 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
 
 
 def asked_of_recorded(
-    tables: TablesToRead, sources: Collection[str], metadata: MetadataOptions | None = None
+    tables: TablesToRead, sources: Collection[str], known: KnownTopics
 ) -> tuple[PolicyOf, Directories]:
-    """What is asked of the gaps of recorded sources: their own clusters' metadata, where it is there, and directories.
+    """What is asked of the gaps of recorded sources: their clusters' metadata, and directories.
+
+    Args:
+        known: what the clusters of the sources say.
 
     Raises:
         CatalogError: the catalog cannot be read.
-        UsageError: as `read_known_topics`.
     """
-    paths = {name: path for name, path in source_paths(tables).items() if name in sources}
-    known = read_known_topics(
-        metadata or MetadataOptions(), [Source(name, location(path)) for name, path in paths.items()]
-    )
     rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
     partitions = rows.to_pylist()
     places = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}

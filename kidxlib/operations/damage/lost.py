@@ -30,8 +30,7 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
 from kidxlib.recovery.outcome import ABSENT, USABLE
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.checkpoints import Checkpoints, usable_checkpoints
 from kidxlib.storage.file_version import version_at
 from kidxlib.storage.location import Location, as_text, entries_in, files_in, location
@@ -193,16 +192,20 @@ class OfLogDirs:
         return cls(log_dirs, stops, tuple(each for each in found if topics.fullmatch(each.topic)))
 
     @classmethod
-    def recorded(cls, tables: TablesToRead, metadata: MetadataOptions) -> OfLogDirs:
+    def recorded(
+        cls, tables: TablesToRead, sources: Sequence[Source], topics: re.Pattern[str], known: KnownTopics
+    ) -> OfLogDirs:
         """What the log dirs of a catalog should have by now, as far as they can be listed here.
+
+        Args:
+            sources: of the catalog.
+            topics: that are looked at.
+            known: what the clusters of the sources say.
 
         Raises:
             CatalogError: the catalog cannot be read.
-            UsageError: as `read_known_topics`.
         """
-        sources = as_sources(source_paths(tables))
         reached = [source for source in sources if _can_be_listed(source.path)]
-        known = read_known_topics(metadata, sources).by_source
         stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
         whole = {source.path: source.name for source in reached if source.path == source.log_dir}
         of_source = {source.name: source.log_dir for source in reached}
@@ -210,10 +213,14 @@ class OfLogDirs:
         log_dirs = {
             (row["source"], row["topic"], row["partition"]): of_source[row["source"]]
             for row in rows.to_pylist()
-            if row["present"] and location(row["directory"]).parent == of_source[row["source"]]
+            if row["present"]
+            and topics.fullmatch(row["topic"])
+            and location(row["directory"]).parent == of_source[row["source"]]
         }
         not_reached = tuple(source for source in sources if source not in reached)
-        return cls(log_dirs, stops, _lost_partitions(whole, stops, known), not_reached, is_recorded=True)
+        absent = _lost_partitions(whole, stops, known.by_source)
+        wanted = tuple(each for each in absent if topics.fullmatch(each.topic))
+        return cls(log_dirs, stops, wanted, not_reached, is_recorded=True)
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is not there, now that the logs were read.

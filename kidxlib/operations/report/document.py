@@ -32,7 +32,8 @@ from kidxlib.operations.report.timeline.section import PartitionName, differing,
 from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
 from kidxlib.retention.policy import Origin, TopicConfig
 from kidxlib.retention.topic_policy import Cleanup
-from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import as_text
 from kidxlib.tables.protocol import TablesToAsk
 from kidxlib.terminal.progress import begin_phase
@@ -83,9 +84,11 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     begin_phase("trying limits of retention")
     what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
     begin_phase("putting the report together")
-    policy_of, directories = asked_of_recorded(tables, list(paths), request.metadata)
-    of_log_dirs = OfLogDirs.recorded(tables, request.metadata)
-    logs = known_logs(tables, list(paths), re.compile(".*"))
+    sources, all_topics = as_sources(paths), re.compile(".*")
+    known = read_known_topics(request.metadata, sources)
+    policy_of, directories = asked_of_recorded(tables, list(paths), known)
+    of_log_dirs = OfLogDirs.recorded(tables, sources, all_topics, known)
+    logs = known_logs(tables, list(paths), all_topics)
     gaps, lost = gaps_between(tables, logs, policy_of, directories), of_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -33,6 +34,7 @@ class RetentionFinding:
         first: one of them.
         most_ms: how far a timestamp lies in the future, or runs back, at most.
         largest_ms: the largest timestamp of all; None where a segment has none.
+        why: of a topic that looks compacted, the first place that does; empty of others.
     """
 
     policy: str
@@ -42,6 +44,7 @@ class RetentionFinding:
     first: str
     most_ms: int
     largest_ms: int | None = None
+    why: str = ""
 
     @property
     def _other_unit(self) -> str:
@@ -63,8 +66,8 @@ class RetentionFinding:
         return {
             PlanWarning.WHOLE_PARTITION: f"{partitions} would lose all segments; a broker then starts an empty one, "
             "--apply keeps the last",
-            PlanWarning.LOOKS_COMPACTED: f"{segments} would go though the topic looks compacted: offsets are missing "
-            "in it; cleanup.policy was said to be delete",
+            PlanWarning.LOOKS_COMPACTED: f"{segments} would go though their topic looks compacted, as {self.why}; "
+            "cleanup.policy was said to be delete",
             PlanWarning.FUTURE_TIMESTAMP: f"{segments} with timestamps in the future, by up to {far}; time alone keeps "
             f"such a segment until long after that{self._other_unit}",
             PlanWarning.TIMESTAMPS_IN_SECONDS: f"{segments} would go for timestamps of 1970; in seconds the largest "
@@ -83,7 +86,7 @@ class RetentionFinding:
         }[self.warning] + f" (the first: {self.first})"
 
     def as_json(self) -> dict[str, Any]:
-        names = (*self.__dataclass_fields__, "sentence")
+        names = (*(name for name in self.__dataclass_fields__ if name != "why"), "sentence")
         # The key is older than the name of the field.
         return {"surprise" if name == "warning" else name: getattr(self, name) for name in names}
 
@@ -92,29 +95,32 @@ def segment_name(source: str, topic: str, partition: int, base_offset: int) -> s
     return f"{source}: {topic}-{partition}/{base_offset}"
 
 
-def findings_of(staged: Staged) -> list[RetentionFinding]:
+def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
     """The warnings of a plan, by policy.
 
     Args:
         staged: rows of `PLANNED`.
+        looks_compacted: as `topics_that_look_compacted`.
     """
     by = ["policy", "warning"]
     rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_OF_TIMES]))
     counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max"), ("largest_timestamp_ms", "max")])
     partitions = rows.group_by([*by, *PARTITIONS.key]).aggregate([]).group_by(by).aggregate([([], "count_all")])
     partitions_of = {(row["policy"], row["warning"]): row["count_all"] for row in partitions.to_pylist()}
-    found = [
-        RetentionFinding(
+    found = []
+    for row in counts.to_pylist():
+        first = _first(rows, row["policy"], row["warning"])
+        finding = RetentionFinding(
             policy=row["policy"],
             warning=PlanWarning(row["warning"]),
             segments=row["count_all"],
             partitions=partitions_of[row["policy"], row["warning"]],
-            first=_first(rows, row["policy"], row["warning"]),
+            first=segment_name(*(first[name] for name in SEGMENTS.key)),
             most_ms=row["most_ms_max"],
             largest_ms=row["largest_timestamp_ms_max"],
+            why=looks_compacted.get(first["topic"], ""),
         )
-        for row in counts.to_pylist()
-    ]
+        found.append(finding)
     return sorted(found, key=lambda finding: (finding.policy, finding.warning))
 
 
@@ -129,10 +135,10 @@ def _exploded(rows: pa.Table) -> pa.Table:
     return rows.append_column("warning", words).append_column("most_ms", most)
 
 
-def _first(rows: pa.Table, policy: str, warning: str) -> str:
+def _first(rows: pa.Table, policy: str, warning: str) -> dict[str, Any]:
     """The first segment by name that a warning is about."""
     rows = rows.filter((pc.field("policy") == policy) & (pc.field("warning") == warning))
     for name in SEGMENTS.key:
         rows = rows.filter(pc.field(name) == pc.min(rows[name]))
-    row = rows.slice(0, 1).to_pylist()[0]
-    return segment_name(*(row[name] for name in SEGMENTS.key))
+    row: dict[str, Any] = rows.slice(0, 1).to_pylist()[0]
+    return row

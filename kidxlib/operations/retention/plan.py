@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from kidxlib.engine.work import Work
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.delete_records import partitions_to_delete_from, write_delete_records
+from kidxlib.operations.retention.missing import Missing
 from kidxlib.operations.retention.plan_options import Configs
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.recorded import PresentSegments, RowsOfPlan, present_topics
@@ -58,10 +60,11 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     configured = _configured(request, segments)
     described = [policy.name for policy in request.policies if policy.described]
     configs = configured.complete(own, deletes=not request.options.what_if, described=described)
-    staged = _staged(backend, request, segments, configs, plan_id)
+    staged, compacted = _staged(backend, request, segments, configs, plan_id)
     if request.delete_records_json is not None:
         _ensure_recent(request, staged, own, configs, configured)
-    found = report(staged, configs, what_if=request.options.what_if)
+    found = report(staged, configs, compacted, what_if=request.options.what_if)
+    missing = Missing.of(tables, sources, request.topics, configured.known)
     begin_phase("recording in the catalog")
     of_plan = {
         "plan_id": plan_id,
@@ -79,15 +82,17 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
             "other_log_dirs": list(configured.other_log_dirs),
             "doubts": doubts,
         }
-        print_json({**_as_json(plan_id, request, found), **of_metadata, "segments": segments_as_json(staged)})
+        of_plan = {**_as_json(plan_id, request, found), **of_metadata, **missing.as_json()}
+        print_json({**of_plan, "segments": segments_as_json(staged)})
     else:
         print_report(plan_id, found, what_if=request.options.what_if)
         for line in [*configured.lines(own), *doubts]:
             print_line(line)
+        missing.show(many_sources=len(sources) > 1)
         if request.shows_segments:
             print_segments(staged)
         print_line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
-    return _result(plan_id, request, found)
+    return _result(plan_id, request, found, missing)
 
 
 def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:
@@ -127,8 +132,8 @@ def _ensure_recent(
 
 def _staged(
     backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
-) -> Staged:
-    """Rows of `PLANNED`: of all segments, or of none.
+) -> tuple[Staged, Mapping[str, str]]:
+    """Rows of `PLANNED`, of all segments or of none; and the topics that look compacted, each with why.
 
     Raises:
         Interrupted: some may be missing.
@@ -157,7 +162,7 @@ def _staged(
     with engine.stopping():
         staged = engine.run(work)
         interrupts.raise_if_requested()
-    return staged
+    return staged, compacted
 
 
 def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict[str, Any]:
@@ -169,7 +174,7 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
         "topics": [asdict(topic) for topic in found.topics],
         "unknown_policies": found.unknown,
         "assumed_defaults": found.assumed,
-        "compacted_topics": found.compacted,
+        "compacted_topics": list(found.compacted),
         "warnings": [finding.as_json() for finding in found.findings],
         "not_well_count": found.problems[0],
         "not_well": found.problems[1],
@@ -178,11 +183,11 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
     }
 
 
-def _result(plan_id: str, request: PlanRequest, found: RetentionReport) -> RunResult:
+def _result(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing) -> RunResult:
     problems, disagreements = found.problems[0], found.disagreements[0]
     not_answered = request.names_topics and found.unknown
     return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if problems or disagreements or not_answered else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if problems or disagreements or not_answered or missing.is_loss else ExitCode.OK,
         run_id=plan_id,
         counts={
             "segments": sum(topic.segments for topic in found.topics),
@@ -190,6 +195,7 @@ def _result(plan_id: str, request: PlanRequest, found: RetentionReport) -> RunRe
             "undecided": sum(topic.undecided for topic in found.topics),
             "not_well": problems,
             "disagreements": disagreements,
+            **missing.counts,
         },
         bytes=sum(topic.freed for topic in found.topics),
     )

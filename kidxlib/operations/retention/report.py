@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -111,10 +111,11 @@ def _assumed(topics: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def _compacted(topics: Collection[str]) -> str:
+def _compacted(topics: Mapping[str, str]) -> str:
+    first = min(topics)
     return (
-        f"look compacted: {counted(len(topics), 'topic')} (the first: {min(topics)}): offsets are missing in them; "
-        "none of their segments goes unless a policy says cleanup.policy of that very topic"
+        f"look compacted: {counted(len(topics), 'topic')} (the first: {first}, as {topics[first]}); none of their "
+        "segments goes unless a policy says cleanup.policy of that very topic"
     )
 
 

@@ -49,7 +49,7 @@ class RetentionReport:
     """What a plan comes to.
 
     Attributes:
-        compacted: topics that stay as they look so.
+        compacted: topics that stay as they look so, each with the first place that looks so.
         unknown: of the topics that are not decided on, what nobody said, by Kafka's names.
         assumed: of topics of a what-if, for what Kafka's own defaults stood in.
         problems: segments kept because not all is known of them, a few named; with their number.
@@ -59,19 +59,20 @@ class RetentionReport:
 
     topics: list[TopicSummary]
     findings: list[RetentionFinding]
-    compacted: list[str]
+    compacted: Mapping[str, str]
     unknown: dict[str, list[str]]
     assumed: dict[str, list[str]]
     problems: tuple[int, list[str]]
     disagreements: tuple[int, list[str]]
 
 
-def report(staged: Staged, configs: Configs, *, what_if: bool) -> RetentionReport:
+def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool) -> RetentionReport:
     """Sum a plan up.
 
     Args:
         staged: rows of `PLANNED`.
         configs: what they were decided by; in a what-if with Kafka's own defaults for what nobody said.
+        looks_compacted: as `topics_that_look_compacted`.
     """
     names = ["policy", "topic", "decision", "reason", "decision_on_disk"]
     rows = staged.rows("segment", [*names, "bytes", "first_timestamp_ms"])
@@ -85,8 +86,8 @@ def report(staged: Staged, configs: Configs, *, what_if: bool) -> RetentionRepor
             compacted.add(row["topic"])
     return RetentionReport(
         topics=sorted(topics.values(), key=lambda topic: (topic.policy, -topic.freed, topic.topic)),
-        findings=findings_of(staged),
-        compacted=sorted(compacted),
+        findings=findings_of(staged, looks_compacted),
+        compacted={topic: looks_compacted[topic] for topic in sorted(compacted)},
         unknown={topic.topic: _unknown(configs, topic) for topic in topics.values() if topic.undecided},
         assumed=_assumed(configs) if what_if else {},
         problems=_problems(staged, summed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +17,15 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
 from kidxlib.recovery.outcome import Status
+from kidxlib.text.counted import counted
 
 #: What is read of segments besides the keys of their partitions.
 FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
 
 
-def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> frozenset[str]:
-    """Topics with segments that lack offsets, which nothing but compaction takes out of a log.
+def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, str]:
+    """Topics with segments that lack offsets, which nothing but compaction takes out of a log; each with the first
+    place that looks so, in words.
 
     A broker gives offsets without a gap, markers of transactions included; so a segment has as many records as
     offsets, and one begins where the one before it ends. Segments that are `ok` tell. Where messages of magic 0 or 1
@@ -34,7 +37,7 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> frozenset[st
         what_if: nothing is deleted by the answer. What deletes keeps all that may be compacted.
     """
     if not rows.num_rows:
-        return frozenset()
+        return {}
     rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
     base, end, records = rows["base_offset"], rows["next_offset"], rows["records"]
     is_ok = _numpy(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
@@ -49,8 +52,28 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> frozenset[st
         before_gap = before_gap[~_numpy(others)[before_gap]]
         before_gap = before_gap[~_known_elsewhere(rows, before_gap)]
     places: Values = pa.array(before_gap)
-    with_gap = pc.unique(rows["topic"].take(places))
-    return frozenset(map(str, [*compacted.to_pylist(), *with_gap.to_pylist()]))
+    following_bases: Values = pa.array(before_gap + 1)
+    with_gap = rows.take(places).append_column("next_base_offset", base.take(following_bases))
+    between = {row["topic"]: _between(row) for row in _first_of_topics(with_gap)}
+    return between | {row["topic"]: _within(row) for row in _first_of_topics(rows.filter(pa.array(lacks)))}
+
+
+def _first_of_topics(rows: pa.Table) -> list[dict[str, Any]]:
+    """The first row of each topic."""
+    return rows.take(
+        positions_in(rows.group_by("topic", use_threads=False).aggregate([]), rows, ("topic",))
+    ).to_pylist()
+
+
+def _between(row: Mapping[str, Any]) -> str:
+    missing = f"offsets {row['next_offset']} to {row['next_base_offset'] - 1}"
+    return f"{row['source']}: {row['topic']}-{row['partition']} has no log with {missing}"
+
+
+def _within(row: Mapping[str, Any]) -> str:
+    records = "an unknown number of records" if row["records"] is None else counted(row["records"], "record")
+    segment = f"{row['source']}: {row['topic']}-{row['partition']}/{row['base_offset']}"
+    return f"{segment} has {records} of {counted(row['next_offset'] - row['base_offset'], 'offset')}"
 
 
 def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[np.bool_]:

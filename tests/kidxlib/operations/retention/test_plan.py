@@ -185,23 +185,27 @@ def test_the_offset_at_which_a_time_cuts(archive: Archive) -> None:
 
 def test_high_watermark_of_the_checkpoint(tmp_path: Path) -> None:
     """Each partition has its own; one that is past the log end keeps nothing. Of the only replica, as the metadata has
-    it, the broker goes by the log end when it starts, and what stays otherwise is told.
+    it, the broker goes by the log end when it starts, and what stays otherwise is told. So is what is missing.
     """
     archive, ids = _archive(tmp_path), {topic: cluster_metadata.topic_id(topic) for topic in "tuv"}
     for topic, base_offset in itertools.product("tuv", (0, 10, 20)):
         put(archive.log_dir / f"{topic}-0", base_offset, [Batch(offset_step=10, timestamp=1)])
         (archive.log_dir / f"{topic}-0/partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}\n")
     (archive.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    (archive.log_dir / "replication-offset-checkpoint").write_text("0\n3\nt 0 15\nu 0 99\nv 0 15\n")
+    (archive.log_dir / "replication-offset-checkpoint").write_text("0\n5\nt 0 15\nu 0 99\nv 0 15\nw 0 7\nx 0 7\n")
     replicas = {"t": [1, 2], "u": [1], "v": [1]}
     values = [cluster_metadata.topic(topic, ids[topic]) for topic in ids]
     values += [cluster_metadata.partition(ids[topic], 0, of, [ids[topic]] * len(of)) for topic, of in replicas.items()]
+    lost = cluster_metadata.topic_id("w")
+    values += [cluster_metadata.topic("w", lost), cluster_metadata.partition(lost, 0, [1], [lost])]
     log = cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)
     cluster_metadata.write_copy(archive.log_dir / "__cluster_metadata-0", {0: log})
     archive.build()
     policy = tmp_path / "policy.toml"  # said of the topics themselves, whose segments lack offsets as compacted ones do
     policy.write_text("".join(f"[[topic]]\nmatch = '{topic}'\ncleanup.policy = 'delete'\n" for topic in "tuv"))
-    plan = archive.plan("--policy", policy, "--what-if", "--topics", "[tuv]")
+    plan = archive.plan("--policy", policy, "--what-if", "--topics", "[tuvw]", code=3)
+    assert [(end["topic"], end["known_end"]) for end in plan["ends_below"]] == [("u", 99)]
+    assert [(each["topic"], each["known_end"]) for each in plan["partitions_missing"]] == [("w", 7)]
     reported = [(s["topic"], s["reason"], s["rolls_first"]) for s in plan["segments"]]
     assert reported == [
         *(("t", "time", False), ("t", "high-watermark", False), ("t", "high-watermark", False)),
@@ -311,7 +315,7 @@ def test_where_values_come_from_is_recorded(archive: Archive, tmp_path: Path) ->
         assert (row["what_if"], row["policy_file"]) == (False, str(policy))
     policy.write_text(f"{_ALL_SAID}retention.ms = 1\nretention.bytes = -1\n")
     ended = retention_here("--catalog", archive.catalog, "--policy", policy)
-    assert "look compacted: 1 topic (the first: compacted): offsets are missing in them; none of their" in ended.out
+    assert "look compacted: 1 topic (the first: compacted, as it: compacted-0/0 has " in ended.out
     assumed = archive.plan("--policy", policy, "--topics", "compacted")
     assert {(s["decision"], s["reason"]) for s in assumed["segments"]} == {("keep", "looks-compacted")}
     what_if = archive.plan("--what-if", "--topics", "compacted")
@@ -348,8 +352,15 @@ def test_timestamps_in_seconds_go_with_a_warning(tmp_path: Path) -> None:
     archive.build()
     policy = tmp_path / "policy.toml"
     policy.write_text("[[topic]]\nmatch = 't'\ncleanup.policy = 'delete'\n")
-    plan = archive.plan("--policy", policy, "--now", str(_NOW), "--what-if")
+    options = ("--policy", policy, "--now", str(_NOW), "--what-if")
+    plan = archive.plan(*options, code=3)
     assert [s["decision"] for s in plan["segments"]] == ["delete"] * 3
+    assert [(gap["first_offset"], gap["last_offset"]) for gap in plan["gaps"]] == [(1, 9), (11, 19)]
+    on_screen = retention_here("--catalog", archive.catalog, *options).out
+    assert (
+        "broken: t-0: gap-unexplained: offsets 1 to 9 are in no log (9 offsets); 1 more gap of the topic" in on_screen
+    )
+    assert "topic looks compacted, as it: t-0 has no log with offsets 1 to 9; cleanup.policy was said" in on_screen
     assert ["timestamps-in-seconds" in s["warnings"] for s in plan["segments"]] == [False, True, True]
     [warned] = [w["sentence"] for w in plan["warnings"] if w["surprise"] == "timestamps-in-seconds"]
     assert f"in seconds the largest would be {show_time(_NOW // 1000 * 1000)}" in warned
@@ -387,7 +398,7 @@ def test_nothing_of_a_bucket_of_tiered_storage_goes(tmp_path: Path) -> None:
         # The log dir has its metadata and few of its partitions.
         assert built.code == (0 if place == bucket else 3), built.err
         ended = retention_here("--catalog", catalog, "--policy", policy, "--what-if", "--json")
-        assert ended.code == 0
+        assert ended.code == built.code
         reasons = {segment["reason"] for segment in json.loads(ended.out)["segments"]}
         assert (reasons == {"not modelled"}) == (place == bucket), reasons
 

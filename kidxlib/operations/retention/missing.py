@@ -1,0 +1,56 @@
+"""What is missing of the partitions that are planned: nothing of it is decided on, so that a plan says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Self
+
+from kidxlib.operations.damage.gaps import KnownGaps, asked_of_recorded, gaps_between, known_logs
+from kidxlib.operations.damage.lost import Lost, OfLogDirs
+from kidxlib.run.known_topics import KnownTopics
+from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.tables.protocol import TablesToRead
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What retention cannot have taken: gaps between logs, whole partitions, ends of logs."""
+
+    gaps: KnownGaps
+    lost: Lost
+
+    @classmethod
+    def of(cls, tables: TablesToRead, names: Collection[str], topics: re.Pattern[str], known: KnownTopics) -> Self:
+        """What is missing, as far as catalog, checkpoints and metadata tell.
+
+        Args:
+            names: of sources.
+            known: what the sources' clusters say.
+
+        Raises:
+            CatalogError: the catalog cannot be read.
+        """
+        sources = [each for each in as_sources(source_paths(tables)) if each.name in names]
+        policy_of, directories = asked_of_recorded(tables, names, known)
+        of_log_dirs = OfLogDirs.recorded(tables, sources, topics, known)
+        logs = known_logs(tables, names, topics)
+        return cls(gaps_between(tables, logs, policy_of, directories), of_log_dirs.lost(tables, logs))
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether there is something that nobody has accepted."""
+        return bool(self.gaps.found.lost) or self.lost.is_loss
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {**self.gaps.counts, **self.lost.counts}
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.gaps.as_json(), **self.lost.as_json()}
+
+    def show(self, *, many_sources: bool) -> None:
+        """Print what is missing, a line for each topic and reason."""
+        self.gaps.show(many_sources=many_sources)
+        self.lost.show(many_sources=many_sources)
