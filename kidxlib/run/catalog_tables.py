@@ -8,6 +8,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import LAYOUT_VERSION
 from kidxlib.errors import UsageError
 from kidxlib.run.catalog_place import absolute, no_catalog
+from kidxlib.storage.location import ensure_text
 from kidxlib.storage.store.s3 import SCHEME, is_object
 from kidxlib.tables.version import made_by_an_older_release
 from kidxlib.terminal.extras import needing_packages
@@ -23,9 +24,10 @@ def tables_at(option: str, place: str) -> DeltaTables:
         option: that names it.
 
     Raises:
-        UsageError: it is where Spark alone reaches it, or a package of `kidx[catalog]` is missing.
+        UsageError: it is where Spark alone reaches it, its name is no UTF-8, or a package of `kidx[catalog]` is missing.
     """
     path = absolute(place)
+    ensure_text(f"{option} ", path)
     if "://" in path and not is_object(path):
         raise UsageError(
             f"{option} {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; use the jobs of "

@@ -176,3 +176,19 @@ def test_a_log_dir_may_have_any_name(name: bytes, tmp_path: Path, guard: Guard) 
     ended = kidx("build", "--index-dir", tmp_path / "index", "--", log_dir.name, cwd=tmp_path)
     assert (ended.code, ended.err) == (ExitCode.PROBLEMS_FOUND, ""), ended
     assert len(indexes(tmp_path / "index")) == 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "a", "b"),
+        ("export", ".", "--output", "rows.parquet"),
+        ("seek", "--topic", "topic", "--partition", "0", "--offset", "0"),
+        ("verify", "--source", "."),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_a_catalog_whose_name_is_no_text_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
+    ended = refused_kidx(*command, "--catalog", tmp_path / os.fsdecode(b"caf\xe9"))
+    assert ended.code == ExitCode.USAGE and "Traceback" not in ended.err, ended
+    assert ended.err.splitlines()[-1].startswith(f"error: --catalog {tmp_path}/caf\\"), ended
