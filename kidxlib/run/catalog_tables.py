@@ -24,7 +24,7 @@ def tables_at(option: str, place: str) -> DeltaTables:
         option: that names it.
 
     Raises:
-        UsageError: it is where Spark alone reaches it, its name is no UTF-8, or a package of `kidx[catalog]` is missing.
+        UsageError: Spark alone reaches it, its name is no UTF-8, or a package of `kidx[catalog]` is missing.
     """
     path = absolute(place)
     ensure_text(f"{option} ", path)
