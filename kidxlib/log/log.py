@@ -7,7 +7,8 @@ gets of it is in `kidxlib.log.fetch`.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from os import PathLike
 from typing import Final, Self
 
@@ -32,6 +33,26 @@ from kidxlib.storage.location import as_location
 _NOT_TIERED: Final = TimestampAndOffset(-1, -1, -1)
 
 
+def _nobody_knows() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class OfLogDir:
+    """What files of a log dir say of a log, besides its segments.
+
+    Attributes:
+        high_watermark: as the checkpoint has it; None where none does.
+        first_offset: gives where its leader epochs begin, if that is before its first segment, and none of its logs was
+            deleted from the start; None where nobody knows.
+        is_compacted: gives whether the cleaner may have taken offsets out; None where nobody knows.
+    """
+
+    high_watermark: int | None = None
+    first_offset: Callable[[], int | None] = _nobody_knows
+    is_compacted: Callable[[], bool | None] = _nobody_knows
+
+
 class Log:
     """One partition's segments in the order of their base offsets.
 
@@ -40,6 +61,7 @@ class Log:
         segments: all of them; the last is the active one.
         log_start_offset: nothing below is given; the first base offset, or above it.
         log_end_offset: the offset that the next record gets.
+        of_log_dir: what the log dir's files say of it.
     """
 
     def __init__(
@@ -50,6 +72,7 @@ class Log:
         log_start_offset: int = 0,
         log_end_offset: int | None = None,
         leader_epochs: LeaderEpochs | None = None,
+        of_log_dir: OfLogDir | None = None,
     ) -> None:
         """
         Args:
@@ -68,6 +91,7 @@ class Log:
         self.log_start_offset = max(log_start_offset, self._base_offsets[0])
         self._log_end_offset = log_end_offset
         self._leader_epochs = leader_epochs
+        self.of_log_dir = of_log_dir or OfLogDir()
 
     @classmethod
     def open(
@@ -77,6 +101,7 @@ class Log:
         *,
         log_start_offset: int = 0,
         segment_type: type[LogSegment] = LogSegment,
+        of_log_dir: OfLogDir | None = None,
     ) -> Self:
         """The log in a partition's directory. Its `leader-epoch-checkpoint` is read at once. Other files are opened
         when they are needed.
@@ -101,6 +126,7 @@ class Log:
             name=str(logs),
             log_start_offset=log_start_offset,
             leader_epochs=read_leader_epochs(logs) if epochs is None else epochs,
+            of_log_dir=of_log_dir,
         )
 
     @property

@@ -16,6 +16,7 @@ from kidxlib.catalog.arrow_arrays import flags_array, numbers_array, strings_arr
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
@@ -210,6 +211,7 @@ NO_RECORDS: Final = "no records"
 MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
 FAR: Final = "more than an hour after the time that was asked for"
 GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
+LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
 _HOUR_MS: Final = 3_600_000
 
 
@@ -293,6 +295,7 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
         rows: those whose answer is the first batch of it.
     """
     if number == 0 or not len(rows):
+        _remark_on_lost_start(log, rows, answers)
         return
     before, base_offset = log.segments[number - 1], log.segments[number].base_offset
     try:
@@ -304,11 +307,30 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
         before.release()
     if end < base_offset:
         which = f"offset {end} is" if end + 1 == base_offset else f"offsets {end} to {base_offset - 1} are"
-        answers.note(rows, f"{which} {GAP}")
+        if log.of_log_dir.is_compacted() is False:
+            answers.file_error(rows, f"{which} {LOST}")
+        else:
+            answers.note(rows, f"{which} {GAP}")
+
+
+def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
+    """Add a remark where the offset that is asked for was in a log before the first one, which was lost."""
+    _remark_on_lost_start(log, np.flatnonzero(targets < log.segments[0].base_offset), answers)
+
+
+def _remark_on_lost_start(log: Log, rows: Longs, answers: Answers) -> None:
+    if not len(rows) or (first := log.of_log_dir.first_offset()) is None:
+        return
+    answers.file_error(
+        rows,
+        f"offsets {first} to {log.segments[0].base_offset - 1} were in logs that are missing: "
+        f"{LEADER_EPOCH_CHECKPOINT} begins at {first}, and a broker that deletes logs cuts it",
+    )
 
 
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark if the first segment, where the log starts, is not the one that was recorded."""
+    """Add a remark if the first segment, where the log starts, is not the one that was recorded, or not the first."""
+    _remark_on_lost_start(log, rows, answers)
     first = log.segments[0]
     try:
         _ = first.size
@@ -319,7 +341,9 @@ def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark if the last segment, which decides where the log ends, is not the one that was recorded."""
+    """Add a remark if the last segment, which decides where the log ends, is not the one that was recorded, or the log
+    ends below the high watermark.
+    """
     if not len(rows):
         return
     active = log.segments[-1]
@@ -328,6 +352,18 @@ def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
         missing = why_end_is_missing(active)
     except FILE_ERRORS as error:
         missing = describe_error(error)
+    else:
+        missing = "; ".join(filter(None, (missing, _why_end_is_early(log)))) or None
     finally:
         active.release()
     answers.unsure(rows, missing)
+
+
+def _why_end_is_early(log: Log) -> str | None:
+    end, high_watermark = log.log_end_offset, log.of_log_dir.high_watermark
+    if high_watermark is None or end >= high_watermark:
+        return None
+    return (
+        f"the log ends at offset {end}, below the high watermark {high_watermark} that {HIGH_WATERMARK_CHECKPOINT} "
+        f"has: offsets {end} to {high_watermark - 1} are missing"
+    )

@@ -20,7 +20,7 @@ from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.time import TimestampOffset
-from kidxlib.log.log import Log
+from kidxlib.log.log import Log, OfLogDir
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.recovery.outcome import USABLE, Status
@@ -40,8 +40,12 @@ class CatalogedPartition:
     facts: PartitionToSearch
     segments: pa.Table
 
-    def seeker(self) -> Seeker | str:
-        """The seeker that answers questions to this partition, or the reason why none can be answered."""
+    def seeker(self, of_log_dir: OfLogDir | None = None) -> Seeker | str:
+        """The seeker that answers questions to this partition, or the reason why none can be answered.
+
+        Args:
+            of_log_dir: what files of its log dir say of its log.
+        """
         rows = sorted(SegmentToSearch.of_arrow(self.segments), key=lambda row: row.base_offset)
         if not rows:
             return f"{self.facts.directory}: no segment was there when the catalog was built"
@@ -51,6 +55,7 @@ class CatalogedPartition:
             log_start_offset=self.facts.log_start_offset or 0,
             log_end_offset=self.facts.log_end_offset,
             leader_epochs=_leader_epochs(rows),
+            of_log_dir=of_log_dir,
         )
         return Seeker(log)
 

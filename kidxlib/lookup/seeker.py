@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format import layouts as formats
 from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP
-from kidxlib.log.log import Log
+from kidxlib.log.log import Log, OfLogDir
 from kidxlib.log.segment import LogSegment
 from kidxlib.lookup.answers import (
     FILE_ERRORS,
@@ -31,6 +31,7 @@ from kidxlib.lookup.answers import (
     log_name,
     remark_on_end,
     remark_on_gap,
+    remark_on_lost_start,
     remark_on_start,
     remark_on_times,
     why_end_is_missing,
@@ -117,6 +118,7 @@ def _inside(log: Log, targets: Longs, answers: Answers) -> Longs:
     start = log.log_start_offset
     is_inside = targets >= start
     answers.note(np.flatnonzero(~is_inside), f"below the log start offset {start}")
+    remark_on_lost_start(log, targets, answers)
     try:
         end = log.log_end_offset
     except FILE_ERRORS:
@@ -340,19 +342,28 @@ class Seeker:
         index_directory: str | PathLike[str] | None = None,
         *,
         log_start_offset: int = 0,
+        of_log_dir: OfLogDir | None = None,
     ) -> Self:
         """A seeker for the log in a partition's directory.
 
         Args:
             directory, index_directory: as for `Log.open`.
             log_start_offset: from the broker's checkpoint file; 0 if it has none.
+            of_log_dir: what other files of the log dir say of the log.
 
         Raises:
             NoSegmentsError: there are none.
             CheckpointError: the `leader-epoch-checkpoint` is malformed.
             OSError: a directory cannot be listed, or a file cannot be looked at.
         """
-        return cls(Log.open(directory, index_directory, log_start_offset=log_start_offset, segment_type=CheckedSegment))
+        log = Log.open(
+            directory,
+            index_directory,
+            log_start_offset=log_start_offset,
+            segment_type=CheckedSegment,
+            of_log_dir=of_log_dir,
+        )
+        return cls(log)
 
     def offsets(self, targets: ArrayLike) -> pa.RecordBatch:
         """Where a fetch from each offset starts: `segment_base_offset`, `position`, `batch_base_offset` and

@@ -108,13 +108,15 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
 def _compacted(topics: Collection[str], log_dirs: Collection[Location]) -> set[str]:
     """The topics of which a log dir says that they are compacted."""
     brokers = BrokersMetadata(log_dirs)
-    return {topic for topic in topics if any(_is_compacted(topic, log_dir, brokers) for log_dir in log_dirs)}
+    return {topic for topic in topics if any(is_compacted(topic, log_dir, brokers) for log_dir in log_dirs)}
 
 
-def _is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bool:
+def is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bool | None:
     """Whether a topic has the policy; where that is not known, whether the cleaner has cleaned it: its checkpoint has
-    no other (`LogCleanerManager.updateCheckpoints`).
+    no other (`LogCleanerManager.updateCheckpoints`). None where the log dir has no such checkpoint, either.
     """
+    if topic in COMPACTED_BY_BROKERS:
+        return True
     with contextlib.suppress(OSError, KidxError):  # a log dir of which nothing is known says nothing
         owner = brokers.owner(log_dir)
         metadata = None if owner.cluster_id is None else brokers.of_cluster(owner.cluster_id)
@@ -123,6 +125,7 @@ def _is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bo
             if policy is not None:
                 return _COMPACT in {word.strip() for word in policy.value.split(",")}
     with contextlib.suppress(OSError, KidxError):
-        cleaned = read_offset_checkpoint(log_dir / CLEANER_CHECKPOINT) or {}
-        return any(partition.topic == topic and offset > 0 for partition, offset in cleaned.items())
-    return False
+        cleaned = read_offset_checkpoint(log_dir / CLEANER_CHECKPOINT)
+        if cleaned is not None:
+            return any(partition.topic == topic and offset > 0 for partition, offset in cleaned.items())
+    return None

@@ -14,10 +14,14 @@ from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.run_lengths import runs
 from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.work import ItemRows
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.log import OfLogDir
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
 from kidxlib.operations.seek.catalog_rows import HELD, SEARCHED, Unknown
+from kidxlib.reading.of_log_dir import of_log_dir
+from kidxlib.storage.location import location
 
 _ASKED: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
@@ -99,7 +103,7 @@ class _Answerer:
             topic, partition, by_time = (column[start].as_py() for column in columns)
             if (topic, partition) not in self.seekers:
                 held = self.partitions.get((topic, partition), ())
-                self.seekers[topic, partition] = {each.facts.source: each.seeker() for each in held}
+                self.seekers[topic, partition] = {each.facts.source: each.seeker(_of_log_dir(each)) for each in held}
             parts.append(self._answer(topic, partition, _KINDS[by_time], questions.slice(start, end - start)))
         return pa.Table.from_batches(parts, RESULT).combine_chunks().to_batches()[0]
 
@@ -135,6 +139,12 @@ class _Answerer:
             return parts[0]
         order = np.argsort(np.concatenate(rows), kind="stable")
         return pa.Table.from_batches(parts).combine_chunks().take(order).to_batches()[0]
+
+
+def _of_log_dir(partition: CatalogedPartition) -> OfLogDir:
+    facts = partition.facts
+    directory, name = location(facts.directory), TopicPartition(facts.topic, facts.partition)
+    return of_log_dir(directory, name, [directory.parent], facts.first_base_offset, facts.high_watermark)
 
 
 def _result(values: Mapping[str, Any], targets: Longs, answers: pa.RecordBatch) -> pa.RecordBatch:

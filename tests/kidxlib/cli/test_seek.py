@@ -13,6 +13,12 @@ import pytest
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.cli.build import build
 from kidxlib.cli.seek import seek
+from kidxlib.format.checkpoint_files import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+)
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
@@ -20,7 +26,17 @@ from kidxlib.lookup.answers import MARKER
 from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.support.catalog import append_rows
-from tests.support.cluster_metadata import change, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.cluster_metadata import (
+    ID_OF_T,
+    change,
+    data,
+    leader_change,
+    log_dir_of_t,
+    partition,
+    topic,
+    topic_id,
+    write_copy,
+)
 from tests.support.logs import encoded, golden
 from tests.support.seeks import check_offset, check_timestamp, some_offsets, some_timestamps
 from tests.support.spark.jobs import Ended, kidx_build_here, run_here
@@ -285,6 +301,43 @@ def test_a_gap_before_the_answer_is_told(tmp_path: Path) -> None:
     ):
         [answer] = _answers(run_here(seek, place, option, value, "--json"))
         assert (answer["found"], answer["note"]) == (True, expected), (option, value)
+
+
+def test_what_is_missing_of_a_log_is_told_with_every_answer_that_rests_on_it(tmp_path: Path) -> None:
+    """Its end, by the high watermark; its first logs, by the leader epochs; logs between others, by the policy. The
+    exit code is 3, with a catalog, too.
+    """
+    log_dir, catalog = log_dir_of_t(tmp_path / "logs"), tmp_path / "catalog"
+    shutil.rmtree(log_dir / "t-0")
+    _partition(log_dir / "t-0", 10, 20, 40)
+    (log_dir / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {ID_OF_T}\n")
+    (log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\nt 0 70\n")
+    (log_dir / CLEANER_CHECKPOINT).write_text("0\n0\n")
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n0\n")
+    end = "the log ends at offset 50, below the high watermark 70 that replication-offset-checkpoint has: offsets 50"
+    start = "offsets 0 to 9 were in logs that are missing: leader-epoch-checkpoint begins at 0"
+    gap = "offsets 30 to 39 are in no log, and the topic is not compacted: a segment is missing"
+    assert kidx_build_here("--source", f"s={log_dir}", "--catalog", catalog).code == 3
+    for place in ((log_dir,), ("--catalog", catalog)):
+        for option, value, note, is_certain in (
+            ("--timestamp", "-1", end, False),
+            ("--timestamp", "99000", end, False),
+            ("--offset", "50", end, False),
+            ("--timestamp", "-2", start, True),
+            ("--timestamp", "5000", start, True),
+            ("--offset", "5", start, True),
+            ("--offset", "35", gap, True),
+            ("--timestamp", "35000", gap, True),
+            ("--offset", "20", None, True),
+        ):
+            ended = run_here(seek, *place, "--topic", "t", "--partition", "0", option, value, "--json")
+            [answer] = ended.json["answers"]
+            assert note is None or note in answer["note"], (place, option, value, answer)
+            assert (ended.code, answer["answered"]) == (0 if note is None else 3, is_certain), answer
+    (log_dir / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 40\n")
+    ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", "--offset", "35", "--json")
+    assert ended.code == 0 and "unless the topic is compacted" in ended.out
 
 
 def test_the_room_after_the_entries_of_an_index_is_no_damage(tmp_path: Path) -> None:

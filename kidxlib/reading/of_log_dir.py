@@ -1,0 +1,67 @@
+"""What the other files of a log dir say of a partition's log: where it began, and whether its topic is compacted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from functools import partial
+
+from kidxlib.errors import KidxError
+from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
+from kidxlib.format.segment_files import DELETED_SUFFIX, parse_segment_log
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.log import OfLogDir
+from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.reading.gaps_met import is_compacted
+from kidxlib.storage.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kidxlib.storage.location import Location, files_in
+
+
+def of_log_dir(
+    directory: Location,
+    partition: TopicPartition,
+    log_dirs: Collection[Location],
+    first_base: int | None,
+    high_watermark: int | None,
+) -> OfLogDir:
+    """What is said of a log. Files are read once somebody asks.
+
+    Args:
+        directory: of the partition, in its log dir.
+        log_dirs: all that may have the cluster's metadata.
+        first_base: the base offset of its first log; None for that of the first that is in the directory now.
+        high_watermark: as the checkpoint has it.
+    """
+    log_dir = directory.parent
+    return OfLogDir(
+        high_watermark,
+        partial(lost_first_offset, directory, partition, first_base),
+        lambda: is_compacted(partition.topic, log_dir, BrokersMetadata([log_dir, *log_dirs])),
+    )
+
+
+def lost_first_offset(directory: Location, partition: TopicPartition, first_base: int | None) -> int | None:
+    """Where a partition's leader epochs begin, if logs from there on were lost; None where they were not, or nobody
+    knows.
+
+    Whatever a broker deletes from the start, it cuts the epochs there at once
+    (`LeaderEpochFileCache.truncateFromStart`). A partition that the checkpoint of log starts names may begin amid its
+    first log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`).
+
+    Args:
+        first_base: as of `of_log_dir`.
+    """
+    with contextlib.suppress(KidxError, OSError):
+        starts = read_offset_checkpoint(directory.parent / LOG_START_OFFSET_CHECKPOINT)
+        if starts is None or partition in starts:
+            return None
+        names = files_in(directory)
+        if any(name.endswith(DELETED_SUFFIX) for name in names):
+            return None
+        if first_base is None:
+            bases = [base for name in names if (base := parse_segment_log(name)) is not None]
+            first_base = min(bases, default=0)
+        epochs = read_leader_epochs(directory)
+        if epochs is not None and epochs.first is not None and epochs.first.start_offset < first_base:
+            return epochs.first.start_offset
+    return None
