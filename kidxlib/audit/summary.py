@@ -58,8 +58,8 @@ class MissingIndexes:
 
 
 @dataclass(frozen=True, slots=True)
-class SafeKind:
-    """Files that are safe for one reason, too many to report each: a killed broker leaves thousands.
+class FileKind:
+    """Files with one verdict for one reason, too many to report each: a killed broker leaves thousands.
 
     Attributes:
         files: how many, by suffix.
@@ -107,7 +107,7 @@ class AuditSummary:
         reported: the files that are reported, the worst first, and logs before index and auxiliary files.
         rebuilt: paths of reported index files that a broker's next start makes anew from the log.
         missing: those that are reported together; None where each is reported.
-        safe: kinds of safe files that are reported together.
+        together: kinds of files that are reported together.
         actions: segments, by what a broker would do with them.
         lost: those of which something is lost.
         starts: partitions, by whether their broker stopped cleanly.
@@ -125,7 +125,7 @@ class AuditSummary:
     reported: list[FileFinding] = field(default_factory=list)
     rebuilt: frozenset[str] = frozenset()
     missing: MissingIndexes | None = None
-    safe: tuple[SafeKind, ...] = ()
+    together: tuple[FileKind, ...] = ()
     actions: dict[str, ActionCounts] = field(default_factory=dict)
     lost: list[StartupRow] = field(default_factory=list)
     starts: Counter[bool] = field(default_factory=Counter)
@@ -173,7 +173,7 @@ class AuditSummary:
             for (file, verdict), count in self.files.items()
             if file != GAP and not Verdict(verdict).is_problem_free
         )
-        together = sum(kind.count for kind in self.safe)
+        together = sum(kind.count for kind in self.together)
         return found - together - (0 if self.missing is None else self.missing.files)
 
     @property

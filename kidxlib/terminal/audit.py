@@ -12,7 +12,7 @@ from kidxlib.audit.finding import PROMISES_OTHER_END, Verdict
 from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
 from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
-from kidxlib.audit.summary import ActionCounts, AuditSummary
+from kidxlib.audit.summary import ActionCounts, AuditSummary, FileKind
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_more, rate
@@ -105,14 +105,12 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         print_line(f"{StartupAction.FAIL}: {failure}")
     print_gaps(summary.gaps, many_sources=summary.many_sources)
     _print_compacted(summary.gaps)
-    for file in summary.reported:
-        what = file.detail or "no such file"
-        at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
-        print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
-        rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
-        print_line(f"  {file.consequence}{rebuilds}")
-    print_more(summary.reported_count - len(summary.reported), "; --json has them all")
-    _print_safe(summary)
+    safe = [kind for kind in summary.together if kind.first.verdict == Verdict.SAFE]
+    _print_kinds(summary, [kind for kind in summary.together if kind not in safe])
+    _print_reported(summary)
+    _print_kinds(summary, safe)
+    if safe:
+        print_line("  --list-safe lists them")
     if summary.missing is not None:
         print_line(
             f"{summary.missing.first.verdict}: {counted(summary.missing.segments, 'segment')} without an "
@@ -134,14 +132,25 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
             print_line("ready for tiering: all inactive segments")
 
 
-def _print_safe(summary: AuditSummary) -> None:
-    """Print a line for each kind of safe files of which there are many."""
-    for kind in summary.safe:
+def _print_reported(summary: AuditSummary) -> None:
+    """Print the files that are reported one by one."""
+    for file in summary.reported:
+        what = file.detail or "no such file"
+        at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
+        print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
+        rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
+        print_line(f"  {file.consequence}{rebuilds}")
+    print_more(summary.reported_count - len(summary.reported), "; --json has them all")
+
+
+def _print_kinds(summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
+    """Print a line for each kind of files of which there are many."""
+    for kind in kinds:
         files = ", ".join(f"{count:,} {suffix}" for suffix, count in kind.files.items())
-        print_line(f"{Verdict.SAFE}: {kind.reason}: {files} (the first: {summary.name(kind.first)} {kind.first.file})")
+        print_line(
+            f"{kind.first.verdict}: {kind.reason}: {files} (the first: {summary.name(kind.first)} {kind.first.file})"
+        )
         print_line(f"  {kind.first.consequence}")
-    if summary.safe:
-        print_line("  --list-safe lists them")
 
 
 #: How it is known that the cleaner has made gaps.

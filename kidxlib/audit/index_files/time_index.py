@@ -20,9 +20,11 @@ from kidxlib.storage.log_bytes import LogBytes
 #: Consequence of a missing time index whose segment has no offset index either.
 REBUILT_WITH_OFFSET_INDEX: Final = "a broker that starts rebuilds it together with the .index, which is missing too"
 
+#: The reason of a time index with room after its entries.
+PREALLOCATED: Final = "preallocated"
 _OF_1970: Final = (
-    "a broker takes zeros for the last entry: its retention by time takes the segment for one of 1970 and deletes it, "
-    "and searches by time do not find its records"
+    "a broker takes zeros for the last entry: its retention by time takes the segment for one of 1970, and deletes it "
+    "once no older one is left; searches by time do not find its records"
 )
 
 
@@ -74,11 +76,11 @@ def audit_time_index(
         return say.broken("wrong-largest-timestamp", len(index) - 1, _wrong_largest(last, largest))
     if is_preallocated and clean_shutdown and recovered.facts.batches:
         # `LogLoader.load` recovers nothing, and `TimeIndex` counts entries by the file's size.
-        return say.broken("preallocated", int(np.count_nonzero(timestamps)), _OF_1970)
+        return say.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _OF_1970)
     if is_preallocated and clean_shutdown:
-        return say.safe("preallocated", "the log is empty: nothing of it can be deleted, and the first append rolls it")
+        return say.safe(PREALLOCATED, "the log is empty: nothing of it can be deleted, and the first append rolls it")
     if is_preallocated:
-        return say.safe("preallocated", "a broker trims the room after the entries when it closes the segment")
+        return say.safe(PREALLOCATED, "a broker trims the room after the entries when it closes the segment")
     kind = "not-increasing" if (np.diff(timestamps) <= 0).any() else "other-spacing"
     return say.safe(kind, "every search is right, and so is the largest timestamp")
 

@@ -26,7 +26,8 @@ def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
             position=recovery.end.position,
             detail=f"the log ends at offset {recovery.next_offset}, {checkpoint_files.RECOVERY_POINT_CHECKPOINT} says "
             f"{stop.recovery_point}",
-            consequence="a clean stop leaves both at one offset: the log was changed since, or the checkpoint is older",
+            consequence="a clean stop leaves both at one offset: the log was changed since, the checkpoint is older, "
+            "or the marker is false",
         )
 
 

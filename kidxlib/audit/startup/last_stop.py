@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.startup import checkpoints
+from kidxlib.audit.startup.log_dir_entries import directories_in
+from kidxlib.audit.startup.markers import of_another_time, why_false
+from kidxlib.audit.startup.meta_properties import accepted_properties
 from kidxlib.audit.startup.node import obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
@@ -16,7 +19,7 @@ from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
 
 #: The reasons of logs that end below what a checkpoint says.
 BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
@@ -64,6 +67,7 @@ class LastStop:
         obstacles: what a node meets in this log dir as it starts, and that is no partition's log.
         notes: remarks for a person on the files that say so.
         knows_log_starts: `log-start-offset-checkpoint` is there, and reads.
+        marker_is_false: what tells against the marker of a clean stop; None for nothing. A broker starts all the same.
     """
 
     clean_shutdown: bool
@@ -74,11 +78,12 @@ class LastStop:
     notes: tuple[str, ...] = ()
     cleaner_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     knows_log_starts: bool = False
+    marker_is_false: Obstacle | None = None
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The obstacles in words."""
-        return tuple(map(str, self.obstacles))
+        """The obstacles in words, and what tells against the marker."""
+        return tuple(map(str, filter(None, (self.marker_is_false, *self.obstacles))))
 
     def of(self, partition: TopicPartition) -> PartitionStop:
         """How it stopped for a partition."""
@@ -120,7 +125,23 @@ def last_stops(
     # An archive may hold other directories, and no broker is to start there.
     of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
     found = obstacles_of_node(of_broker, metadata)
-    return {log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown) for log_dir in log_dirs}
+    stops = {log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown) for log_dir in log_dirs}
+    for log_dir in of_broker:
+        stops[log_dir] = _with_doubts(log_dir, stops[log_dir], metadata, reads_marker=clean_shutdown is None)
+    return stops
+
+
+def _with_doubts(
+    log_dir: Location, stop: LastStop, metadata: ClusterMetadata | None, *, reads_marker: bool
+) -> LastStop:
+    """How it stopped, with what tells against its marker, and against its being as old as the metadata."""
+    folders, properties = directories_in(log_dir), accepted_properties(log_dir)
+    is_false = why_false(log_dir, folders, stop.recovery_points) if reads_marker and stop.clean_shutdown else None
+    differs = None
+    if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
+        differs = of_another_time(log_dir, folders, properties.node_id, metadata)
+    notes = stop.notes if differs is None else (*stop.notes, differs)
+    return replace(stop, notes=notes, marker_is_false=is_false)
 
 
 def last_stop_of_folders(

@@ -11,6 +11,7 @@ from typing import Final
 
 from kidxlib.audit.startup.against_metadata import NodeLogDir, obstacles_by_metadata
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
+from kidxlib.audit.startup.markers import stopped_apart
 from kidxlib.audit.startup.meta_properties import accepted_properties, obstacles_of_meta_properties
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.raft_files import obstacles_of_raft
@@ -75,6 +76,7 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
 def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
     yield from obstacles_of_meta_properties(log_dirs)
     yield from _two_metadata_logs(log_dirs)
+    yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:
         is_read = metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY and not metadata.left_out
         yield from obstacles_of_raft(log_dir, metadata_is_read=is_read)

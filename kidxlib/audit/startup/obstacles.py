@@ -27,6 +27,7 @@ class Obstacle:
         effect: of which kind what the node does is.
         does: what the node does, in words.
         remedy: what to do, with the price of that.
+        is_loss: records are missing, and nothing else keeps the node from starting: somebody may accept that.
     """
 
     where: Location
@@ -34,6 +35,7 @@ class Obstacle:
     effect: Effect
     does: str
     remedy: str = ""
+    is_loss: bool = False
 
     def __str__(self) -> str:
         return "; ".join(filter(None, (f"{self.where}: {self.found}", self.does, self.remedy)))

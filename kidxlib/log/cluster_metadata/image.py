@@ -28,6 +28,8 @@ _BROKER_CHANGES: Final = ("RegisterBrokerRecord", "BrokerRegistrationChangeRecor
 _PARTITION_CHANGES: Final = ("PartitionRecord", "PartitionChangeRecord")
 #: In a `PartitionChangeRecord` (`NO_LEADER_CHANGE`). Each other leader begins an epoch, also the same one again.
 _SAME_LEADER: Final = -2
+#: `LeaderConstants.NO_LEADER`.
+_NO_LEADER: Final = -1
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
 
 
@@ -40,11 +42,15 @@ class Assignment:
         directories: for each of them the id of the log dir (`directory.id`); empty where metadata of before 3.7 says
             nothing of them.
         leader_epoch: of the partition.
+        last_leader, led_epoch: the node that led it last, and in which epoch: a stop leaves a partition without a
+            leader, in an epoch of its own. −1 where a snapshot does not tell.
     """
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...]
     leader_epoch: int = 0
+    last_leader: int = _NO_LEADER
+    led_epoch: int = -1
 
     @property
     def places(self) -> Iterator[tuple[int, str]]:
@@ -54,11 +60,14 @@ class Assignment:
     def changed(self, values: dict[str, Any]) -> Assignment:
         """The assignment after a change: what a change does not name stays (`PartitionRegistration.merge`)."""
         replicas, directories = values.get("replicas"), values.get("directories")
-        has_new_leader = values.get("leader", _SAME_LEADER) != _SAME_LEADER
+        leader = values.get("leader", _SAME_LEADER)
+        epoch = values.get("leaderEpoch", self.leader_epoch + (leader != _SAME_LEADER))
+        is_led = leader not in (_SAME_LEADER, _NO_LEADER)
         return Assignment(
             self.replicas if replicas is None else tuple(replicas),
             self.directories if directories is None else tuple(directories),
-            values.get("leaderEpoch", self.leader_epoch + has_new_leader),
+            epoch,
+            *((leader, epoch) if is_led else (self.last_leader, self.led_epoch)),
         )
 
 

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import IN_USE, WORST_FIRST, Verdict
 from kidxlib.audit.gaps import GAP
-from kidxlib.audit.index_files.time_index import REBUILT_WITH_OFFSET_INDEX
+from kidxlib.audit.index_files.time_index import PREALLOCATED, REBUILT_WITH_OFFSET_INDEX
 from kidxlib.audit.rows import Kind
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary, MissingIndexes, SafeKind
+from kidxlib.audit.summary import COUNTED, NOTHING_LOST, AuditSummary, FileKind, MissingIndexes
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values, positions_in
@@ -30,8 +30,9 @@ _R = TypeVar("_R", bound=Row)
 
 #: Of more segments without an `.index` than these the missing files are reported together.
 _MISSING_ONE_BY_ONE: Final = 3
-#: Of more safe files of one reason than these all are reported together.
-_SAFE_ONE_BY_ONE: Final = 3
+#: Of more files of one kind than these all are reported together: safe files of one reason, and time indexes that are
+#: preallocated behind a marker of a clean stop, of which a marker that is false leaves one in each partition.
+_KIND_ONE_BY_ONE: Final = 3
 
 #: The verdicts that are reported, and the conditions on rows of what is reported one by one.
 _REPORTED: Final = tuple(verdict.value for verdict in WORST_FIRST)
@@ -65,7 +66,7 @@ def summarise(
     is_reported: Values = pc.invert(is_missing)
     rows = rows if summary.missing is None else rows.filter(is_reported)
     if not list_safe:
-        summary.safe, rows = _safe_kinds(rows)
+        summary.together, rows = _kinds(rows)
     summary.reported = _reported(rows, rows.num_rows if list_safe else SHOWN)
     startup = found.rows(Kind.SEGMENT, ["action", *COUNTED])
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
@@ -110,25 +111,26 @@ def _missing(missing: pa.Table) -> MissingIndexes | None:
     return MissingIndexes(indexes.num_rows, missing.num_rows, first)
 
 
-def _safe_kinds(rows: pa.Table) -> tuple[tuple[SafeKind, ...], pa.Table]:
-    """The kinds of safe files that are reported together, by reason, and the other rows."""
-    is_safe: Values = pc.equal(rows["verdict"], pa.scalar(Verdict.SAFE.value))
-    counts: dict[str, dict[str, int]] = {}
-    safe = rows.filter(is_safe)
-    for row in safe.group_by(["reason", "file"]).aggregate([([], "count_all")]).to_pylist():
-        counts.setdefault(row["reason"], {})[row["file"]] = row["count_all"]
-    many = {reason: files for reason, files in sorted(counts.items()) if sum(files.values()) > _SAFE_ONE_BY_ONE}
-    if not many:
-        return (), rows
-    is_many: Values = pc.and_(is_safe, pc.is_in(rows["reason"], value_set=pa.array(many)))
-    is_left: Values = pc.invert(is_many)
-    together = rows.filter(is_many)
+def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
+    """The kinds of files that are reported together, by verdict and reason, and the other rows."""
+    is_preallocated: Values = pc.equal(rows["reason"], pa.scalar(PREALLOCATED)).fill_null(False)
+    is_of_any: Values = pc.or_(pc.equal(rows["verdict"], pa.scalar(Verdict.SAFE.value)), is_preallocated)
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for row in (
+        rows.filter(is_of_any).group_by(["verdict", "reason", "file"]).aggregate([([], "count_all")]).to_pylist()
+    ):
+        counts.setdefault((row["verdict"], row["reason"]), {})[row["file"]] = row["count_all"]
     kinds = []
-    for reason, files in many.items():
-        is_of_kind: Values = pc.equal(together["reason"], pa.scalar(reason))
-        [first] = _first(FileFinding, together.filter(is_of_kind), ORDERS[Kind.FILE], 1)
-        kinds.append(SafeKind(reason, dict(sorted(files.items())), first))
-    return tuple(kinds), rows.filter(is_left)
+    for (verdict, reason), files in sorted(counts.items()):
+        if sum(files.values()) <= _KIND_ONE_BY_ONE:
+            continue
+        is_of_reason: Values = pc.equal(rows["reason"], pa.scalar(reason)).fill_null(False)
+        is_of_kind: Values = pc.and_(pc.equal(rows["verdict"], pa.scalar(verdict)), is_of_reason)
+        [first] = _first(FileFinding, rows.filter(is_of_kind), ORDERS[Kind.FILE], 1)
+        kinds.append(FileKind(reason, dict(sorted(files.items())), first))
+        is_left: Values = pc.invert(is_of_kind)
+        rows = rows.filter(is_left)
+    return tuple(kinds), rows
 
 
 def _reported(rows: pa.Table, count: int) -> list[FileFinding]:

@@ -109,7 +109,7 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
     stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata))
     log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
-        obstacles += map(Obstacle, log_dir.stop.failures)
+        obstacles += (Obstacle(str(each), is_loss=each.is_loss) for each in log_dir.stop.obstacles)
         # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
         obstacles += (Obstacle(str(each)) for each in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
         if not log_dir.is_known and not any(f"{log_dir.path / META_PROPERTIES}:" in each.text for each in obstacles):

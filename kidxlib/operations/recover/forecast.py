@@ -73,6 +73,7 @@ class Forecast:
         kept_scans: the scans of these; None where nobody reads them again.
         alone: what the broker does by itself.
         simulation: the same; with `everything`, what it would do if it had no recovery point.
+        without_marker: after a clean stop, what it would do if there was no marker; None where the log ends well.
         scan_from: the base offset of the first segment that has to be read to spare it that; None where it would read
             nothing.
         scan_bytes: of logs that are read for that.
@@ -92,6 +93,7 @@ class Forecast:
     kept_scans: KeptScans | None
     alone: StartupSimulation
     simulation: StartupSimulation
+    without_marker: StartupSimulation | None
     scan_from: int | None
     scan_bytes: int
     dropped: tuple[Dropped, ...]
@@ -138,14 +140,29 @@ class Forecast:
         return (self.simulation.log_end_offset or 0) < self.stop.known_end
 
     @property
+    def whole_end(self) -> int:
+        """Behind the last whole batch, as far as it was looked for."""
+        return (self.without_marker or self.simulation).log_end_offset or 0
+
+    @property
+    def hidden(self) -> range:
+        """The offsets of whole batches that a broker which goes by its marker does not see, and writes anew."""
+        return range(self.alone.log_end_offset or 0, self.whole_end if self.stop.clean_shutdown else 0)
+
+    @property
     def lost_end(self) -> str:
         """What is lost of a log that ends early."""
-        end, stop = self.simulation.log_end_offset, self.stop
-        if (end or 0) < stop.high_watermark:
+        end, stop = self.whole_end, self.stop
+        if end < stop.high_watermark:
             below, had = f"high watermark {stop.high_watermark}", "that consumers have seen"
         else:
             below, had = f"recovery point {stop.recovery_point}", "that had been flushed"
         return f"the log ends at offset {end}, below the {below}: records are gone {had}"
+
+    @property
+    def gone(self) -> range:
+        """The offsets that the broker's checkpoints say it had, and that no log has."""
+        return range(self.whole_end, self.stop.known_end)
 
     @property
     def loses(self) -> bool:
@@ -166,22 +183,20 @@ def forecast(
 ) -> Forecast:
     """What a broker does with a partition. Nothing is written.
 
-    After a clean stop a broker reads none of its logs. Without `everything`, only the end of the last one is looked at,
-    from its last index entry on: a broker would append behind bytes that are no batch.
+    After a clean stop a broker reads none of its logs. Without `everything`, only the end of the last one is looked at.
 
     Args:
-        options: of the topic.
         reader: that has read nothing yet.
         everything: look at all segments as if nothing had been flushed.
         trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
         is_compacted: as for `look_at_logs`.
     """
     headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
+    without_marker: StartupSimulation | None = None
     try:
         if trusts and not stop.clean_shutdown:
-            without_checksums = replace(options, verify_crc=False)
-            headers = read_headers(directory, stop.recovery_point, without_checksums, reader)
-            options = options if headers is None else without_checksums
+            headers = read_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
+            options = options if headers is None else replace(options, verify_crc=False)
         found = alone = _simulate(directory, options, stop, stop.recovery_point, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):
             found = _simulate(directory, options, replace(stop, clean_shutdown=False), 0, reader)
@@ -189,8 +204,9 @@ def forecast(
             kept = frozenset[int]() if headers is None else headers.kept
             scan_from = _scan_from(directory, found.segments, everything, kept)
         seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
-        dropped = tuple(_dropped(directory, found, seen, options))
-        dropped = dropped or (tuple(_behind_end(directory, found)) if stop.clean_shutdown else ())
+        if stop.clean_shutdown:
+            without_marker = found if found is not alone else _without_marker(directory, alone, options, stop, reader)
+        dropped = tuple(_dropped(directory, without_marker or found, seen, options))
         forgotten = forgotten_after_clean_stop(directory, alone, options)
         seen_logs = look_at_logs(directory, found, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
@@ -206,6 +222,7 @@ def forecast(
         kept_scans=None if reader.kept is None else reader.kept.of_partition(),
         alone=alone,
         simulation=found,
+        without_marker=without_marker,
         scan_from=scan_from,
         scan_bytes=_scan_bytes(found.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
@@ -213,6 +230,19 @@ def forecast(
         forgotten=forgotten,
         seen=seen_logs,
     )
+
+
+def _without_marker(
+    directory: Path, alone: StartupSimulation, options: RecoverOptions, stop: PartitionStop, reader: LogReader
+) -> StartupSimulation | None:
+    """What a broker would do without its marker, as in `Forecast`.
+
+    Raises:
+        OSError, LogChangedError, MalformedRecordsError: the log cannot be read.
+    """
+    if (alone.log_end_offset or 0) >= stop.known_end and _ends_well(directory, alone):
+        return None
+    return _simulate(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
 
 
 def _scan_bytes(segments: Sequence[SimulatedSegment], scan_from: int | None) -> int:
@@ -309,15 +339,15 @@ def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOpti
     return None if read.records is None or read.past.records is None else read.records + read.past.records
 
 
-def _behind_end(directory: Path, found: StartupSimulation) -> Iterator[Dropped]:
-    """Bytes at the end of a log that are no whole batch, where a broker looks for none.
+def _ends_well(directory: Path, found: StartupSimulation) -> bool:
+    """Whether the last log ends with a whole batch, from its last index entry on, where a broker does not look.
 
     Raises:
         OSError, LogChangedError, MalformedRecordsError: the log cannot be read.
     """
     left = [segment for segment in found.segments if segment.action is not StartupAction.DELETE]
     if not left or found.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
-        return
+        return True
     base_offset = left[-1].base_offset
     index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
     log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)))
@@ -325,16 +355,7 @@ def _behind_end(directory: Path, found: StartupSimulation) -> Iterator[Dropped]:
         end = index.last_entry.position
         for batch in batches(log, end):
             end = batch.next_position
-        if end < log.size:
-            yield Dropped(
-                base_offset=base_offset,
-                from_offset=found.log_end_offset,
-                bytes=log.size - end,
-                records=0,
-                is_torn=is_unfinished(log, end, base_offset, found.log_end_offset),
-                is_unseen=True,
-                why=f"no whole batch from byte {end} on",
-            )
+        return end == log.size  # an index that knows of more is of a log that was longer
     finally:
         log.close()
 

@@ -13,7 +13,9 @@ class Obstacle:
         text: the line that a person reads.
         recovers: a broker that starts comes over it by itself, as after any crash. Else the line says what the broker
             does, or that nobody knows.
+        is_loss: --accept-loss goes on without what it names.
     """
 
     text: str
     recovers: bool = False
+    is_loss: bool = False

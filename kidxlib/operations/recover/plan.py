@@ -73,11 +73,34 @@ class AbsentPartition:
     known_to: str
 
     @property
-    def text(self) -> str:
+    def why(self) -> str:
         """What becomes of it."""
         had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
-        named = f"no such directory; {self.known_to} names it{had}"
-        return f"{self.directory}: {named}; a broker that starts makes an empty log"
+        return f"no such directory; {self.known_to} names it{had}; a broker that starts makes an empty log"
+
+    @property
+    def text(self) -> str:
+        return f"{self.directory}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets that are gone before the broker starts.
+
+    Attributes:
+        directory: of the partition.
+        offsets: that were there.
+        why: what is known of them.
+    """
+
+    directory: Path
+    offsets: range
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The line that a person reads."""
+        return f"{self.directory}: offsets {self.offsets.start} to {self.offsets.stop - 1}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +169,41 @@ class RecoveryPlan:
         return bool(self.gaps.lost or self.lost_epochs)
 
     @property
+    def false_markers(self) -> list[str]:
+        """What tells against markers of a clean stop."""
+        stops = (each.stop for each in self.broker.log_dirs)
+        return [str(stop.marker_is_false) for stop in stops if stop.marker_is_false is not None]
+
+    @property
+    def accepted(self) -> list[str]:
+        """The obstacles that are gone without, as somebody said."""
+        return [each.text for each in self.obstacles if each.is_loss and self.accepts_loss]
+
+    @property
     def noted(self) -> list[str]:
         """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
-        empty = [f"{each.directory}: {each.stop.why_empty}" for each in self.forecasts if each.is_empty]
-        absent = [each.text for each in self.absent if not each.stop.known_end or self.leaves_losses]
-        ended = [
-            f"{each.directory}: {each.lost_end}"
-            for each in self.forecasts
-            if self.accepts_loss and each.ends_early and not each.dropped and not each.is_empty
+        empty = [each for each in self.forecasts if each.is_empty and not each.stop.known_end]
+        return [
+            *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
+            *(each.text for each in self.absent if not each.stop.known_end),
+            *self.without_metadata,
+            *lines_of(self.aside),
         ]
-        return [*empty, *ended, *absent, *self.without_metadata, *lines_of(self.aside)]
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What is gone that the broker's checkpoints say it had, whether or not somebody accepts that."""
+        ended = [
+            Loss(each.directory, each.gone, each.stop.why_empty if each.is_empty else each.lost_end)
+            for each in self.forecasts
+            if each.gone and not each.obstacles
+        ]
+        absent = [
+            Loss(each.directory, range(each.stop.log_start_offset, each.stop.known_end), each.why)
+            for each in self.absent
+            if each.stop.known_end
+        ]
+        return [*ended, *absent]
 
     @property
     def start_bytes(self) -> int:

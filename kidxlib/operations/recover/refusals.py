@@ -25,7 +25,7 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     Raises:
         OSError, LogChangedError: a partition without producer snapshots cannot be read.
     """
-    yield from plan.obstacles
+    yield from (each for each in plan.obstacles if not (each.is_loss and plan.accepts_loss))
     log_dirs, made_anew = [each.path for each in plan.broker.log_dirs], [each.directory for each in plan.absent]
     yield from map(Obstacle, refusals_on_epochs(log_dirs, made_anew))
     if applies:
@@ -34,8 +34,8 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     for absent in plan.absent:
         if absent.stop.known_end and not plan.leaves_losses:
             yield Obstacle(
-                f"{absent.text}: look for the directory on other disks and copies, and put it back; else --accept-loss "
-                "goes on without it, and a leader elsewhere has the records"
+                f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
+                f"{_accepting(plan)} goes on without it, and a leader elsewhere has the records"
             )
     for each in plan.forecasts:
         yield from each.obstacles
@@ -103,23 +103,45 @@ def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
 
 
 def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
-    """Why the broker is not to start with what its marker says is well."""
+    """Why the broker is not to start with what its marker says is well. What it would write over, or behind, is
+    accepted by nothing: without the marker the broker comes over it.
+    """
     marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
-    if each.ends_early and not any(not lost.is_unseen for lost in each.dropped):
-        if plan.accepts_loss and not each.dropped:  # nothing is written then, at no level
+    if not each.dropped and not each.hidden:
+        if not each.ends_early or plan.accepts_loss:  # nothing is written then, at no level
             return None
         return (
             f"{_what_is_lost(each)}; {marker} says that the broker stopped cleanly, so it looks for nothing: restore "
             "the partition from another replica, or --accept-loss goes on without, again if an earlier run did"
         )
-    if not each.dropped:
-        return None
-    lost = each.dropped[0]
-    return (
-        f"{each.directory}: {lost.amount} of segment {lost.base_offset} are damaged ({lost.why}), and {marker} says "
-        "that the broker stopped cleanly, so it looks for nothing there, and appends behind it: remove that file in "
-        "all log dirs of the broker, which then recovers as after a crash, and run this again"
+    found: list[str] = []
+    if each.dropped:
+        lost = each.dropped[0]
+        found = [f"{lost.amount} of segment {lost.base_offset} are damaged ({lost.why})"]
+    if each.hidden:
+        found.append(
+            f"whole batches end at offset {each.whole_end}, and the broker takes {each.alone.log_end_offset} for the "
+            f"log end offset, so it would write offsets {_from_to(each.hidden)} anew"
+        )
+    saves = f", and keeps offsets {_from_to(each.hidden)}" if each.hidden else ""
+    gone = (
+        f". Offsets {_from_to(each.gone)} are gone all the same: {each.lost_end}; restore the partition from another "
+        "replica, or --accept-loss goes on without them, once the marker is removed"
     )
+    return (
+        f"{each.directory}: {'; '.join(found)}; {marker} says that the broker stopped cleanly, so it looks for nothing "
+        f"there, and appends behind it: remove that file in all log dirs of the broker, which then recovers as after a "
+        f"crash{saves}, and run this again{gone if each.gone else ''}"
+    )
+
+
+def _from_to(offsets: range) -> str:
+    return f"{offsets.start} to {offsets.stop - 1}"
+
+
+def _accepting(plan: RecoveryPlan) -> str:
+    """The options that leave what is lost to the broker, which a marker does not."""
+    return f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
 
 
 def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
@@ -134,7 +156,7 @@ def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
             f"{cuts} goes on without these records; or restore the partition from another replica first"
         )
-    leave = f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
+    leave = _accepting(plan)
     if not each.can_be_cut:
         return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
     return (

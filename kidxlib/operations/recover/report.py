@@ -20,6 +20,7 @@ from kidxlib.text.counted import counted
 
 #: Of a kind, what is shown one by one.
 _SHOWN: Final = 20
+_NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
 
 
 def show_plan(
@@ -56,20 +57,34 @@ def show_plan(
         print_line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
         print_line(f"  {of_epochs.consequence}")
     print_more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
-    for noted in first_of_each_kind(plan.noted, _SHOWN, "; --json has them all"):
-        print_line(f"noted: {noted}")
+    _print_kinds("loses", _accepted(plan, refusals))
+    _print_kinds("noted", plan.noted)
     for each_mended in mended:
         print_line(f"mend: {each_mended}")
-    for refusal in first_of_each_kind((each.text for each in refusals), _SHOWN, "; --json has them all"):
-        print_line(f"refused: {refusal}")
+    _print_kinds("refused", [each.text for each in refusals])
     for log_dir, why in (plan.untrusted or {}).items():
         print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
+    if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
+        why = "no log ends with what the broker would drop" if plan.broker.unclean else _NOT_AFTER_CLEAN_STOP
+        print_line(f"--truncate: nothing is cut off, and nothing goes to --keep: {why}")
     reads = plan.start_bytes
     if plan.broker.unclean:
         seconds = f"about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
         print_line(f"by itself the broker would read {decimal(reads)}: {seconds}")
     for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
         print_line(line)
+
+
+def _print_kinds(what: str, lines: Sequence[str]) -> None:
+    for line in first_of_each_kind(lines, _SHOWN, "; --json has them all"):
+        print_line(f"{what}: {line}")
+
+
+def _accepted(plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> list[str]:
+    """What is gone, and is gone without: no refused line names it."""
+    refused = [each.text for each in refusals]
+    losses = [each for each in plan.losses if not any(f"{each.directory}:" in text for text in refused)]
+    return [*(each.text for each in losses), *plan.accepted] if plan.accepts_loss else []
 
 
 def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool, has_mended: bool) -> Iterator[str]:
@@ -79,7 +94,9 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
         how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads the rest"
         what_lacks = (
-            "it starts without what is missing, which is named above"
+            "but a marker is not to be believed, as the warning says"
+            if plan.false_markers
+            else "it starts without what is missing, which is named above"
             if plan.lacks
             else "kidx verify finds what is missing"
         )
@@ -88,6 +105,8 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
         yield f"{what}: the refused lines say what the broker does as it starts"
+    elif plan.false_markers and not plan.broker.unclean:
+        yield "the broker believes the marker, and recovers nothing as it starts: remove it, and run this again"
     elif not plan.broker.unclean:
         yield "the broker stopped cleanly: it recovers nothing as it starts"
     elif not applies:
@@ -143,6 +162,16 @@ def as_json(
         "stopped_cleanly": not plan.broker.unclean,
         "refused": [each.text for each in refusals],
         "recovers_by_itself": all(each.recovers for each in refusals),
+        "loses": [
+            {
+                "directory": str(each.directory),
+                "from_offset": each.offsets.start,
+                "to_offset": each.offsets.stop - 1,
+                "why": each.why,
+            }
+            for each in plan.losses
+        ],
+        "accepted": plan.accepted,
         "noted": plan.noted,
         **plan.gaps.as_json(),
         "leader_epochs": [
@@ -181,6 +210,7 @@ def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
         "directory": str(each.directory),
         "recovery_point": each.stop.recovery_point,
         "log_end_offset": each.simulation.log_end_offset,
+        "whole_end": each.whole_end,
         "start_bytes": each.alone.read_bytes,
         "rebuilt_from": None if plan.is_left(each) else each.scan_from,
         "left_to_the_broker": plan.is_left(each),

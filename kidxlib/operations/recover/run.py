@@ -203,6 +203,9 @@ def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -
         )
     yield from known.warnings
     yield from plan.unknown
+    yield from plan.false_markers
+    for log_dir in plan.broker.log_dirs:
+        yield from log_dir.stop.notes
     if not request.apply:
         yield from (f"only a plan is made here: {why}" for why in plan.broker.reads_alone)
 
@@ -323,5 +326,6 @@ def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> Exi
         return ExitCode.OK
     if seen.refusals:
         return ExitCode.PROBLEMS_FOUND if has_mended else ExitCode.USAGE
-    has_problems = seen.plan.drops or seen.plan.lacks or bool(seen.to_show)
+    plan = seen.plan
+    has_problems = plan.drops or plan.lacks or bool(seen.to_show or plan.false_markers or plan.accepted)
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

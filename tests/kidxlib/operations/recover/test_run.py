@@ -35,6 +35,8 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.faults.disks import mounted, remount
 from tests.kidxlib.operations.recover.plans import ENDS, LAST, NAME, PARTITION, planned, run_kidx, shown
+from tests.support import cluster_metadata
+from tests.support.cluster_metadata import change
 from tests.support.logs import golden
 
 
@@ -375,3 +377,98 @@ def test_no_producer_snapshot_of_a_log_that_begins_later(log_dir: Path) -> None:
     assert "remove .kafka_cleanshutdown in all log dirs" in _without_snapshots(log_dir)
     (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     assert planned(log_dir, "--apply")[0] == run_kidx("verify", log_dir, "--this-dir-alone").return_value == ExitCode.OK
+
+
+def test_a_marker_beside_a_log_that_was_cut(log_dir: Path) -> None:
+    """The broker takes the last segment for empty, as its index knows of bytes that are gone, and would write the
+    offsets of whole batches anew. Without the marker it keeps them; what is gone all the same can be accepted.
+    """
+    log, end = log_dir / NAME / LAST, 0
+    with opened_log(str(log)) as opened:
+        for batch in itertools.islice(batches(opened.log(use_mmap=False)), 10):
+            end, position = batch.last_offset + 1, batch.next_position
+    os.truncate(log, position + 30)
+    marker = log_dir / CLEAN_SHUTDOWN_FILE
+    marker.write_bytes(clean_shutdown(7))
+    for options in ((), ("--accept-loss",), ("--accept-loss", "--level", "marker")):
+        code, plan = planned(log_dir, *options)
+        [refused] = plan["refused"]
+        assert code == ExitCode.USAGE and refused.startswith(f"{log_dir}/{NAME}: 30 bytes that are no whole batch")
+        assert f"whole batches end at offset {end}, and the broker takes 13697 for the log end offset" in refused
+        remedy, gone = refused.split("appends behind it: ")[1].split(". ", 1)
+        assert remedy.startswith("remove that file in all") and f"keeps offsets 13697 to {end - 1}" in remedy
+        assert gone.startswith(f"Offsets {end} to 19999 are gone all the same")
+    marker.unlink()
+    assert planned(log_dir)[0] == ExitCode.USAGE
+    code, plan = planned(log_dir, "--accept-loss")
+    lost = {"directory": f"{log_dir}/{NAME}", "from_offset": end, "to_offset": 19_999}
+    assert code == ExitCode.PROBLEMS_FOUND and lost.items() <= plan["loses"][0].items(), plan
+    said = shown(log_dir, "--accept-loss")
+    assert f"loses: {log_dir}/{NAME}: offsets {end} to 19999: " in said and "the broker drops: " in said
+
+
+def test_each_loss_that_is_accepted_has_a_line(log_dir: Path) -> None:
+    """After a clean stop, too; and options that do nothing are said to do nothing."""
+    (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
+    _lose_last_segment(log_dir)
+    shutil.rmtree(log_dir / "append-time-0")
+    said = shown(log_dir, "--accept-loss", "--truncate", "--keep", log_dir.parent / "kept", "--apply")
+    assert f"loses: {log_dir}/{NAME}: offsets 13697 to 19999: " in said
+    assert f"loses: {log_dir}/append-time-0: offsets 0 to 7999: no such directory" in said
+    assert "--truncate: nothing is cut off, and nothing goes to --keep: " in said
+    assert "else --level checkpoint with --accept-loss goes on" in shown(log_dir, "--accept-loss", "--level", "marker")
+
+
+@pytest.mark.parametrize("sign", ["recovery point", "preallocated"])
+def test_a_marker_that_no_clean_stop_has_written(log_dir: Path, sign: str) -> None:
+    """Either sign is enough; `verify` says the same, and ends with the same code."""
+    (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(b"0\n0\n")
+    assert planned(log_dir)[0] == run_kidx("verify", log_dir, "--this-dir-alone").return_value == 0
+    if sign == "recovery point":
+        _set_recovery_point(log_dir, 13_697)
+    else:
+        for name in ENDS:
+            last = max((log_dir / name.directory).glob("*.timeindex"))
+            os.truncate(last, last.stat().st_size + 12 * 100)
+    code = planned(log_dir)[0]
+    says = f": {log_dir}/{CLEAN_SHUTDOWN_FILE}: it says that the broker stopped cleanly, and that is not so"
+    verified = run_kidx("verify", log_dir)
+    assert code == verified.return_value == ExitCode.PROBLEMS_FOUND
+    assert f"warning{says}" in shown(log_dir) and f"fail{says}" in verified.output
+    (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
+    assert planned(log_dir)[0] == 0
+
+
+@pytest.mark.parametrize("epoch", [9, 7, -1])
+def test_markers_of_two_stops(two: list[Path], epoch: int) -> None:
+    """−1 is that of `kidx recover`, and tells nothing."""
+    for log_dir, its in zip(two, (7, epoch), strict=True):
+        (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(its))
+    expected = f"{two[0]}/{CLEAN_SHUTDOWN_FILE}: brokerEpoch 7, and that of {two[1]} is 9: "
+    code, plan = planned(*two)
+    verified = run_kidx("verify", *two)
+    if epoch != 9:
+        assert code == 0 and not plan["refused"] and "brokerEpoch" not in verified.output
+        return
+    assert code == ExitCode.USAGE and plan["refused"][0].startswith(expected), plan
+    assert verified.return_value == ExitCode.PROBLEMS_FOUND and f"fail: {expected}" in verified.output
+    code, plan = planned(*two, "--accept-loss")
+    assert code == ExitCode.PROBLEMS_FOUND and plan["accepted"][0].startswith(expected)
+    assert f"loses: {expected}" in shown(*two, "--accept-loss")
+
+
+@pytest.mark.parametrize("which", ["log dir", "metadata"])
+def test_leader_epochs_tell_which_is_an_older_copy(two: list[Path], which: str) -> None:
+    """The node led its partition until the stop, which left it without a leader."""
+    metadata = two[0] / METADATA_DIRECTORY
+    [log] = metadata.glob("*.log")
+    topic_id = (two[1] / "append-time-0" / PARTITION_METADATA).read_text().split()[-1]
+    leaders = [change("PartitionChangeRecord", partitionId=0, topicId=topic_id, leader=each) for each in (1, -1)]
+    if which == "log dir":
+        log.write_bytes(log.read_bytes() + cluster_metadata.data(6, leaders, 1_000))
+    else:
+        (two[1] / "append-time-0" / LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n3 8000\n")
+    older = f"{two[1]}: it" if which == "log dir" else f"{metadata}: the cluster's metadata"
+    for said in (shown(*two), run_kidx("verify", *two).output):
+        assert f"warning: {older} may be an older copy than " in said, said

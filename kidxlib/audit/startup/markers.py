@@ -1,0 +1,178 @@
+"""Markers of a clean stop that are not to be believed: what lies beside them tells against them.
+
+Source: `LogManager.shutdown`, which flushes and closes all logs, writes their ends as recovery points, and then one
+marker into each log dir, all with the epoch that the broker had; `AbstractIndex.close`, which trims indexes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kidxlib.audit.startup.obstacles import Effect, Obstacle
+from kidxlib.errors import CheckpointError, LogChangedError
+from kidxlib.format import topic_partition
+from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_leader_epochs
+from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.small_files import small_file
+from kidxlib.text.counted import counted
+
+#: What mends a marker that is not to be believed.
+REMOVE_MARKERS: Final = (
+    f"remove {CLEAN_SHUTDOWN_FILE} in all log dirs of the broker, which then recovers as after a crash"
+)
+#: Of an index, for its last entry.
+_ENTRY_BYTES: Final = {
+    OFFSET_INDEX_SUFFIX: OFFSET_INDEX_ENTRY.itemsize,
+    TIME_INDEX_SUFFIX: TIME_INDEX_ENTRY.itemsize,
+}
+
+
+def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[TopicPartition, int]) -> Obstacle | None:
+    """What tells against a log dir's marker; None for nothing. No log is read: an index with zeros for its
+    last entry, or records in a segment that begins at or above the recovery point, are left by no clean stop.
+
+    Args:
+        folders: of partitions, among others.
+        points: what `recovery-point-offset-checkpoint` says; partitions that it does not name tell nothing.
+    """
+    beyond: list[str] = []
+    preallocated: list[str] = []
+    for folder in folders:
+        partition = topic_partition.loaded_as(folder.name)
+        if partition is None or partition.topic == METADATA_TOPIC or topic_partition.is_moved(folder.name):
+            continue
+        with contextlib.suppress(OSError, LogChangedError):  # what cannot be read is said elsewhere
+            files = files_in(folder)
+            last = max((base for name in files if (base := parse_segment_log(name)) is not None), default=None)
+            if last is None or files[segment_file(last, LOG_SUFFIX)].stat().st_size == 0:
+                continue
+            if points.get(partition, last + 1) <= last:
+                beyond.append(folder.name)
+            if any(_ends_with_room(files.get(segment_file(last, suffix)), suffix) for suffix in _ENTRY_BYTES):
+                preallocated.append(folder.name)
+    if not beyond and not preallocated:
+        return None
+    signs = [
+        f"{counted(len(found), 'partition')} {what} (the first: {min(found)})"
+        for found, what in (
+            (beyond, "with records above the recovery point"),
+            (preallocated, "with a last segment whose index files are still preallocated"),
+        )
+        if found
+    ]
+    return Obstacle(
+        log_dir / CLEAN_SHUTDOWN_FILE,
+        f"it says that the broker stopped cleanly, and that is not so: {', and '.join(signs)}, which no clean stop "
+        "leaves",
+        Effect.HIDES,
+        "a broker that starts reads no log, and takes them and their indexes as they are",
+        REMOVE_MARKERS,
+    )
+
+
+def _ends_with_room(path: Location | None, suffix: str) -> bool:
+    """Whether an index's last entry is zeros, as of an index that was preallocated and never closed. The only entry of
+    a time index may be all zeros.
+    """
+    if path is None:
+        return False
+    size = _ENTRY_BYTES[suffix]
+    with contextlib.closing(LogFile(str(path), size)) as index:
+        return index.size > size and not any(index.read(index.size - size, size))
+
+
+def stopped_apart(log_dirs: Iterable[Location]) -> Iterator[Obstacle]:
+    """The log dirs of one node whose markers are of an earlier stop than that of another one. An epoch is an offset of
+    the cluster's metadata, and grows with each start of the broker; −1 is none, and tells nothing.
+    """
+    epochs = {log_dir: epoch for log_dir in log_dirs if (epoch := _broker_epoch(log_dir)) is not None}
+    latest = max(epochs, key=lambda each: epochs[each], default=None)
+    for log_dir, epoch in epochs.items():
+        if latest is not None and epoch < epochs[latest]:
+            yield Obstacle(
+                log_dir / CLEAN_SHUTDOWN_FILE,
+                f"brokerEpoch {epoch}, and that of {latest} is {epochs[latest]}: the broker did not stop with the two "
+                "at one time, so this log dir is an older copy, or was not in use at the last stop",
+                Effect.HIDES,
+                "a broker that starts serves it as it is, without what was written since",
+                "put the log dir of the last stop in its place; where its partitions have other replicas, take what is "
+                "in it away, and they come back from those",
+                is_loss=True,
+            )
+
+
+def _broker_epoch(log_dir: Location) -> int | None:
+    """`CleanShutdownFileHandler.read`; None where there is no marker, or none with an epoch."""
+    try:
+        content = json.loads(small_file(log_dir / CLEAN_SHUTDOWN_FILE))
+    except (OSError, ValueError):
+        return None
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) and content.get("version") == 0 else None
+    return epoch if isinstance(epoch, int) and epoch >= 0 else None
+
+
+def of_another_time(
+    log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata
+) -> str | None:
+    """Why a log dir may not be as old as the cluster's metadata; None where nothing tells.
+
+    A node that begins to lead a partition writes the epoch into its `leader-epoch-checkpoint` at once
+    (`Partition.makeLeader`). So where all that it leads in a log dir has older ones, that is an older copy; where all
+    has newer ones, the metadata is. One partition alone may have been about to change.
+
+    Args:
+        node_id: of the log dir's node.
+        metadata: read to its end.
+    """
+    older: dict[TopicPartition, tuple[int, int]] = {}
+    newer: dict[TopicPartition, tuple[int, int]] = {}
+    compared, led = 0, 0
+    for folder in folders:
+        partition = topic_partition.loaded_as(folder.name)
+        assignment = None if partition is None else metadata.assignments.get(partition)
+        if partition is None or assignment is None or topic_partition.is_moved(folder.name):
+            continue
+        newest = _newest_epoch(folder)
+        if newest is None:
+            continue
+        compared, led = compared + 1, led + (assignment.last_leader == node_id)
+        if assignment.last_leader == node_id and newest < assignment.led_epoch:
+            older[partition] = newest, assignment.led_epoch
+        elif newest > assignment.leader_epoch:
+            newer[partition] = newest, assignment.leader_epoch
+    if older and len(older) == led:
+        which = f"{log_dir}: it may be an older copy than the cluster's metadata"
+    elif newer and len(newer) == compared:
+        which = f"{metadata.directory}: the cluster's metadata may be an older copy than {log_dir}"
+    else:
+        return None
+    found = older or newer
+    first = min(found)
+    epoch, in_metadata = found[first]
+    return (
+        f"{which}: the newest leader epoch of {first.directory} is {epoch} there, and {in_metadata} in the metadata, "
+        f"and so it is of all {counted(len(found), 'partition')} that can be compared; see that all log dirs of the "
+        "broker are of one time"
+    )
+
+
+def _newest_epoch(folder: Location) -> int | None:
+    try:
+        epochs = read_leader_epochs(folder)
+    except (CheckpointError, OSError):
+        return None
+    return None if epochs is None or epochs.last is None else epochs.last.epoch
