@@ -478,6 +478,7 @@ def test_the_keys_on_the_page_are_those_of_the_code() -> None:
     assert sorted(described) == sorted(set(fields) - {"name"})
 
 
+@pytest.mark.exhaustive("takes three minutes; other runs of the DAGs are in Airflow, with kidx in place of Spark")
 def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
     """What `Try it` says, as it stands, in a directory that looks like the repository: the jobs' results are there,
     they print what the page shows, and the asset has its row.

@@ -48,6 +48,7 @@ from tests.support.spark.cluster import HOSTS, NODE, Cluster, cluster, cluster_e
 from tests.support.spark.jobs import Ended, Place, build, clean_environment, printed, rows, run_submit
 from tests.support.spark.releases import spark_submit, unpacked_release
 
+pytestmark = pytest.mark.exhaustive("takes minutes; docs/clusters.md makes the package, tests/jobs/spark has executors")
 #: Checking a log of this size takes some tenths of a second, and so time enough to do something meanwhile.
 SLOW: Final = 1 << 30
 SECOND_OFFSET: Final = 1 << 21
@@ -311,7 +312,6 @@ def disturb(on: Cluster, directory: Path, log_dir: Path, settings: Path, packed:
     assert indexes(place.index_dir) == indexes(packed.place.index_dir)
 
 
-@pytest.mark.exhaustive("takes two minutes; tests/jobs/build/test_build_faults.py kills workers and drivers of a build")
 def test_a_task_that_runs_twice_a_lost_executor_and_a_lost_worker_change_nothing(
     two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed, say: Say
 ) -> None:
@@ -349,7 +349,6 @@ def disturb_planning(on: Cluster, directory: Path, log_dir: Path, settings: Path
     assert recorded(place) == recorded(packed.place)
 
 
-@pytest.mark.exhaustive("one build more on the cluster; above, an executor is lost while it reads")
 def test_an_executor_that_is_lost_while_it_plans_changes_nothing(
     two_workers: Cluster, tmp_path: Path, log_dir: Path, settings: Path, packed: Packed
 ) -> None:
@@ -376,15 +375,11 @@ def spark_cluster(root: Path) -> Iterator[Cluster]:
         yield started
 
 
-_takes_minutes: Final = pytest.mark.exhaustive("takes minutes")
-
-
 def build_on(spark_cluster: Cluster, source: Path, place: Path) -> Ended:
     arguments = ("--source", source, "--index-dir", place / "index", "--catalog", place / "catalog")
     return build(*arguments, "--", *spark_cluster.options)
 
 
-@_takes_minutes
 def test_executors_elsewhere_write_kafkas_bytes(root: Path, spark_cluster: Cluster, tmp_path: Path) -> None:
     """As docs/operations.md says it: nothing is set up on the node, and the result is that of a local run."""
     source = root / "seen" / "kafka-logs"
@@ -395,7 +390,6 @@ def test_executors_elsewhere_write_kafkas_bytes(root: Path, spark_cluster: Clust
     assert [row["status"] for row in found] == ["ok"] * 12
 
 
-@_takes_minutes
 @pytest.mark.parametrize(("how", "why"), [("absent", "No such file or directory"), ("empty", "an empty directory")])
 def test_an_executor_that_does_not_see_a_source_is_named(
     how: str, why: str, root: Path, spark_cluster: Cluster, tmp_path: Path
@@ -411,7 +405,6 @@ def test_an_executor_that_does_not_see_a_source_is_named(
     assert indexes(tmp_path) == {} and rows(tmp_path / "catalog", "SELECT * FROM segments") == []
 
 
-@_takes_minutes
 def test_an_executor_that_has_another_directory_at_the_sources_path_is_noticed(
     root: Path, spark_cluster: Cluster, tmp_path: Path
 ) -> None:
