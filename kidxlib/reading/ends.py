@@ -15,6 +15,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.bounds import ListedLog
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
+from kidxlib.reading.of_log_dir import lost_first_offset
 from kidxlib.reading.only_replica import OnlyReplicas
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.tail import Tail, has_times, tail_of
@@ -93,7 +94,9 @@ class ReadingEnds:
             nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0)
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
         found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
-        left_out = [*found.before_first_segment(wanted), *found.below_start()]
+        is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms
+        lost_from = lost_first_offset(directory.path, partition, found.first_base) if is_asked else None
+        left_out = [*found.before_first_segment(wanted, lost_from), *found.below_start(lost_from)]
         ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
         if high_watermark is not None:
             ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
@@ -209,21 +212,33 @@ class _Found:
     log_start: int
     first_base: int
 
-    def before_first_segment(self, wanted: Wanted) -> Iterator[LeftOut]:
-        """Offsets that the log has by a checkpoint, and no segment here."""
+    def before_first_segment(self, wanted: Wanted, lost_from: int | None) -> Iterator[LeftOut]:
+        """Offsets that the log has by a checkpoint, or had by its leader epochs, and no segment here.
+
+        Args:
+            lost_from: see `lost_first_offset`.
+        """
+        if lost_from is not None:
+            first, end = max(lost_from, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
+            if first < end:
+                yield self._left_out(Why.FIRST_LOGS_MISSING, first, end, self.first_base)
+            return
         first, end = max(self.log_start, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
         if self.log_start > 0 and first < end:
             yield self._left_out(Why.BEFORE_FIRST_SEGMENT, first, end, self.first_base)
 
-    def below_start(self) -> Iterator[LeftOut]:
-        """Offsets that are asked for and gone."""
+    def below_start(self, lost_from: int | None) -> Iterator[LeftOut]:
+        """Offsets that are asked for and gone.
+
+        Args:
+            lost_from: as above.
+        """
         start, end = self.asked
         log_start = self.log_start or self.first_base
+        log_start = log_start if lost_from is None else lost_from
         if start is not None and start < log_start and (end is None or start < end):
-            left = self._left_out(
-                Why.BELOW_LOG_START, start, log_start if end is None else min(end, log_start), log_start
-            )
-            yield replace(left, is_problem=end is not None and end <= log_start)
+            below = log_start if end is None else min(end, log_start)
+            yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)
 
     def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
         """Offsets that are asked for and that no record has yet."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.text.counted import counted
 
@@ -24,10 +24,12 @@ class Why(enum.StrEnum):
     BEYOND_LOG_END = "beyond-log-end"
     ENDS_BELOW_HIGH_WATERMARK = "log-ends-below-high-watermark"
     BEFORE_FIRST_SEGMENT = "before-first-segment"
+    FIRST_LOGS_MISSING = "first-logs-missing"
     BETWEEN_LOGS = "between-logs"
     NO_LOG = "no-log"
     NO_DIRECTORY = "no-directory"
     OTHER_LOG_DIR = "other-log-dir"
+    NOT_IN_LOG_DIRS = "not-in-log-dirs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,12 @@ _OF_OFFSETS: Final = {
         "the first segment begins at",
         "; of a topic with tiered storage read its bucket, too",
     ),
+    Why.FIRST_LOGS_MISSING: (
+        f"missing: {{}} before the first log, though {LEADER_EPOCH_CHECKPOINT} begins there, which a broker that "
+        "deletes logs cuts",
+        "the first log begins at",
+        "; look for a replica or a copy that has them",
+    ),
     Why.BETWEEN_LOGS: (
         "in no log: {} between two logs",
         "the next log begins at",
@@ -111,6 +119,10 @@ _OF_PARTITIONS: Final = {
         "look for a copy of it",
     ),
     Why.OTHER_LOG_DIR: ("in other log dirs of the broker: {}", "name all log dirs to read them"),
+    Why.NOT_IN_LOG_DIRS: (
+        "in none of these log dirs, by the numbers of those that are: {}",
+        "name all log dirs of the broker: one of them has the cluster's metadata, which says where they are",
+    ),
 }
 
 

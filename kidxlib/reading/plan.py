@@ -16,7 +16,7 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.absent import absent_partitions
+from kidxlib.reading.absent import absent_partitions, log_dirs_without_metadata, may_be_elsewhere
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_events import KnownEvents
@@ -312,7 +312,9 @@ class _Planner:
     def look_for(self, there: Collection[TopicPartition]) -> None:
         """Note which partitions are asked for that have no directory, of those that the cluster's metadata has."""
         whole = {source.path for source in self._request.sources}
-        self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there)
+        by_name = self._request.is_by_name
+        self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
+        self.notes += map(may_be_elsewhere, log_dirs_without_metadata(whole, self._ends.brokers))
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out

@@ -44,6 +44,8 @@ _EXPECTED_TIMES: Final = (
     "or nothing for no limit"
 )
 _EVERYTHING: Final[OffsetRange] = (None, None)
+#: The pattern of topics that nobody has named.
+ALL_TOPICS: Final = ".*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,11 @@ class ReadRequest:
         is_named = partition.topic in self.topics.pattern
         is_one = partition.topic not in INTERNAL_TOPICS or is_named
         return is_one and self.topics.fullmatch(partition.topic) is not None
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether topics or partitions are asked for by their names, and not all that there are."""
+        return self.offsets is not None or self.topics.pattern != ALL_TOPICS
 
     def leaves_out(self, directory: PartitionDirectory) -> bool:
         """Whether `topics` matches a partition that is not read, as brokers keep its topic for themselves and nothing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,15 @@ from typing import Any
 from kidxlib.errors import KidxError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.seek.request import Question
-from kidxlib.reading.absent import absent_partitions
+from kidxlib.reading.absent import (
+    absent_partitions,
+    log_dirs_without_metadata,
+    may_be_elsewhere,
+    numbered_below,
+)
 from kidxlib.reading.brokers_metadata import BrokersMetadata
-from kidxlib.reading.left_out import LeftOut, lines_of
+from kidxlib.reading.left_out import LeftOut, Why, lines_of
 from kidxlib.storage.location import Location
 from kidxlib.terminal.console import note, warn
 
@@ -36,7 +39,7 @@ class NotAsked:
 
     @property
     def is_problem(self) -> bool:
-        """Whether a log dir that was asked ought to have one."""
+        """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named."""
         return any(each.is_problem for each in self.left_out)
 
     def show(self) -> None:
@@ -44,10 +47,7 @@ class NotAsked:
         for line in lines_of(each for each in self.left_out if not each.is_problem):
             note(line)
         for log_dir in self.without_metadata:
-            note(
-                f"{log_dir}: no {METADATA_DIRECTORY} in it, so that another log dir of its broker has that, and "
-                "perhaps partitions that are asked for; name all log dirs"
-            )
+            note(may_be_elsewhere(log_dir))
         for line in lines_of(each for each in self.left_out if each.is_problem):
             warn(line)
 
@@ -60,7 +60,7 @@ class NotAsked:
     def why_not_in(self, partition: TopicPartition) -> str | None:
         """Where a partition is that was asked for; None where nobody says it."""
         for each in self.left_out:
-            if each.partition == partition and not each.is_problem:
+            if each.partition == partition and each.why is Why.OTHER_LOG_DIR:
                 name = "" if each.directory_id is None else f" (directory.id {each.directory_id})"
                 return (
                     f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
@@ -84,26 +84,20 @@ def find_not_asked(
         return question.means(partition.topic, partition.partition)
 
     brokers = BrokersMetadata([*log_dirs, *at_hand])
-    known, without_metadata = [], []
+    known = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
             owner = brokers.owner(log_dir)
             if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
                 known.append(metadata.to_end)
-            elif owner.cluster_id is not None and owner.is_kraft:
-                without_metadata.append(log_dir)
     asked = set(there)
     of_topics = {each for each in _of_topics(known, there) if means(each)} - asked
-    left_out = absent_partitions(log_dirs, means, brokers, asked)
-    return NotAsked(left_out, without_metadata, sorted(of_topics))
+    left_out = absent_partitions(log_dirs, means, brokers, asked, by_name=question.topic is not None)
+    return NotAsked(left_out, log_dirs_without_metadata(log_dirs, brokers), sorted(of_topics))
 
 
 def _of_topics(known: Iterable[ClusterMetadata], there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
     """Partitions that there are by the metadata, and by the numbers of others: a topic's begin at 0 and lack none."""
     for metadata in known:
         yield from metadata.assignments
-    last: defaultdict[str, int] = defaultdict(int)
-    for each in there:
-        last[each.topic] = max(last[each.topic], each.partition)
-    for topic, number in last.items():
-        yield from (TopicPartition(topic, below) for below in range(number))
+    yield from numbered_below(there)

@@ -15,7 +15,12 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, offset_checkpoint
+from kidxlib.format.checkpoint_files import (
+    CLEANER_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    offset_checkpoint,
+)
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.read import count, read
@@ -95,7 +100,7 @@ def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]
         ({}, {"offsets": (190, 220)}, [(Why.BEYOND_LOG_END, 200, 220, None, False)]),
         ({}, {"offsets": (5, 5)}, []),
         ({"log_start": 20}, {"offsets": (5, 15)}, [(Why.BELOW_LOG_START, 5, 15, None, True)]),
-        ({"log_start": 20}, {"offsets": (5, 30)}, [(Why.BELOW_LOG_START, 5, 20, None, False)]),
+        ({"log_start": 20}, {"offsets": (5, 30)}, [(Why.BELOW_LOG_START, 5, 20, None, True)]),
         ({"log_start": 20}, {}, []),
     ],
 )
@@ -115,6 +120,23 @@ def test_what_lies_before_the_first_segment_is_elsewhere(tmp_path: Path) -> None
         if begins_at is not None:
             epochs.write_text(f"0\n1\n0 {begins_at}\n")
         assert _told(_plan(log_dir)) == ([(Why.BEFORE_FIRST_SEGMENT, 40, 100, None, True)] if is_elsewhere else [])
+
+
+def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
+    """By the leader epochs, unless the checkpoint of log starts names the partition, or nothing of them is asked."""
+    log_dir = _log_dir(tmp_path, (100,))
+    (log_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 40\n")
+    assert _told(_plan(log_dir)) == []  # the file of log starts may be lost as well
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n0\n")
+    lost, gone = (Why.FIRST_LOGS_MISSING, 40, 100, None, True), (Why.BELOW_LOG_START, 5, 40, None, True)
+    options: dict[str, Any]
+    for options, told in (
+        ({}, [lost]),
+        ({"offsets": (5, None)}, [lost, gone]),
+        ({"offsets": (100, None)}, []),
+        ({"times": (5, None)}, []),
+    ):
+        assert _told(_plan(log_dir, **options)) == told, options
 
 
 def test_one_log_is_told_of_by_itself(tmp_path: Path) -> None:
@@ -321,7 +343,7 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
     other = topic_id("c")
 
     def planned(asked: str, *log_dirs: str) -> ReadPlan:
-        (tmp_path / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {_ID}\n")
+        (next(tmp_path.glob("t-*")) / "partition.metadata").write_text(f"version: 0\ntopic_id: {_ID}\n")
         directory_ids = "".join(f"directory.id={each}\n" for each in log_dirs)
         (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\n{directory_ids}")
         options: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
@@ -347,7 +369,17 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
         ("t-1", Why.NO_DIRECTORY, True),
         ("t-2", Why.OTHER_LOG_DIR, False),
     ]
+    assert all(each.is_problem for each in planned("t", _DIRECTORY).left_out)
     assert not planned("__.*|u", _DIRECTORY).left_out
+    (tmp_path / "t-0").rename(tmp_path / "t-1")
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    for asked in (".*", "t"):  # another log dir has the metadata: numbers alone tell
+        plan = planned(asked, _DIRECTORY)
+        found = plan.left_out
+        assert [(each.partition.directory, each.why, each.is_problem) for each in found] == [
+            ("t-0", Why.NOT_IN_LOG_DIRS, asked == "t")
+        ]
+        assert "no __cluster_metadata-0 in it, so that another log dir of its broker has that" in " ".join(plan.notes)
 
 
 def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:
