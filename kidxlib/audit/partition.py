@@ -200,7 +200,9 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
-    named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
+    named = (
+        "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it; {task.remedy}"
+    )
     failures = [f"{task.last_stop.why_empty}{named}", *map(str, partition_files.failures_in_directory(task.directory))]
     return StartupSimulation(failures=failures)
 

@@ -32,6 +32,7 @@ class PartitionAudit:
         last_stop: how the broker of its log dir stopped.
         tiering: say which segments are not ready for tiered storage.
         known_to: what names the partition, where its directory is not there; else None.
+        remedy: what to do then.
         is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
         tiered: its remote segments; None where none are known.
     """
@@ -43,6 +44,7 @@ class PartitionAudit:
     last_stop: PartitionStop
     tiering: bool
     known_to: str | None = None
+    remedy: str = ""
     is_brokers: bool = True
     tiered: TieredPartition | None = None
 
@@ -103,6 +105,7 @@ def partition_audits(
                     last_stop=stops[absent.log_dir].of(partition),
                     tiering=tiering,
                     known_to=absent.known_to,
+                    remedy=absent.remedy,
                 )
     return audits, [note for log_dir in sorted(log_dirs - remote, key=str) for note in stops[log_dir].notes]
 

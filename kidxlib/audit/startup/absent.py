@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from kidxlib.audit.startup.against_metadata import ANYWHERE
+from kidxlib.audit.startup.against_metadata import ANYWHERE, log_bytes
 from kidxlib.audit.startup.last_stop import LastStop
+from kidxlib.audit.startup.text_files import KafkaThrows
+from kidxlib.audit.startup.topic_ids import read_topic_id
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
-from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
+from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties
+from kidxlib.text.counted import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +53,41 @@ class AbsentPartition:
     Attributes:
         log_dir: which had it.
         known_to: what names it.
+        aside: folders of it that the broker moves, deletes or has set aside, those with most bytes of logs first.
     """
 
     log_dir: Location
     partition: TopicPartition
     known_to: str
+    aside: tuple[Location, ...] = ()
 
     @property
     def directory(self) -> Location:
         """Where it would be."""
         return self.log_dir / self.partition.directory
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it: a folder that is left may be the only copy."""
+        if not self.aside:
+            return (
+                "look for the directory on other disks and copies, and put it back; or let it come from another replica"
+            )
+        folder, *others = self.aside
+        more = f", and {counted(len(others), 'more folder')} of it" if others else ""
+        return (
+            f"it is there as {folder}{more}: rename that to {folder.parent / self.partition.directory} before the "
+            f"broker starts, which {_BECOMES[folder.name.rpartition('-')[2]]}; or move it out of the log dir, where "
+            "another replica has the partition"
+        )
+
+
+#: What a broker that starts does with a folder (`LogManager.loadLog`).
+_BECOMES: Final = {
+    "delete": "deletes it a minute later (file.delete.delay.ms)",
+    "stray": "serves nothing of it",
+    "future": "cuts it to the end of an empty partition, if that is in another log dir",
+}
 
 
 def absent_partitions(
@@ -81,7 +110,7 @@ def absent_partitions(
             if partition in there or partition.topic == METADATA_TOPIC:
                 continue
             there.add(partition)
-            yield AbsentPartition(log_dir.path, partition, known_to)
+            yield AbsentPartition(log_dir.path, partition, known_to, _aside(log_dirs, partition, metadata))
 
 
 def absent_in(
@@ -130,6 +159,29 @@ def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata
     place = log_dir.meta.node_id, log_dir.meta.directory_id
     assigned = [each.assignments.get(partition) for each in metadata]
     return any(each is not None and place in set(each.places) for each in assigned)
+
+
+def _aside(
+    log_dirs: Sequence[LogDirAtHand], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
+) -> tuple[Location, ...]:
+    """The folders that are of a partition under other names, as in `AbsentPartition`: not those of a topic of that name
+    that was deleted before.
+    """
+    ids = {each.topics.get(partition.topic) for each in metadata}
+    found = [
+        each.path / name
+        for each in log_dirs
+        for name in each.names
+        if is_moved(name) and loaded_as(name) == partition and (not ids or _topic_id(each.path / name) in {*ids, None})
+    ]
+    return tuple(sorted(found, key=lambda folder: (-log_bytes(folder), str(folder))))
+
+
+def _topic_id(folder: Location) -> str | None:
+    try:
+        return read_topic_id(folder / PARTITION_METADATA)
+    except (KafkaThrows, OSError):
+        return None
 
 
 def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:

@@ -358,7 +358,7 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
         partition=absent.partition.partition,
         directory=as_text(absent.directory),
         known_end=_known_end(stop.of(absent.partition)),
-        detail=f"no such directory, and {absent.known_to} names it",
+        detail=f"no such directory, and {absent.known_to} names it{f'; {absent.remedy}' if absent.aside else ''}",
     )
 
 

@@ -66,11 +66,14 @@ class AbsentPartition:
         directory: where it would be.
         stop: what the log dir's checkpoints say of it.
         known_to: what names it.
+        aside, remedy: as in `audit.startup.absent`.
     """
 
     directory: Path
     stop: PartitionStop
     known_to: str
+    aside: tuple[Location, ...]
+    remedy: str
 
     @property
     def why(self) -> str:
@@ -185,7 +188,7 @@ class RecoveryPlan:
         empty = [each for each in self.forecasts if each.is_empty and not each.stop.known_end]
         return [
             *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
-            *(each.text for each in self.absent if not each.stop.known_end),
+            *(each.text for each in self.absent if not each.stop.known_end and not each.aside),
             *self.without_metadata,
             *lines_of(self.aside),
         ]
@@ -201,7 +204,7 @@ class RecoveryPlan:
         absent = [
             Loss(each.directory, range(each.stop.log_start_offset, each.stop.known_end), each.why)
             for each in self.absent
-            if each.stop.known_end
+            if each.stop.known_end and not each.aside
         ]
         return [*ended, *absent]
 
@@ -427,7 +430,7 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
     stops = {str(each.path): each.stop for each in broker.log_dirs}
     for found in absent_partitions(log_dirs, known.read()):
         stop = stops[str(found.log_dir)].of(found.partition)
-        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to)
+        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to, found.aside, found.remedy)
 
 
 def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:

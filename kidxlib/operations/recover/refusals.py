@@ -31,12 +31,7 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     if applies:
         yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
     yield from _of_log_dirs(plan)
-    for absent in plan.absent:
-        if absent.stop.known_end and not plan.leaves_losses:
-            yield Obstacle(
-                f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
-                f"{_accepting(plan)} goes on without it, and a leader elsewhere has the records"
-            )
+    yield from _of_absent(plan)
     for each in plan.forecasts:
         yield from each.obstacles
         if not each.obstacles and (why := _of_partition(plan, each)) is not None:
@@ -61,6 +56,22 @@ def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:
                     "the broker recovers it itself",
                     recovers=True,
                 )
+
+
+def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
+    """The partitions that are not there. What is there under another name is accepted by nothing: the broker may delete
+    the only copy.
+    """
+    for absent in plan.absent:
+        if absent.aside:
+            folder = f"{absent.aside[0]}: "
+            if not any(each.text.startswith(folder) for each in plan.obstacles):  # a copy on its way is told there
+                yield Obstacle(f"{absent.text}; {absent.remedy}")
+        elif absent.stop.known_end and not plan.leaves_losses:
+            yield Obstacle(
+                f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
+                f"{_accepting(plan)} goes on without it, and a leader elsewhere has the records"
+            )
 
 
 def _why_not_cut(each: Forecast) -> str | None:

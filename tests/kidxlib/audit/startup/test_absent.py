@@ -152,7 +152,8 @@ def test_verify_fails_for_a_partition_that_a_checkpoint_names_with_no_offset(tmp
     assert line == (
         f"fail: {tmp_path}/orders-1: no segment is there, though the broker's checkpoints say that it had offsets up "
         "to 19; a broker that starts makes an empty log; there is no such directory, and "
-        "replication-offset-checkpoint names it"
+        "replication-offset-checkpoint names it; look for the directory on other disks and copies, and put it back; or "
+        "let it come from another replica"
     )
 
 

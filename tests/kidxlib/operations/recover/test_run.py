@@ -204,9 +204,9 @@ def test_folders_that_are_set_aside_are_noted(log_dir: Path) -> None:
     for number in range(2):
         aside = log_dir / f"gone-{number}.{'0' * 32}-stray"
         shutil.copytree(log_dir / NAME, aside)
-    held = sum(path.stat().st_size for path in aside.iterdir())
+    held = sum(path.stat().st_size for path in aside.glob("*.log"))
     [noted] = [each for each in planned(log_dir)[1]["noted"] if each.startswith("-")]
-    assert noted.startswith(f"-stray: 2 folders, {decimal(2 * held)}, the largest {log_dir}/gone-0."), noted
+    assert noted.startswith(f"-stray: 2 folders, {decimal(2 * held)} of logs, the largest {log_dir}/gone-0."), noted
     assert f"\nnoted: {noted}\n" in shown(log_dir)
 
 
@@ -315,6 +315,24 @@ def test_a_partition_that_the_metadata_alone_knows(two: list[Path]) -> None:
     code, plan = planned(*two)
     assert code == ExitCode.PROBLEMS_FOUND and not plan["refused"]
     assert f"{two[1]}/append-time-0: no such directory; the cluster's metadata as of " in plan["noted"][0]
+
+
+@pytest.mark.parametrize("kind", ["delete", "stray", "future"])
+def test_a_folder_under_another_name_may_be_the_only_copy(two: list[Path], kind: str) -> None:
+    """One line joins it with the partition that is missing, and nothing accepts it; but one of an earlier topic."""
+    name = "append-time-0"
+    aside = two[kind != "future"] / f"{name}.{'0' * 32}-{kind}"
+    (two[1] / name).rename(aside)
+    for options in ((), ("--accept-loss",)):
+        code, plan = planned(*two, *options)
+        [refused] = plan["refused"]
+        assert code == ExitCode.USAGE and str(aside) in refused and "rename" in refused, plan
+    verified = run_kidx("verify", *two)
+    [line] = [each for each in verified.output.splitlines() if each.startswith(f"fail: {two[1]}/{name}: ")]
+    assert verified.return_value == ExitCode.PROBLEMS_FOUND
+    assert f"it is there as {aside}: rename that to {aside.parent / name}" in line
+    (aside / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
+    assert f"it is there as {aside}" not in shown(*two)
 
 
 def test_both_log_dirs_have_a_partition(two: list[Path]) -> None:
