@@ -131,6 +131,10 @@ class Gap:
         return f"{self.topic}-{self.partition}/{self.first_offset}-{self.last_offset}"
 
     @property
+    def brief(self) -> str:
+        return self.name
+
+    @property
     def offsets(self) -> int:
         """How many there are."""
         return self.last_offset - self.first_offset + 1

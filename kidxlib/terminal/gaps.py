@@ -5,7 +5,7 @@ need none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from kidxlib.audit.finding import Verdict
@@ -13,12 +13,13 @@ from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.terminal.console import print_line, print_more
 from kidxlib.text.counted import counted
 
-#: Topics that are named on screen.
+#: Topics that are named on screen, and so many more of what is lost of each.
 SHOWN: Final = 20
+_NAMED: Final = 3
 
 
 class Lost(Protocol):
-    """Something of a partition that is not there. Strings as in a finding."""
+    """Something of a partition that is not there. Strings as in a finding; `brief` names it in a list of such."""
 
     @property
     def source(self) -> str: ...
@@ -32,6 +33,8 @@ class Lost(Protocol):
     def detail(self) -> str: ...
     @property
     def consequence(self) -> str: ...
+    @property
+    def brief(self) -> str: ...
 
 
 def print_lost(lost: Iterable[Lost], what: str, *, many_sources: bool) -> None:
@@ -46,10 +49,15 @@ def print_lost(lost: Iterable[Lost], what: str, *, many_sources: bool) -> None:
         topics[each.source, each.topic, each.reason].append(each)
     for (source, topic, reason), (first, *others) in list(topics.items())[:SHOWN]:
         name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
-        more = f"; {counted(len(others), f'more {what}')} of the topic" if others else ""
+        more = f"; {counted(len(others), f'more {what}')} of the topic: {_few(others)}" if others else ""
         print_line(f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{more}")
         print_line(f"  {first.consequence}")
     print_more(len(topics) - SHOWN, "; --json has them all")
+
+
+def _few(others: Sequence[Lost]) -> str:
+    more = [f"and {len(others) - _NAMED:,} more"] if len(others) > _NAMED else []
+    return ", ".join([*(each.brief for each in others[:_NAMED]), *more])
 
 
 def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:

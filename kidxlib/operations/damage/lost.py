@@ -40,6 +40,8 @@ from kidxlib.terminal.gaps import print_lost
 
 #: The reason of a partition that is not there.
 PARTITION_MISSING: Final = "partition-missing"
+#: What comes of it.
+EMPTY_LOG: Final = "a broker that starts makes an empty log; look for the directory on other disks and copies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class LostPartition:
 
     Attributes:
         known_end: the largest offset up to which checkpoints say that it went; 0 where they say nothing.
+        has_directory: its directory is there, without a segment.
         detail: what is missing, and what says so.
     """
 
@@ -56,6 +59,7 @@ class LostPartition:
     partition: int
     directory: str
     known_end: int
+    has_directory: bool
     detail: str
 
     @property
@@ -69,7 +73,13 @@ class LostPartition:
     @property
     def consequence(self) -> str:
         had = f"offsets up to {self.known_end - 1} are lost here, and " if self.known_end else ""
-        return f"{had}a broker that starts makes an empty log; look for the directory on other disks and copies"
+        return f"{had}{EMPTY_LOG}"
+
+    @property
+    def brief(self) -> str:
+        said = [f"offsets up to {self.known_end - 1}"] if self.known_end else []
+        said += ["its directory is empty"] if self.has_directory else []
+        return f"{self.topic}-{self.partition}" + (f" ({', '.join(said)})" if said else "")
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "reason": self.reason, "consequence": self.consequence}
@@ -97,6 +107,10 @@ class LostEnd:
     consequence: str
     accepted_by: str | None = None
     accepted_reason: str | None = None
+
+    @property
+    def brief(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -301,6 +315,7 @@ class OfLogDirs:
             partition=key[2],
             directory=as_text(directory),
             known_end=_known_end(stop),
+            has_directory=True,
             detail="no segment is in its directory, and the log dir's checkpoints say that it had some",
         )
 
@@ -358,6 +373,7 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
         partition=absent.partition.partition,
         directory=as_text(absent.directory),
         known_end=_known_end(stop.of(absent.partition)),
+        has_directory=False,
         detail=f"no such directory, and {absent.known_to} names it{f'; {absent.remedy}' if absent.aside else ''}",
     )
 

@@ -10,6 +10,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.compare.replicas.verdict import Verdict
+from kidxlib.operations.damage.lost import EMPTY_LOG
 from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
 
@@ -103,8 +104,9 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
     """What log dirs had by their checkpoints and the metadata. An end that an audit has found is among its files."""
     found = []
     if missing := health["partitions_missing"]:
-        names = [f"{row['topic']}-{row['partition']} of {row['source']}" for row in missing]
-        detail = f"{_names(names)}: {missing[0]['detail']}. {_sentence(missing[0]['consequence'])}"
+        kinds = [[row for row in missing if row["has_directory"] == there] for there in (False, True)]
+        details = [f"{_names(list(map(_with_end, rows)))}: {rows[0]['detail']}" for rows in kinds if rows]
+        detail = f"{'; '.join(details)}. {_sentence(EMPTY_LOG)}"
         title = f"{counted(len(missing), 'partition')} missing"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
     audited = {(row["path"], row["reason"]) for row in health["files"]}
@@ -124,6 +126,12 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         title = f"{counted(len(not_reached), 'source')} not reached"
         found.append(Attention(Severity.UNKNOWN, "health", title, detail))
     return found
+
+
+def _with_end(row: dict[str, Any]) -> str:
+    """A partition that is missing, and up to where it is known to have gone."""
+    end = f" (offsets up to {row['known_end'] - 1})" if row["known_end"] else ""
+    return f"{row['topic']}-{row['partition']} of {row['source']}{end}"
 
 
 def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention]:

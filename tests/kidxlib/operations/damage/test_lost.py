@@ -78,7 +78,8 @@ def test_a_build_finds_what_its_log_dir_had(log_dir: Path) -> None:
     assert once.code == 3
     assert lines == [
         "broken: orders-1: partition-missing: no segment is in its directory, and the log dir's checkpoints say that "
-        "it had some; 3 more partitions of the topic",
+        "it had some; 3 more partitions of the topic: orders-2 (offsets up to 8), orders-3, orders-4 "
+        "(offsets up to 10)",
         f"broken: orders-0: ends-below-high-watermark: {_BELOW}",
     ]
     assert _lost(_build(log_dir, "--json", "--topics", "other|orders")) == expected
@@ -171,7 +172,11 @@ def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     (log_dir / "orders-1" / segment_file(0, ".log")).unlink()
     assert _missing(catalog) == [(3, "1 partition missing")], "of what a build has not seen nobody says how it ends"
     assert _build(log_dir).code == 3
-    assert _missing(catalog) == [(3, "2 partitions missing")]
+    shown = _kidx("report", "--catalog", catalog, "--json")
+    assert [row["title"] for row in shown.json["attention"] if row["is_missing"]] == ["2 partitions missing"]
+    [detail] = [row["detail"] for row in shown.json["attention"] if row["is_missing"]]
+    assert "orders-3 of " in detail and "(offsets up to 8): no such directory, and " in detail, detail
+    assert "; orders-1 of " in detail and "(offsets up to 4): no segment is in its directory" in detail, detail
     log_dir.rename(log_dir.parent / "elsewhere")
     shown = _kidx("report", "--catalog", catalog, "--json")
     assert shown.code == 0 and "1 source not reached" in [row["title"] for row in shown.json["attention"]]

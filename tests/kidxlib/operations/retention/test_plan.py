@@ -358,7 +358,8 @@ def test_timestamps_in_seconds_go_with_a_warning(tmp_path: Path) -> None:
     assert [(gap["first_offset"], gap["last_offset"]) for gap in plan["gaps"]] == [(1, 9), (11, 19)]
     on_screen = retention_here("--catalog", archive.catalog, *options).out
     assert (
-        "broken: t-0: gap-unexplained: offsets 1 to 9 are in no log (9 offsets); 1 more gap of the topic" in on_screen
+        "broken: t-0: gap-unexplained: offsets 1 to 9 are in no log (9 offsets); 1 more gap of the topic: t-0/11-19"
+        in on_screen
     )
     assert "topic looks compacted, as it: t-0 has no log with offsets 1 to 9; cleanup.policy was said" in on_screen
     assert ["timestamps-in-seconds" in s["warnings"] for s in plan["segments"]] == [False, True, True]
