@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from kidxlib.operations.doctor.examine import examine
-from kidxlib.terminal.console import note, print_json, warn
+from kidxlib.operations.doctor.fact import Fact
+from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.tables import print_table
+
+
+def _print(facts: Sequence[Fact]) -> None:
+    """A table on a terminal; else a line for each fact, which bug reports take better than a table as wide as its
+    longest cell.
+    """
+    if sys.stdout.isatty():
+        rows = [(fact.subject, fact.name, fact.found) for fact in facts]
+        print_table("kidx doctor", ("about", "what", "found"), rows, text_columns=3)
+        return
+    for fact in facts:
+        print_line(f"{fact.subject}, {fact.name}: {fact.found}")
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -38,9 +53,7 @@ def doctor(context: click.Context, compiles: bool, as_json: bool) -> None:
     if as_json:
         print_json({"facts": [asdict(fact) for fact in facts], "problems": len(problems)})
     else:
-        print_table(
-            "kidx doctor", ("about", "what", "found"), [(f.subject, f.name, f.found) for f in facts], text_columns=3
-        )
+        _print(facts)
         for fact in problems:
             note(f"{fact.subject}, {fact.name}: {fact.problem}")
     context.exit(ExitCode.PROBLEMS_FOUND if problems else ExitCode.OK)

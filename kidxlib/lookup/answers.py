@@ -22,6 +22,7 @@ from kidxlib.log.segment import LogSegment
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.lazy_log import LogFile
+from kidxlib.text.counted import counted
 from kidxlib.text.times import show_ms
 
 _Rows: TypeAlias = NDArray[np.int64]
@@ -209,10 +210,12 @@ def why_not_in(segment: LogSegment, since: int) -> str:
 NO_RECORDS: Final = "no records"
 #: What is found of a transaction's end is no record that consumers get.
 MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
-FAR: Final = "more than an hour after the time that was asked for"
+FAR: Final = "after the time that was asked for"
 GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
 LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
 _HOUR_MS: Final = 3_600_000
+#: In which a distance of times is told: what one is called, and its ms.
+_UNITS: Final = (("year", 365 * 24 * _HOUR_MS), ("day", 24 * _HOUR_MS), ("hour", _HOUR_MS))
 
 
 def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> None:
@@ -226,13 +229,29 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
     is_far = np.maximum(timestamps, 0) - _HOUR_MS > targets[found]
     if not is_far.any():
         return
-    answers.note(found[is_far], FAR)
+    far = found[is_far]
+    distances = np.maximum(timestamps[is_far], 0) - np.maximum(targets[far], 0)
+    numbers, units = _in_largest_units(np.maximum(distances, _HOUR_MS))
+    for unit, (one, _) in enumerate(_UNITS):
+        for number, each in groups(numbers[units == unit], far[units == unit]):
+            answers.note(each, f"{counted(number, one)} {FAR}")
     last = _last_timestamp(log)
     if last is None or not (is_later := is_far & (timestamps > last)).any():
         return
     by_base_offset = {segment.base_offset: segment for segment in log.segments}
     for base_offset, rows_in in groups(answers.segments(found[is_later]), found[is_later]):
         answers.note(rows_in, _in_the_way(by_base_offset[base_offset], last))
+
+
+def _in_largest_units(distances: Longs) -> tuple[Longs, Longs]:
+    """How far times are apart, in whole numbers of the largest of `_UNITS` of which it is one at least.
+
+    Args:
+        distances: in ms, of an hour at least.
+    """
+    sizes = np.array([size for _, size in _UNITS], np.int64)
+    units: Longs = (distances[:, None] < sizes[:-1]).sum(axis=1).astype(np.int64)
+    return distances // sizes[units], units
 
 
 def _in_the_way(segment: LogSegment, last: int) -> str:

@@ -111,9 +111,11 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
         metadata = told.metadata
         topics = counted(told.topics, "topic")
         says = ", ".join(
-            f"{name} is set in {counted_by_origin(origins)} of {topics}" for name, origins in told.by_origin.items()
+            f"{name} is set in {counted_by_origin(origins)} of {topics}"
+            for name, origins in told.by_origin.items()
+            if origins
         )
-        line = f"{known.described(metadata)}: {says}; options and settings win"
+        line = f"{known.described(metadata)}{f': {says}; options and settings win' if says else ''}"
         if metadata.end_offset > metadata.as_of.offset:
             line += f"; what it has up to offset {metadata.end_offset} may not be committed (--metadata-high-watermark)"
         lines.append(line)

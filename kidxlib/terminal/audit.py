@@ -44,6 +44,12 @@ _REMOVED: Final = {
 }
 
 
+def start_takes(size: int) -> str:
+    """How long a broker that starts reads so many bytes, in words."""
+    seconds = size / START_RATE
+    return f"about {seconds:,.0f} s at {rate(START_RATE, 1)}" if seconds >= 1 else "less than a second"
+
+
 def say_before_repair(broken: Iterable[JudgedFile]) -> int:
     """Say which logs a repair of index files does not mend, and which index it shortens: it may be the only file that
     knows of records that its log has lost.
@@ -198,9 +204,7 @@ def _show_start(summary: AuditSummary) -> None:
         one, more = _REMOVED[Removal(why)]
         print_line(f"a broker will remove: {counted(count, one, more)}")
     if summary.read_bytes:
-        seconds = summary.read_bytes / START_RATE
-        takes = f"about {seconds:,.0f} s at {rate(START_RATE, 1)}" if seconds >= 1 else "less than a second"
-        print_line(f"it would read {decimal(summary.read_bytes)}: {takes}")
+        print_line(f"it would read {decimal(summary.read_bytes)}: {start_takes(summary.read_bytes)}")
     print_line(f"start-up simulation valid for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
 
 

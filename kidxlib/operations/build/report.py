@@ -23,7 +23,7 @@ from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.build import PROBLEMS_SHOWN, print_counts, print_rate, print_requests, print_skipped
-from kidxlib.terminal.console import print_line, warn
+from kidxlib.terminal.console import print_detail, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
 from kidxlib.text.counted import counted
@@ -157,7 +157,7 @@ def print_report(request: BuildRequest, built: Built) -> None:
     where = "beside the segments" if request.in_place else request.target.index_dir
     print_line(f"index files: {where}")
     if unknown := [f"{_FACTS[name]} of {count:,}" for name, count in built.unknown_facts.items() if count]:
-        print_line(
+        print_detail(
             f"optional:    {', '.join(unknown)} segments would make reads by time faster, and show whether a copy on "
             "S3 is whole; --fill-facts SIZE reads their logs for it"
         )

@@ -12,8 +12,8 @@ from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan
-from kidxlib.terminal.audit import START_RATE
-from kidxlib.terminal.console import first_of_each_kind, print_line, print_more, rate
+from kidxlib.terminal.audit import start_takes
+from kidxlib.terminal.console import first_of_each_kind, print_line, print_more
 from kidxlib.terminal.gaps import print_gaps
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.counted import counted
@@ -69,8 +69,7 @@ def show_plan(
         print_line(f"--truncate: nothing is cut off, and nothing goes to --keep: {why}")
     reads = plan.start_bytes
     if plan.broker.unclean:
-        seconds = f"about {reads / START_RATE:,.0f} s at {rate(START_RATE, 1)}"
-        print_line(f"by itself the broker would read {decimal(reads)}: {seconds}")
+        print_line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")
     for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
         print_line(line)
 

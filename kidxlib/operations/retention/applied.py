@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.build.summary import PROBLEMS_KEPT
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.retention.apply import SegmentResult
 from kidxlib.retention.outcomes import PROBLEMS, DeletionOutcome
 from kidxlib.terminal.build import PROBLEMS_SHOWN
@@ -33,11 +34,13 @@ class AppliedPlan:
 
     Attributes:
         other_log_dirs: as `ConfiguredTopics` has them.
+        deleted_before: segments that the catalog knew as deleted by an applied plan, with their base offsets.
     """
 
     plan_id: str
     results: Sequence[SegmentResult]
     other_log_dirs: Sequence[str] = ()
+    deleted_before: Collection[tuple[PartitionKey, int]] = ()
 
     @property
     def is_problem_free(self) -> bool:
@@ -50,6 +53,9 @@ class AppliedPlan:
     @property
     def deleted_bytes(self) -> int:
         return _bytes(self.results, DeletionOutcome.DELETED)
+
+    def _is_again(self, found: SegmentResult) -> bool:
+        return found.outcome is DeletionOutcome.GONE and (found.key, found.segment.base_offset) in self.deleted_before
 
     def as_json(self) -> dict[str, Any]:
         problems = [found for found in self.results if found.outcome in PROBLEMS]
@@ -70,11 +76,12 @@ class AppliedPlan:
         }
 
     def show(self) -> None:
-        counts = Counter(found.outcome for found in self.results)
+        again = [found for found in self.results if self._is_again(found)]
+        others = [found for found in self.results if not self._is_again(found)]
         for outcome, what in _WHAT.items():
-            if counts[outcome]:
-                print_line(f"{counted(counts[outcome], 'segment')}, {_bytes(self.results, outcome):,} bytes: {what}")
-        if not counts:
+            _print_outcome([found for found in others if found.outcome is outcome], what)
+        _print_outcome(again, "deleted before, by this plan or another")
+        if not self.results:
             print_line("the plan names no segment to delete")
         reported = [found for found in self.results if found.outcome in PROBLEMS and found.detail is not None]
         for found in reported[:PROBLEMS_SHOWN]:
@@ -82,6 +89,12 @@ class AppliedPlan:
         print_more(len(reported) - PROBLEMS_SHOWN)
         for line in self.other_log_dirs:
             print_line(f"problem: {line}")
+
+
+def _print_outcome(results: Sequence[SegmentResult], what: str) -> None:
+    if results:
+        log_bytes = sum(found.segment.log_bytes for found in results)
+        print_line(f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {what}")
 
 
 def _bytes(results: Iterable[SegmentResult], outcome: DeletionOutcome) -> int:

@@ -63,7 +63,13 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
             for deletion in deletions
         ]
         results = apply_deletions(again, record, wait)
-    return AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs)
+    before = {(key, each.file.base_offset) for key, found in then.items() for each in found.segments if each.deleted}
+    return AppliedPlan(
+        request.plan_id,
+        results,
+        configs.configured.other_log_dirs,
+        before,
+    )
 
 
 def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResult:

@@ -32,6 +32,8 @@ def test_what_does_not_work_is_named_last(tmp_path: Path) -> None:
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     ran = subprocess.run([KIDX, "doctor"], capture_output=True, text=True, env=environment, check=False)
     assert ran.returncode == 3, ran.stderr
+    assert "Java, version: " in ran.stdout and "│" not in ran.stdout
+    assert all(line.partition(": ")[2] for line in ran.stdout.splitlines())
     assert ran.stderr.splitlines() == [
         "Java, version: too old: the jobs on Spark need Java 17 or later; nothing else does"
     ]

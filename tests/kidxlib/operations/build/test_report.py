@@ -54,7 +54,7 @@ def test_facts_are_filled(log_dir: Path) -> None:
         assert sum(each["records"] for each in row["records_by_hour"] or []) == (row["records"] or 0)
         assert row["offset_digests"]
 
-    again = build(log_dir)
+    again = build(log_dir, "-v")
     assert "not read: 4 unchanged segments" in again.out
     assert "the CRC-32C of 1, the smallest timestamp of 3, the CRC-64/NVME of 4 segments would make" in again.out
     assert build(log_dir, "--fill-facts", "0", "--json").json["segments"] == 0
@@ -78,7 +78,7 @@ def test_facts_are_filled(log_dir: Path) -> None:
     assert files(log_dir.parent / "index") == index_files
 
     assert build(log_dir, "--fill-facts", "1TB", "--json").json["segments"] == 0
-    assert "optional:" not in build(log_dir).out
+    assert "optional:" not in build(log_dir, "-v").out
 
 
 def test_where_facts_cannot_be_filled(log_dir: Path) -> None:

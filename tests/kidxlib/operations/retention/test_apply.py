@@ -117,6 +117,9 @@ def test_a_plan_is_applied_and_the_catalog_says_so(archive: Archive, copies: Pla
 
     again = retention_here(*_arguments(archive, copies.plan_id))
     assert again.json["by_outcome"] == {"gone": 5, "last": 2}
+    on_screen = retention_here(*(each for each in _arguments(archive, copies.plan_id) if each != "--json")).out
+    assert "2 segments, " in on_screen and "5 segments, " in on_screen
+    assert ": deleted before, by this plan or another" in on_screen and "missing" not in on_screen
     built = archive.build()
     assert (built.json["segments"], built.json["gone"]) == (0, 0)
     assert _rows(archive) == found
