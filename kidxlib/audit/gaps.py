@@ -434,7 +434,7 @@ def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said
         return _Said(Evidence.KAFKAS_OWN, "brokers compact this topic", True)
     if is_lacking:
         return _Said(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)
-    why = "no log of the topic lacks records within, so that it does not look compacted"
+    why = "the topic's logs have a record for each of their offsets, as without compaction"
     return _Said(Evidence.NONE, f"cleanup.policy is not known, and {why}", False)
 
 

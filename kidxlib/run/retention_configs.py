@@ -190,8 +190,11 @@ class ConfiguredTopics:
         """
         if self.known.as_of is None:
             return []
-        taken = ", ".join(f"{name} of {counted_by_origin(origins)}" for name, origins in self._taken(configs).items())
-        lines = [f"{self.known.as_of}: {taken}, of {counted(len(configs), 'topic')}; options and policies win"]
+        taken = ", ".join(f"{name} for {counted_by_origin(origins)}" for name, origins in self._taken(configs).items())
+        lines = [
+            f"{self.known.as_of}: it gave, for {counted(len(configs), 'topic')} in all: {taken}; values of options and "
+            "policies go before these"
+        ]
         needed = [topic for topic in sorted(self.unknown) if topic != METADATA_TOPIC and _is_open(configs, topic)]
         lines += [self.unknown[topic] for topic in needed[:_NAMED]]
         if len(needed) > _NAMED:

@@ -70,5 +70,5 @@ def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:
     print_lost(gaps.lost, "gap", many_sources=many_sources)
     damaged = sum(each.gaps for each in gaps.explained if each.evidence is Evidence.DAMAGED_LOG)
     if unknown := damaged + gaps.unknown_borders:
-        places = counted(unknown, "damaged or unread log")
-        print_line(f"not known: after {places}, whether another log is missing")
+        logs = counted(unknown, "log that is damaged or was not read", "logs that are damaged or were not read")
+        print_line(f"not known: whether logs are missing behind {logs}")

@@ -312,8 +312,8 @@ def broken_files(built: Built) -> Rows:
         "last segment; offsets from 5797 on are in no log"
     )
     unexplained = (
-        "cleanup.policy is not known, and no log of the topic lacks records within, so that it does not look "
-        "compacted. Consumers and followers pass over these offsets without a word"
+        "cleanup.policy is not known, and the topic's logs have a record for each of their offsets, as without "
+        "compaction. Consumers and followers pass over these offsets without a word"
     )
 
     def gap(topic: str, first: int) -> tuple[Any, ...]:

@@ -153,8 +153,8 @@ class _Compared:
             return Verdict.BEHIND, _why_undecided(found) or None
         if self._compacted[number] is not None:
             same = self._records[number] == self._records[best]
-            number_of = "the same number of records" if same else "another number of records, as may be"
-            return Verdict.NOT_COMPARABLE, f"each broker cleans its own log; it has {number_of}"
+            numbers = "both have the same number of records" if same else "their numbers of records differ, as may be"
+            return Verdict.NOT_COMPARABLE, f"each broker compacts its own log; {numbers}"
         if compared_to is None or compared_to < self._log_ends[number]:
             return Verdict.SAME_UP_TO, _why_undecided(found) or "what follows is not known to be committed"
         if self._starts[number] > self._starts[best]:
@@ -186,7 +186,7 @@ def _why_undecided(found: Mapping[str, Any]) -> str:
     if found["straddling"]:
         parts.append(f"digests of {found['straddling']} offsets cover others too, beyond log starts or high watermarks")
     if found["unknown"]:
-        parts.append(f"of {found['unknown']} offsets the catalog has no digest, or their log is damaged there")
+        parts.append(f"{found['unknown']} offsets have no digest in the catalog, or their log is damaged there")
     return "; ".join(parts)
 
 

@@ -366,10 +366,10 @@ def test_replicas_of_a_compacted_topic_are_compared_by_epochs_and_counts() -> No
     assert (found.records, found.other_records) == tuple(
         sum(each.batch.records for each in log) for log in (cleaned, epochs)
     )
-    assert "each broker cleans its own log" in (found.reason or "")
+    assert "each broker compacts its own log" in (found.reason or "")
     same_count = _verdict(_copy(epochs), _copy(_with(epochs, 8, body=b"another")), cleaner_offset=900)
     assert same_count.verdict is Verdict.NOT_COMPARABLE and same_count.difference is None
-    assert same_count.reason == "each broker cleans its own log; it has the same number of records"
+    assert same_count.reason == "each broker compacts its own log; both have the same number of records"
     wrong = _laid([replace(each.batch, leader_epoch=n // 45) for n, each in enumerate(_SOUND)])
     found = _verdict(_copy(epochs), _copy([each for n, each in enumerate(wrong) if (n + 1) % 3]), cleaner_offset=900)
     assert found.verdict is Verdict.EPOCHS_DISAGREE
@@ -394,7 +394,7 @@ def test_offsets_that_the_catalog_does_not_know_are_undecided(tmp_path: Path) ->
     for row in (unread, {"offset_digests": None}):
         found = _verdict(copies[0], replace(copies[1], of_segments={1: {**row, "records": None}}))
         assert found.verdict is Verdict.NOT_COMPARABLE and found.undecided_offsets == of_segment, found
-        assert found.reason == (f"of {of_segment} offsets the catalog has no digest, or their log is damaged there")
+        assert found.reason == f"{of_segment} offsets have no digest in the catalog, or their log is damaged there"
     damaged = replace(copies[1].segments[1][60], batch=replace(copies[1].segments[1][60].batch, crc_error=1))
     segments = [list(each) for each in copies[1].segments]
     segments[1][60] = damaged
