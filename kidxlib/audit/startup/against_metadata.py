@@ -27,7 +27,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 _FUTURE: Final = "-future"
 #: `DirectoryId.UNASSIGNED` and `MIGRATING`: any log dir of the node may have the replica.
 ANYWHERE: Final = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"})
-_SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
+SET_ASIDE: Final = "a broker that starts sets the directory aside (-stray), and serves nothing of it"
 #: With the name of the partition, which tells commands what a directory is.
 _KEEP: Final = (
     "nothing of it is deleted: where its records are wanted, copy it to a directory called {}, outside of the log "
@@ -171,7 +171,7 @@ def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obs
     remedy = _KEEP.format(folder.named.directory)
     if folder.topic_id is None and folder.named.topic in said.topics:
         remedy = f"{NO_TOPIC_ID}: {said.topics[folder.named.topic]}, if the log is of that topic"
-    return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else _SET_ASIDE, remedy)
+    return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 
 
 def _of_another_topic(folder: _Folder, said: _Metadata) -> Iterator[Obstacle]:

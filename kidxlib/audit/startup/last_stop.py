@@ -11,6 +11,7 @@ from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, why_false
 from kidxlib.audit.startup.meta_properties import accepted_properties
+from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
@@ -68,6 +69,7 @@ class LastStop:
         notes: remarks for a person on the files that say so.
         knows_log_starts: `log-start-offset-checkpoint` is there, and reads.
         marker_is_false: what tells against the marker of a clean stop; None for nothing. A broker starts all the same.
+        lost_metadata: what its copy of the cluster's metadata may lack; None for nothing. It is a note.
     """
 
     clean_shutdown: bool
@@ -79,6 +81,7 @@ class LastStop:
     cleaner_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     knows_log_starts: bool = False
     marker_is_false: Obstacle | None = None
+    lost_metadata: Obstacle | None = None
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -140,8 +143,12 @@ def _with_doubts(
     differs = None
     if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
         differs = of_another_time(log_dir, folders, properties.node_id, metadata)
-    notes = stop.notes if differs is None else (*stop.notes, differs)
-    return replace(stop, notes=notes, marker_is_false=is_false)
+    lost = None
+    if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY:
+        lost = lost_metadata(metadata)
+    lost = None if lost is None or lost.where in {each.where for each in stop.obstacles} else lost
+    notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))))
+    return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost)
 
 
 def last_stop_of_folders(

@@ -7,23 +7,26 @@ then, for each log dir, checkpoints and folders. `kidx verify` and `kidx recover
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from kidxlib.audit.startup.against_metadata import NodeLogDir, obstacles_by_metadata
+from kidxlib.audit.startup.against_metadata import SET_ASIDE, NodeLogDir, obstacles_by_metadata
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
 from kidxlib.audit.startup.markers import stopped_apart
 from kidxlib.audit.startup.meta_properties import accepted_properties, obstacles_of_meta_properties
+from kidxlib.audit.startup.metadata_log import RESTORE, lost_metadata, without_it
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.raft_files import obstacles_of_raft
 from kidxlib.audit.startup.text_files import Thrown
-from kidxlib.audit.startup.topic_ids import is_of_kraft, obstacles_of_topic_ids
+from kidxlib.audit.startup.topic_ids import STRAY, is_of_kraft, obstacles_of_topic_ids
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format import topic_partition
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, MetaProperties
+from kidxlib.text.counted import counted
 
 _NO_LIMIT: Final = 2**63 - 1
 #: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
@@ -104,10 +107,33 @@ def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> It
             )
             return
         has_all = set(metadata.log_dirs.get(node_id, ())) <= {each.directory_id for each in of_node}
-        yield from obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all)
+        yield from _by_metadata(
+            of_node, metadata, list(obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all))
+        )
         return
     for log_dir in log_dirs:
         yield from _without_metadata(log_dir, directories[log_dir])
+
+
+def _by_metadata(
+    log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, found: Sequence[Obstacle]
+) -> Iterator[Obstacle]:
+    """What is found by the metadata. Where that has lost something itself, the folders that a node would set aside for
+    it are one line with the cause. Where it sets none aside, nobody knows what was lost, and it is no obstacle.
+    """
+    aside = [each for each in found if each.does in (STRAY, SET_ASIDE) and each.where.name == PARTITION_METADATA]
+    lost = None
+    if aside and any(metadata.directory == log_dir.path / METADATA_DIRECTORY for log_dir in log_dirs):
+        lost = lost_metadata(metadata)
+    if lost is None and aside and not metadata.topics:
+        why = f"no topic is in the cluster's metadata, which ends at offset {metadata.end_offset}"
+        lost = Obstacle(metadata.directory, why, Effect.HIDES, without_it(metadata), RESTORE)
+    if lost is None:
+        yield from found
+        return
+    folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
+    yield replace(lost, found=f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})")
+    yield from (each for each in found if each not in aside)
 
 
 def _registered_as(metadata: ClusterMetadata, log_dirs: Sequence[NodeLogDir]) -> int | None:

@@ -45,7 +45,7 @@ class ClusterMetadata:
         assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
-        static_voters: as `Replica` has them.
+        static_voters, only_voter: as `Replica` has them.
         at_end: what it says if all of the copy is committed; None where all is known to be.
         left_out: the name of the latest snapshot, if that is damaged and was not read.
     """
@@ -59,6 +59,7 @@ class ClusterMetadata:
     broker_configs: Mapping[str, Mapping[str, str]]
     log_dirs: Mapping[int, tuple[str, ...]]
     static_voters: frozenset[int] | None = None
+    only_voter: int | None = None
     at_end: ClusterMetadata | None = None
     left_out: str | None = None
 
@@ -145,11 +146,12 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         broker_configs=dict(image.broker_configs),
         log_dirs=dict(image.log_dirs),
         static_voters=replica.static_voters,
+        only_voter=replica.only_voter,
     )
 
 
 def _committed(replica: Replica, high_watermark: int | None) -> int:
     """The offset below which all is committed."""
-    if replica.one_decides:
+    if replica.only_voter is not None:
         return replica.end_offset
     return max(replica.snapshot_end, high_watermark or 0)

@@ -64,7 +64,8 @@ class Replica:
         snapshot_ms: the timestamp of the last record that the snapshot covers; None where there is none.
         snapshot: the batches of the snapshot.
         log: the batches of the log from `snapshot_end` on, up to the first that is not whole.
-        one_decides: the quorum has one voter, as far as snapshot, log and `quorum-state` say, and they say it.
+        only_voter: the quorum has this one voter, as far as snapshot, log and `quorum-state` say; None where they do
+            not say that.
         static_voters: the ids of the voters that `controller.quorum.voters` has named; None where nothing says them, or
             the quorum has learned of voters by records (KIP-853), which go before that config.
     """
@@ -73,7 +74,7 @@ class Replica:
     snapshot_ms: int | None
     snapshot: Sequence[MetadataBatch]
     log: Sequence[MetadataBatch]
-    one_decides: bool
+    only_voter: int | None
     static_voters: frozenset[int] | None
 
     @property
@@ -134,8 +135,9 @@ class _Copy:
         if not self.voters and QUORUM_STATE in files:
             self._add_voters(_quorum_state(files[QUORUM_STATE]), "currentVoters")
         one_decides = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
+        only_voter = min(self.voters[0]) if one_decides else None
         static = None if self.is_dynamic or not self.voters else self.voters[-1]
-        return Replica(start, snapshot_ms, snapshot, log, one_decides, static)
+        return Replica(start, snapshot_ms, snapshot, log, only_voter, static)
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """Its batches, and the timestamp of the last record that it covers."""

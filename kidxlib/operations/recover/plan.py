@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from kidxlib.build.source import Source
 from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
+from kidxlib.errors import CheckpointError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker
@@ -36,12 +38,16 @@ from kidxlib.operations.recover.plan_work import ForecastTask, forecasts_of
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
 from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.progress import begin_phase
 
 #: All topics: a broker starts with all that are there.
 _ANY: Final = parse_topics(".*")
+#: What a node does without its copy that is the quorum's only voter, by the copy that is at hand.
+_IS_ONLY_VOTER: Final = (
+    "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ class RecoveryPlan:
         unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
         without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
+        is_only_voter: and it is the quorum's only voter, so that nobody else has one.
         absent: partitions whose directories are not there.
         aside: folders that a broker has set aside, deletes or moves: nothing of them is looked at.
         gaps: offsets between logs that are in none.
@@ -140,6 +147,7 @@ class RecoveryPlan:
     unknown: Sequence[str]
     not_named: Sequence[str]
     without_metadata: Sequence[str]
+    is_only_voter: bool
     absent: Sequence[AbsentPartition]
     aside: Sequence[Aside]
     gaps: FoundGaps
@@ -178,6 +186,13 @@ class RecoveryPlan:
         return [str(stop.marker_is_false) for stop in stops if stop.marker_is_false is not None]
 
     @property
+    def doubts(self) -> bool:
+        """Whether a warning says what may be lost as the broker starts."""
+        return bool(
+            self.false_markers or self.is_only_voter or any(each.stop.lost_metadata for each in self.broker.log_dirs)
+        )
+
+    @property
     def accepted(self) -> list[str]:
         """The obstacles that are gone without, as somebody said."""
         return [each.text for each in self.obstacles if each.is_loss and self.accepts_loss]
@@ -189,7 +204,6 @@ class RecoveryPlan:
         return [
             *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
             *(each.text for each in self.absent if not each.stop.known_end and not each.aside),
-            *self.without_metadata,
             *lines_of(self.aside),
         ]
 
@@ -290,6 +304,7 @@ def recovery_plan(
     tasks = _tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
     planned = _forecast(broker, listed, tasks, engine, name)
     refused = [] if goes_alone else [*_without_metadata(broker, known)]
+    without = [] if refused else _starts_without_metadata(broker, known)
     return RecoveryPlan(
         broker=broker,
         level=level,
@@ -302,7 +317,8 @@ def recovery_plan(
         obstacles=[*broker.obstacles, *refused],
         unknown=_unknown(broker, known),
         not_named=known.other_log_dirs(broker.node_id, [each.meta.directory_id for each in broker.log_dirs]),
-        without_metadata=[] if refused else _starts_without_metadata(broker),
+        without_metadata=without,
+        is_only_voter=bool(without) and any(each.only_voter == broker.node_id for each in known.read()),
         absent=list(_absent(broker, known)),
         aside=folders_aside(location(str(each.path)) for each in broker.log_dirs),
         gaps=_gaps(planned, policy_of),
@@ -401,11 +417,21 @@ def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obs
         )
 
 
-def _starts_without_metadata(broker: StoppedBroker) -> list[str]:
+def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics) -> list[str]:
+    """What becomes of a node without its copy. Where somebody has named one that lies in a log dir of that node, which
+    is none of these, that is its `metadata.log.dir`.
+    """
+    ids = {each.meta.directory_id for each in broker.log_dirs}
+    for metadata in known.read():
+        with contextlib.suppress(CheckpointError, OSError):
+            meta = read_meta_properties(metadata.directory.parent)
+            if meta.node_id == broker.node_id and meta.directory_id not in ids:
+                return []
     sources = list(map(source_of, broker.log_dirs))
+    is_only_voter = any(each.only_voter == broker.node_id for each in known.read())
     return [
-        f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir when the "
-        f"node starts: {STARTS_WITHOUT_METADATA}"
+        f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
+        f"the first of log.dirs, when the node starts: {_IS_ONLY_VOTER if is_only_voter else STARTS_WITHOUT_METADATA}"
         for node_id, _ in without_metadata_log(sources, sources)
     ]
 

@@ -171,7 +171,7 @@ def as_json(
             for each in plan.losses
         ],
         "accepted": plan.accepted,
-        "noted": plan.noted,
+        "noted": [*plan.noted, *plan.without_metadata],
         **plan.gaps.as_json(),
         "leader_epochs": [
             {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}

@@ -198,11 +198,12 @@ def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -
     """What is to be said of what is not known, and of what can only be planned."""
     if not known.of_sources and not known.warnings:
         yield (
-            f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory): indexes get Kafka's "
-            "default intervals, whatever topics are configured to; name it with --cluster-metadata"
+            f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory, or it is lost): "
+            "indexes get Kafka's default intervals, whatever topics are configured to; name it with --cluster-metadata"
         )
     yield from known.warnings
     yield from plan.unknown
+    yield from plan.without_metadata
     yield from plan.false_markers
     for log_dir in plan.broker.log_dirs:
         yield from log_dir.stop.notes
@@ -327,5 +328,5 @@ def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> Exi
     if seen.refusals:
         return ExitCode.PROBLEMS_FOUND if has_mended else ExitCode.USAGE
     plan = seen.plan
-    has_problems = plan.drops or plan.lacks or bool(seen.to_show or plan.false_markers or plan.accepted)
+    has_problems = plan.drops or plan.lacks or bool(seen.to_show or plan.doubts or plan.accepted)
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
