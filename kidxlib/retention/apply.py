@@ -4,21 +4,33 @@ As in Kafka (`LocalLog.deleteSegmentFiles`) every file is renamed first, the log
 time later. Here the log is removed last, so that it exists as long as any file of its segment remains. If a run is
 stopped at any point and run again, the final state is the same. The oldest segments are deleted first, so that the rest
 is always a log without an offset gap.
+
+Leader epochs are cut where the log begins then (`UnifiedLog.maybeIncrementLogStartOffset`), so that an epoch that
+begins before the first log says that logs were lost. The log start needs no checkpoint: a broker that starts takes
+the first segment's, if `log-start-offset-checkpoint` has no later one (`LogLoader.load`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
-from kidxlib.errors import PublishError
+from kidxlib.errors import CheckpointError, PublishError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.leader_epochs import LeaderEpochs
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.retention.deleted_files import outcome_of, remove_files, rename_files
 from kidxlib.retention.outcomes import STOPPING, DeletionOutcome
 from kidxlib.retention.plan import PartitionDeletion, PlannedSegment
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.checkpoints import parse_epoch_entries
+from kidxlib.storage.directory import Directory, read_file
+from kidxlib.storage.publisher import Owner, publish_if, sweep
 from kidxlib.storage.remover import Remover
+
+_NO_END: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +48,8 @@ def apply_deletions(
 ) -> list[SegmentResult]:
     """Rename the files, record the outcomes, wait, and remove the files. The caller locks the log dirs.
 
-    If a file cannot be renamed, its partition keeps the remaining segments; other partitions continue.
+    If a file cannot be renamed, its partition keeps the remaining segments; other partitions continue. If leader epochs
+    cannot be cut, what was renamed of their partition stays so, for the next run.
 
     Args:
         record: called with the outcome of each segment once that is durable, before anything is removed.
@@ -46,7 +59,11 @@ def apply_deletions(
         PublishError: a file cannot be removed. Run again to continue.
     """
     with Remover() as remover:
-        results = [segment for deletion in deletions for segment in _results(remover, deletion)]
+        results = [
+            segment
+            for deletion in deletions
+            for segment in _with_epochs_cut(remover, deletion, list(_results(remover, deletion)))
+        ]
         remover.flush()
         record(results)
         deleted = {(found.key, found.segment) for found in results if found.outcome is DeletionOutcome.DELETED}
@@ -110,6 +127,46 @@ def _delete_segment(
         except PublishError as error:  # where its log was renamed, the next run goes on with its other files
             return DeletionOutcome.NOT_RENAMED, str(error)
     return outcome, detail
+
+
+def _with_epochs_cut(
+    remover: Remover, deletion: PartitionDeletion, results: Sequence[SegmentResult]
+) -> Iterator[SegmentResult]:
+    """The outcomes, once leader epochs begin where the log does."""
+    why: str | None = None
+    if any(found.outcome is DeletionOutcome.DELETED for found in results):
+        try:
+            _cut_epochs(remover, deletion.segments_directory)
+        except PublishError as error:
+            why = str(error)
+    for found in results:
+        if why is not None and found.outcome is DeletionOutcome.DELETED:
+            yield replace(found, outcome=DeletionOutcome.EPOCHS_NOT_CUT, detail=why)
+        else:
+            yield found
+
+
+def _cut_epochs(remover: Remover, directory: Directory) -> None:
+    """Cut a partition's `leader-epoch-checkpoint` at its first log. One that is missing, or that a broker does not
+    read either, stays as it is.
+
+    Raises:
+        PublishError: it cannot be written.
+    """
+    logs = [offset for name in remover.names(directory) if (offset := parse_segment_log(name)) is not None]
+    begins, status = min(logs, default=None), remover.status(directory, LEADER_EPOCH_CHECKPOINT)
+    content = None if status is None else read_file(directory, LEADER_EPOCH_CHECKPOINT)
+    if begins is None or status is None or not content:
+        return
+    try:
+        entries = parse_epoch_entries(content, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+    except CheckpointError:
+        return
+    epochs = LeaderEpochs(entries)
+    cut = epochs.within(begins, _NO_END)
+    if cut.entries != epochs.entries:
+        sweep(directory, time.time_ns())  # what a killed run has left: the log dir is locked
+        publish_if(directory, LEADER_EPOCH_CHECKPOINT, cut.checkpoint(), content.__eq__, Owner.of(status))
 
 
 def _names(remover: Remover, deletion: PartitionDeletion) -> dict[Directory, set[str]]:

@@ -16,6 +16,7 @@ class DeletionOutcome(enum.StrEnum):
     LEFT = "left"  # another of its partition is not as it was planned: the partition stays
     NOT_DUE = "not-due"  # by what is known now it would not be deleted: it stays, and all after it
     NOT_RENAMED = "not-renamed"  # a file cannot be renamed, or its new name is taken: it stays, and all after it
+    EPOCHS_NOT_CUT = "epochs-not-cut"  # renamed, and not removed: leader epochs before the log cannot be cut
     AFTER_KEPT = "behind"  # it is after one that stays
     GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
 
@@ -34,6 +35,7 @@ PROBLEMS: Final = (
     DeletionOutcome.LEFT,
     DeletionOutcome.NOT_DUE,
     DeletionOutcome.NOT_RENAMED,
+    DeletionOutcome.EPOCHS_NOT_CUT,
     DeletionOutcome.AFTER_KEPT,
 )
 

@@ -23,6 +23,7 @@ _WHAT: Final = {
     DeletionOutcome.LEFT: "kept, as another of its partition is not what was planned",
     DeletionOutcome.NOT_DUE: "kept: the policy would no longer delete them",
     DeletionOutcome.NOT_RENAMED: "kept, as it cannot be renamed",
+    DeletionOutcome.EPOCHS_NOT_CUT: "renamed, and not removed, as leader epochs cannot be cut; run again",
     DeletionOutcome.AFTER_KEPT: "kept, after one that is kept",
     DeletionOutcome.GONE: "already missing",
 }

@@ -15,12 +15,14 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.errors import UsageError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, LOG_SUFFIX, segment_file
 from kidxlib.retention.apply import SegmentResult, apply_deletions
 from kidxlib.retention.outcomes import DeletionOutcome
 from kidxlib.retention.plan import PartitionDeletion, PlannedSegment, log_dirs_of
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.lock import locked
+from kidxlib.storage.publisher import is_staging
 from kidxlib.storage.remover import Remover
 from tests.conftest import Say
 from tests.faults import children
@@ -31,6 +33,9 @@ KILLS, KILLS_EXHAUSTIVE = 5, 100
 #: Segments of each partition, and how many of them the plan names.
 _BASE_OFFSETS: Final = (0, 10, 25, 40)
 _NAMED: Final = {"a-0": 2, "b-0": 4, "c-0": 0}
+
+#: Leader epochs before anything goes, and then by partition: those of the logs that are left, as Kafka cuts them.
+_EPOCHS: Final = ("0\n2\n3 0\n5 26\n", {"a-0": "0\n2\n3 25\n5 26\n", "b-0": "0\n1\n5 40\n", "c-0": "0\n2\n3 0\n5 26\n"})
 
 Tree = dict[str, tuple[bytes, int]]
 
@@ -50,6 +55,7 @@ def archive(tmp_path: Path) -> Path:
         (log_dir / "partition.metadata").write_text("version: 0\n")
         (log_dir / segment_file(7, ".log.deleted")).write_bytes(b"of a broker")
         (log_dir / segment_file(99, ".snapshot")).write_bytes(b"of the log's end")
+        (log_dir / LEADER_EPOCH_CHECKPOINT).write_text(_EPOCHS[0])
     return tmp_path
 
 
@@ -76,11 +82,16 @@ def _segment(archive: Path, name: str, base_offset: int) -> PlannedSegment:
 
 
 def _tree(archive: Path) -> Tree:
+    """All but leader epochs, and what of them is staged."""
     return {
         str(path.relative_to(archive)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in archive.rglob("*")
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and path.name != ".lock" and LEADER_EPOCH_CHECKPOINT not in path.name
     }
+
+
+def _epochs(archive: Path) -> dict[str, str]:
+    return {name: (archive / "kafka-logs" / name / LEADER_EPOCH_CHECKPOINT).read_text() for name in _NAMED}
 
 
 def _named(path: str) -> bool:
@@ -96,7 +107,9 @@ def _apply(deletions: Sequence[PartitionDeletion]) -> list[SegmentResult]:
 
 
 def test_what_the_plan_names_goes_with_its_index_and_auxiliary_files(archive: Path) -> None:
-    """Logs, index files in both places, the snapshots at deleted bases; not the last segment, and nothing else."""
+    """Logs, index files in both places, the snapshots at deleted bases; not the last segment, and nothing else. Leader
+    epochs are cut where the log begins then.
+    """
     before = _tree(archive)
     assert [(each.key[1], each.segment.base_offset, each.outcome) for each in _apply(_plan(archive))] == [
         *(("a", base_offset, DeletionOutcome.DELETED) for base_offset in (0, 10)),
@@ -104,6 +117,7 @@ def test_what_the_plan_names_goes_with_its_index_and_auxiliary_files(archive: Pa
         ("b", 40, DeletionOutcome.LAST),
     ]
     assert _tree(archive) == {path: content for path, content in before.items() if not _named(path)}
+    assert _epochs(archive) == _EPOCHS[1]
 
 
 def test_files_are_renamed_then_recorded_then_after_the_delay_removed(archive: Path) -> None:
@@ -113,7 +127,7 @@ def test_files_are_renamed_then_recorded_then_after_the_delay_removed(archive: P
     seen: list[str] = []
 
     def see(what: str) -> None:
-        assert _tree(archive) == renamed
+        assert _tree(archive) == renamed and _epochs(archive) == _EPOCHS[1]
         seen.append(what)
 
     apply_deletions(deletions, lambda results: see(f"{len(results)} recorded"), lambda: see("waited"))
@@ -148,7 +162,8 @@ def test_killed_anywhere_and_run_again(
             left = [base_offset for base_offset in _BASE_OFFSETS if _log(place, name, base_offset).exists()]
             assert left == list(_BASE_OFFSETS[-len(left) :]), f"killed before step {step}: an offset gap"
         recorded += run_child(children.apply_until_step, place / "kafka-logs", deletions, None)[:1]
-        assert _tree(place) == after, f"killed before step {step} of {steps}"
+        assert _tree(place) == after and _epochs(place) == _EPOCHS[1], f"killed before step {step} of {steps}"
+        assert not any(is_staging(path.name) for path in place.rglob("*"))
         deleted = {
             (each.key[1], each.segment.base_offset)
             for results in recorded
@@ -301,6 +316,31 @@ def test_all_after_a_segment_that_cannot_be_renamed_stays(archive: Path) -> None
     outcomes = [each.outcome for each in _apply(deletions)]
     assert outcomes == [*[DeletionOutcome.DELETED] * 2, DeletionOutcome.NOT_RENAMED, *[DeletionOutcome.AFTER_KEPT] * 3]
     assert all(_log(archive, "b-0", base_offset).exists() for base_offset in _BASE_OFFSETS)
+
+
+def test_what_is_renamed_waits_until_leader_epochs_are_cut(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the file would say that these logs were lost. The next run goes on; a file that no broker reads stays."""
+    replace_file = os.replace
+
+    def fails(source: str, name: str, **options: Any) -> None:
+        if name == LEADER_EPOCH_CHECKPOINT:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_file(source, name, **options)
+
+    deletions, torn = _plan(archive), archive / "kafka-logs" / "a-0" / LEADER_EPOCH_CHECKPOINT
+    torn.write_text("0\n2\n3 0\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fails)
+        results = _apply(deletions)
+    assert [each.outcome for each in results] == [
+        *[DeletionOutcome.DELETED] * 2,
+        *[DeletionOutcome.EPOCHS_NOT_CUT] * 3,
+        DeletionOutcome.LAST,
+    ]
+    assert "b-0/leader-epoch-checkpoint: not written: No space left on device; " in str(results[2].detail)
+    assert _log(archive, "b-0", 0).with_suffix(".log.deleted").exists()
+    assert [each.outcome for each in _apply(deletions)[2:5]] == [DeletionOutcome.DELETED] * 3
+    assert _epochs(archive) == _EPOCHS[1] | {"a-0": "0\n2\n3 0\n"}
 
 
 def test_a_log_that_cannot_be_reached_is_not_gone(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
